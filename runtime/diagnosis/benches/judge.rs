@@ -1,8 +1,8 @@
-//! What a check of the doctor's history costs, which a program makes once a second.
+//! Measures a check of the doctor's history, which a program performs once per second.
 //!
-//! `cargo bench -p volt-diagnosis --bench judge`; ends by itself within a few seconds. Of each
-//! size, a runtime that is well and one that is not, whose incidents are all different; the median
-//! of some hundred checks, a second apart on the snapshots' clock.
+//! `cargo bench -p volt-diagnosis --bench judge`; ends by itself within a few seconds. For each
+//! size it measures a healthy runtime and an unhealthy one whose incidents are all different. The
+//! result is the median of some hundred checks, a second apart on the snapshots' clock.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use volt_telemetry::{Blame, Cause, Frame, Incident, Snapshot, Worker};
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 const CHECKS: u64 = 300;
-/// As many as the runtime keeps at most: rows of blame, incidents, calls of a stack.
+/// The maxima that the runtime keeps: rows of blame, incidents, calls of a stack.
 const LOCATIONS: u64 = 128;
 const INCIDENTS: u64 = 64;
 const CALLS: u64 = 16;
@@ -39,7 +39,7 @@ fn incident(id: u64) -> Incident {
     }
 }
 
-/// A runtime after so many seconds.
+/// A runtime after `second` seconds.
 fn snapshot(workers: u32, second: u64, is_well: bool) -> Snapshot {
     let worker = |index: u32| {
         let mut worker = Worker { index, polls: second * 100_000, busy_ns: second * SECOND / 2, ..Worker::default() };
@@ -69,7 +69,7 @@ fn snapshot(workers: u32, second: u64, is_well: bool) -> Snapshot {
     now
 }
 
-/// The median check, the longest, and the findings at the end.
+/// Returns the median check, the longest one, and the number of findings at the end.
 fn measure(workers: u32, is_well: bool) -> (Duration, Duration, usize) {
     let mut history = History::default();
     let mut took: Vec<_> = (100..100 + CHECKS)

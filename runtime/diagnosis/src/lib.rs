@@ -1,12 +1,14 @@
-//! What snapshots mean: rates, findings and metrics.
+//! Derives rates, findings and metrics from snapshots.
 //!
-//! This crate reads [snapshots](volt_telemetry::Snapshot) and nothing else: no clock, no file, no
-//! socket. The runtime uses it for the findings in its own snapshots, the exporter for metrics, the
-//! console for screens. They show the same numbers, since all of them are derived here.
+//! A snapshot is one consistent reading of all counters of a runtime. This crate reads
+//! [snapshots](volt_telemetry::Snapshot) and nothing else: no clock, no file, no socket. The
+//! runtime uses it for the findings in its own snapshots, the exporter for metrics, the console for
+//! screens. All of them show the same numbers, since this crate computes them.
 //!
-//! Reading order: [`rates`] follow from two snapshots. [`doctor`] is built on them: a table of
-//! rules that give findings, and the history that makes a lasting verdict of them. [`catalog`] is
-//! the table of metrics, with their names, units and help texts; it reads snapshots and findings.
+//! Reading order: [`rates`] are computed from two snapshots. [`doctor`] is built on them: a table
+//! of rules, each of which returns findings, and the history that turns findings into a lasting
+//! verdict. [`catalog`] is the table of metrics, with their names, units and help texts; it reads
+//! snapshots and findings.
 #![forbid(unsafe_code)]
 
 pub mod catalog;

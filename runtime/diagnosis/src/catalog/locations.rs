@@ -1,39 +1,43 @@
-//! Which spawn locations have series of their own, and what these count.
+//! Decides which spawn locations have their own series, and counts for each series.
 //!
-//! A program spawns tasks in hundreds of places, and a few of them make others wait. A series each
-//! would be hundreds of series; the few of the moment would be series that come and go, and
-//! counters that jump. So a location that has done enough gets a seat, as long as there is one, and
-//! keeps it; everything else is [`OTHER`].
+//! A program spawns tasks in hundreds of places, and a few of them delay other tasks. A series for
+//! each place would be hundreds of series. Series only for the current top places would come and
+//! go, and their counters would jump. Therefore a location with a significant effect gets a *seat*,
+//! as long as one is free, and keeps it. All other locations share the series [`OTHER`].
 //!
-//! Who writes: a reader that takes one snapshot of a runtime after the other, and has one of these
-//! for each runtime.
+//! Writer: a reader of snapshots keeps one [`Locations`] for each runtime, and updates it with each
+//! snapshot. [`Metric::samples_with`](super::Metric::samples_with) reads it.
 //!
-//! Who reads: [`Metric::samples_with`](super::Metric::samples_with).
+//! # Invariants
 //!
-//! Invariants. *Counters only grow*: what a location did before it got its seat stays counted under
-//! [`OTHER`]. *Nothing is lost*: all series of a runtime add up to its blame table. *Bounded*:
-//! [`LOCATIONS_MAX`] seats, and one entry for each location of the runtime's own table, which is
-//! bounded.
+//! * *Counters only grow*: the counts of a location before it got its seat stay in [`OTHER`].
+//! * *Nothing is lost*: all series of a runtime add up to its blame table.
+//! * *Bounded*: [`LOCATIONS_MAX`] seats, and one entry for each location of the runtime's own
+//!   table, which is bounded.
 //!
-//! Rejected: the top of each scrape (series would vanish, and come back with a jump that looks like
-//! a burst); seats by order of appearance (taken by whatever is spawned first, at the start of the
-//! program).
+//! # Rejected alternatives
+//!
+//! * The top locations of each scrape: series would vanish, and return with a jump that looks like
+//!   a burst.
+//! * Seats in order of appearance: the locations that spawn first, at the start of the program,
+//!   would take them.
 
 use std::collections::HashMap;
 
 use volt_telemetry::incident::Blame;
 
-/// Spawn locations with series of their own, for each runtime.
+/// Maximum number of spawn locations with their own series, per runtime.
 pub const LOCATIONS_MAX: usize = 10;
-/// The label of all others.
+/// The label of all other locations.
 pub const OTHER: &str = "other";
 
-/// Delay that a location must have caused for a seat: that of one stuck poll.
+/// Delay that a location must have caused to get a seat: that of one stuck poll.
 const WORTH_DELAY_NS: u64 = 10_000_000;
-/// And its share of all delay, one in so many: smaller ones would be a flat line in any panel.
+/// Its minimum share of all delay, one in this many: a smaller one would be a flat line in any
+/// panel.
 const WORTH_SHARE: u64 = 100;
 
-/// What the series of a spawn location count, since it got them; see [`Blame`].
+/// The counts of a spawn location's series, since it got them; see [`Blame`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// Where the tasks were spawned, or [`OTHER`].
@@ -48,7 +52,7 @@ pub struct Location {
     pub delay_suffered_ns: u64,
 }
 
-/// The spawn locations of one runtime as series, over its life.
+/// The spawn locations of one runtime as series, over its lifetime.
 ///
 /// ```
 /// use volt_diagnosis::catalog::Locations;
@@ -62,10 +66,10 @@ pub struct Location {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Locations {
-    /// In the order in which they got them.
+    /// In the order in which the locations got them.
     seats: Vec<Location>,
     other: Location,
-    /// Every location as it was when it was last seen.
+    /// Every location as it was in the latest snapshot that contained it.
     seen: HashMap<String, Location>,
 }
 
@@ -76,7 +80,7 @@ impl Default for Locations {
 }
 
 impl Locations {
-    /// Takes in the blame table of the next snapshot.
+    /// Adds the blame table of the next snapshot.
     pub fn take(&mut self, blame: &[Blame]) {
         self.give_seats(blame);
         for blame in blame {
@@ -88,7 +92,7 @@ impl Locations {
         }
     }
 
-    /// Those with a seat, in the order in which they got it, and [`OTHER`] last.
+    /// Returns the locations with a seat, in the order in which they got it, and [`OTHER`] last.
     pub fn shown(&self) -> impl Iterator<Item = &Location> {
         self.seats.iter().chain([&self.other])
     }

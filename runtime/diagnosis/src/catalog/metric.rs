@@ -1,8 +1,8 @@
-//! What a metric is, and how its samples are read from a snapshot.
+//! Defines a metric, and how its samples are read from a snapshot.
 //!
-//! Shape: a row of the table contains a function that pushes samples into a `Reading` of one
-//! runtime, or into a `ProcessReading` of one program. The methods of these two cover the shapes
-//! that metrics have: one value, one for each worker, one for each value of a label.
+//! A row of the table contains a function that pushes samples into a `Reading` of one runtime, or
+//! into a `ProcessReading` of one program. The methods of these two types cover the shapes that
+//! metrics have: one value, one for each worker, one for each value of a label.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::health::Health;
@@ -13,20 +13,20 @@ use volt_telemetry::snapshot::{Process, Snapshot, Worker};
 use super::locations::{Location, Locations};
 use crate::doctor::rule::{RULES, count_of};
 
-/// What a metric's value means over time.
+/// How a metric's value changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Only grows while its runtime lives; worth a rate.
+    /// Only increases while its runtime lives; query its rate.
     Counter,
-    /// What is true now.
+    /// A current value.
     Gauge,
-    /// Counts by size, since start.
+    /// Counts by size, since the runtime started.
     Histogram,
 }
 
 impl Kind {
-    /// The word for it in Prometheus' text format.
+    /// Returns its name in Prometheus' text format.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -41,19 +41,19 @@ impl Kind {
 pub struct Metric {
     /// The name in Prometheus.
     pub name: &'static str,
-    /// What kind of number it is.
+    /// The kind of the number.
     pub kind: Kind,
-    /// What one is: `seconds`, `tasks`, `polls`, ... or `1` for a ratio, a truth value or an info
+    /// The unit: `seconds`, `tasks`, `polls`, ... or `1` for a ratio, a truth value or an info
     /// metric.
     pub unit: &'static str,
-    /// A sentence for the person who meets the name on a graph.
+    /// One sentence for a reader who finds the name on a graph.
     pub help: &'static str,
     /// The labels of each sample, in this order.
     pub labels: &'static [&'static str],
     pub(super) read: Read,
 }
 
-/// What a metric is read from.
+/// The source of a metric.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Read {
     /// Each runtime.
@@ -71,14 +71,14 @@ pub struct Sample {
     pub value: Value,
 }
 
-/// What a sample holds.
+/// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number: most counters.
+    /// A whole number, as in most counters.
     Count(u64),
     /// A number: gauges, and counters of seconds.
     Number(f64),
-    /// A histogram in ns, to be shown in seconds with the limits of [`BUCKETS_NS`].
+    /// A histogram in ns. It is exposed in seconds, with the limits of [`BUCKETS_NS`].
     Histogram(Histogram),
 }
 
@@ -99,8 +99,8 @@ impl Metric {
         self.samples_with(snapshot, &locations)
     }
 
-    /// [`samples`](Self::samples) of a reader that has seen this runtime before, with the spawn
-    /// locations that it knows, `snapshot` included.
+    /// Like [`samples`](Self::samples), for a reader that has collected this runtime before.
+    /// `locations` are the spawn locations that it has collected, including those of `snapshot`.
     pub fn samples_with(&self, snapshot: &Snapshot, locations: &Locations) -> Vec<Sample> {
         let mut reading = Reading { snapshot, locations, samples: Vec::new() };
         if let Read::Runtime(read) = self.read {
@@ -109,8 +109,8 @@ impl Metric {
         reading.samples
     }
 
-    /// Returns the samples of a program, `None` if it did not answer. Empty if the metric is about
-    /// runtimes.
+    /// Returns the samples of a program, where `None` means that it did not answer. Returns no
+    /// samples if the metric is about runtimes.
     ///
     /// ```
     /// use volt_diagnosis::catalog;
@@ -142,7 +142,7 @@ pub const BUCKETS_NS: [u64; 27] = {
     limits
 };
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -165,14 +165,14 @@ impl ProcessReading<'_> {
         self.samples.push(Sample { labels: labels.iter().map(|label| (*label).into()).collect(), value: value.into() });
     }
 
-    /// One for the observer, if it tells.
+    /// Adds one sample for the observer, if the program reports it.
     pub(super) fn observer<V: Into<Value>>(&mut self, read: impl Fn(&Health) -> V) {
         if let Some(health) = self.process.and_then(|process| process.observer) {
             self.push(&[], read(&health));
         }
     }
 
-    /// One for each value of a label, if it tells.
+    /// Adds one sample for each value of a label, if the program reports the observer.
     pub(super) fn observer_by<V: Into<Value>, const N: usize>(
         &mut self,
         read: impl Fn(&Health) -> [(&'static str, V); N],
@@ -191,40 +191,40 @@ impl Reading<'_> {
 }
 
 impl<'a> Reading<'a> {
-    /// One sample for the runtime.
+    /// Adds one sample for the runtime.
     pub(super) fn one<V: Into<Value>>(&mut self, read: impl Fn(&'a Snapshot) -> V) {
         self.push(&[], read(self.snapshot));
     }
 
-    /// One for the runtime, unless the snapshot came without the field that it is read from.
+    /// Adds one sample for the runtime, unless the snapshot lacks `field`, which it is read from.
     pub(super) fn one_of<V: Into<Value>>(&mut self, field: &str, read: impl Fn(&'a Snapshot) -> V) {
         if !self.snapshot.lacks(field) {
             self.one(read);
         }
     }
 
-    /// One for the runtime, if it is known.
+    /// Adds one sample for the runtime, if the value is known.
     pub(super) fn one_known<V: Into<Value>>(&mut self, read: impl Fn(&'a Snapshot) -> Option<V>) {
         if let Some(value) = read(self.snapshot) {
             self.push(&[], value);
         }
     }
 
-    /// One for each value of a label.
+    /// Adds one sample for each value of a label.
     pub(super) fn one_by<V: Into<Value>, const N: usize>(&mut self, read: impl Fn(&'a Snapshot) -> [(&'a str, V); N]) {
         for (of, value) in read(self.snapshot) {
             self.push(&[of], value);
         }
     }
 
-    /// One for each worker.
+    /// Adds one sample for each worker.
     pub(super) fn each<V: Into<Value>>(&mut self, read: impl Fn(&'a Worker) -> V) {
         for worker in &self.snapshot.workers {
             self.push(&[&worker.index.to_string()], read(worker));
         }
     }
 
-    /// One for each worker of which it is known.
+    /// Adds one sample for each worker whose value is known.
     pub(super) fn each_known<V: Into<Value>>(&mut self, read: impl Fn(&'a Worker) -> Option<V>) {
         for worker in &self.snapshot.workers {
             if let Some(value) = read(worker) {
@@ -233,14 +233,14 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// One for each spawn location that has series of its own, and one for all others.
+    /// Adds one sample for each spawn location with its own series, and one for all others.
     pub(super) fn each_location<V: Into<Value>>(&mut self, read: impl Fn(&Location) -> V) {
         for location in self.locations.shown() {
             self.push(&[&location.spawned_at], read(location));
         }
     }
 
-    /// Two for each rule of the doctor's.
+    /// Adds two samples for each rule of the doctor.
     pub(super) fn each_rule(&mut self) {
         for entry in &RULES {
             for severity in [Severity::Warning, Severity::Critical] {
@@ -251,7 +251,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// How many processes do what, if that is known.
+    /// Adds the number of processes in each state, if it is known.
     pub(super) fn each_state(&mut self) {
         let states = self.snapshot.processes.as_ref().and_then(|all| all.states);
         for (state, count) in states.iter().flat_map(States::by_state) {
@@ -259,7 +259,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// How processes ended, if there is a system of them.
+    /// Adds the number of exits by kind, if there is a process system.
     pub(super) fn each_end(&mut self) {
         if let Some(all) = &self.snapshot.processes {
             self.push(&["normal"], all.ended_normally);
@@ -267,7 +267,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// One for each worker and value of a label, of workers that count this.
+    /// Adds one sample for each worker and value of a label, for workers that count it.
     pub(super) fn each_by_known<V: Into<Value>, const N: usize>(
         &mut self,
         read: impl Fn(&'a Worker) -> Option<[(&'a str, V); N]>,
@@ -279,7 +279,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// One for each worker and value of a label.
+    /// Adds one sample for each worker and value of a label.
     pub(super) fn each_by<V: Into<Value>, const N: usize>(&mut self, read: impl Fn(&'a Worker) -> [(&'a str, V); N]) {
         self.each_by_known(|worker| Some(read(worker)));
     }

@@ -1,32 +1,41 @@
-//! The one table of metrics: what a number of a [`Snapshot`] is called outside, and how it is read
+//! The catalog of metrics: the public name of each number of a [`Snapshot`], and how it is read
 //! from there.
 //!
-//! Shape: [`METRICS`] is a list of [`Metric`]s; [`Metric::samples`] reads one of them from one
-//! snapshot, and [`Metric::samples_of_process`] those few that are about the program and no runtime
-//! of it. How many samples that gives depends on the workers, on what the kernel tells of their
-//! threads, and on the spawn locations that have series of their own, which [`Locations`] remembers
-//! from one snapshot to the next. What the doctor finds is told of two snapshots, so a reader that
-//! keeps none sees only what is stuck at the moment.
+//! The exporter uses it for every line of `/metrics`. The page `docs/metrics.md` is generated from
+//! it, and tests compare dashboards and alert rules with it.
 //!
-//! Who reads: the exporter (every line of `/metrics`), the page `docs/metrics.md`, and the tests
-//! that hold dashboards and alert rules against it.
+//! # Shape
 //!
-//! Names: prefix `volt_`; base units, named last (`_seconds`); counters end in `_total`, only grow,
-//! and start anew with their runtime. Labels: `runtime` on everything but what is about the
-//! program, then `worker`, then at most one of `state`, `reason`, `queue`, `cause`, `duty` and
-//! `rule` (or what an info metric tells); `location` is one of at most [`LOCATIONS_MAX`] spawn
-//! locations, or `other`. Never a task's id, and no bit mask: the parked bitmap is a gauge of 0 or
-//! 1 for each worker.
+//! [`METRICS`] is a list of [`Metric`]s. [`Metric::samples`] reads one metric from one snapshot,
+//! and [`Metric::samples_of_process`] reads the few metrics that are about the program rather than
+//! one of its runtimes. The number of samples depends on the workers, on what the kernel reports of
+//! their threads, and on the spawn locations that have their own series. [`Locations`] keeps the
+//! latter from one snapshot to the next. The doctor needs two snapshots for most findings. A reader
+//! that keeps none sees only problems of the moment.
 //!
-//! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0
-//! here: nothing has waited. A counter that the kernel does not tell is not there, and neither is
-//! what a snapshot came without ([`Snapshot::incomplete`]): a counter that were 0 for once would
-//! have started anew.
+//! # Names and labels
 //!
-//! Left out: thread ids and phases (identities, not numbers; time by state says more), when the
-//! next timer is due, how long a worker's present sleep lasts at most, the settings (but for limits
-//! that a panel draws), and the incidents themselves, which are events: `volt-console` shows them,
-//! the application's log has them.
+//! Names have the prefix `volt_` and end with the base unit (`_seconds`). Counters end in `_total`,
+//! only increase, and restart at 0 with their runtime. All metrics except those of the program have
+//! the label `runtime`. Then follows `worker`, then at most one of `state`, `reason`, `queue`,
+//! `cause`, `duty` and `rule` (or the labels of an info metric). `location` is one of at most
+//! [`LOCATIONS_MAX`] spawn locations, or `other`. Task ids and bit masks are never used: the parked
+//! bitmap is a gauge of 0 or 1 for each worker.
+//!
+//! # Missing values
+//!
+//! A gauge of a duration that is absent in the snapshot (no poll in flight, an empty queue) is 0:
+//! nothing has waited. A counter that the kernel does not report is missing, and so is everything
+//! that a snapshot lacks ([`Snapshot::incomplete`]). A counter that is 0 once would appear to have
+//! restarted.
+//!
+//! # Left out
+//!
+//! * Thread ids and phases: they are identities, not numbers; the time by state is more useful.
+//! * The next deadline of the timers, and the maximum length of a worker's current park.
+//! * The settings, except limits that a panel draws.
+//! * The incidents themselves: they are events, which `volt-console` and the application's log
+//!   show.
 //!
 //! [`Snapshot`]: volt_telemetry::Snapshot
 //! [`Snapshot::incomplete`]: volt_telemetry::Snapshot::incomplete
@@ -45,13 +54,13 @@ pub use metric::{BUCKETS_NS, Kind, Metric, Sample, Value, seconds};
 pub use page::markdown_page;
 pub use table::METRICS;
 
-/// The metric of this name.
+/// Returns the metric of this name.
 pub fn find(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// The metric that a series of this name belongs to: as [`find`], and a histogram's `_bucket`,
-/// `_sum` and `_count` too.
+/// Returns the metric that a series of this name belongs to. Like [`find`], but also accepts a
+/// histogram's `_bucket`, `_sum` and `_count`.
 pub fn find_series(name: &str) -> Option<&'static Metric> {
     let histogram = || {
         let base = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix))?;

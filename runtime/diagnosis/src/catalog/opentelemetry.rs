@@ -1,20 +1,20 @@
-//! What metrics are called in OpenTelemetry: `volt.worker.polls` for `volt_worker_polls_total`.
+//! The names of the metrics in OpenTelemetry: `volt.worker.polls` for `volt_worker_polls_total`.
 //!
-//! Shape: the first word (or `global_queue`) is the namespace; kind and unit are no part of a name
-//! there.
+//! The exporter uses these names when it pushes metrics by OTLP. The first word (or `global_queue`)
+//! is the namespace. Kind and unit are not part of a name in OpenTelemetry.
 //!
-//! Invariant *there and back*: whatever turns OpenTelemetry's names into Prometheus' (dots to
-//! underscores, then the unit, then `_total`) gives the catalog's again, so that dashboards and
-//! alerts work on either way. Therefore gauges of unit 1 have no unit: theirs would become
-//! `_ratio`.
+//! Invariant *there and back*: the standard conversion of OpenTelemetry names to Prometheus names
+//! (dots to underscores, then the unit, then `_total`) returns the catalog's names. Dashboards and
+//! alerts thus work with either. For this reason gauges of unit 1 have no unit: it would become the
+//! suffix `_ratio`.
 
 use super::metric::Metric;
 
-/// The one namespace of two words.
+/// The only namespace of two words.
 const GLOBAL_QUEUE: &str = "global_queue";
 
 impl Metric {
-    /// The name in OpenTelemetry.
+    /// Returns the name in OpenTelemetry.
     ///
     /// ```
     /// use volt_diagnosis::catalog;
@@ -33,7 +33,7 @@ impl Metric {
         }
     }
 
-    /// The unit in OpenTelemetry: `s`, nothing, or what is counted, in braces.
+    /// Returns the unit in OpenTelemetry: `s`, nothing, or the counted things in braces.
     pub fn opentelemetry_unit(&self) -> String {
         match self.unit {
             "seconds" => "s".into(),

@@ -1,11 +1,11 @@
-//! The catalog as a page of the documentation: `docs/metrics.md` is this, and a test holds it to
-//! that.
+//! Generates the documentation page of the catalog, `docs/metrics.md`. A test compares that file
+//! with this output.
 
 use super::locations::LOCATIONS_MAX;
 use super::metric::{BUCKETS_NS, Metric};
 use super::table::METRICS;
 
-/// The whole page as Markdown, `\n` at its end.
+/// Returns the whole page as Markdown, with `\n` at its end.
 pub fn markdown_page() -> String {
     let [first, .., last] = BUCKETS_NS.map(|ns| ns as f64 / 1e9);
     let mut page = format!(

@@ -1,7 +1,7 @@
 //! The rows of the catalog: every metric, with its name, unit, labels, help and how to read it.
 //!
-//! A new number of a snapshot gets its row here and nowhere else; the rules that a row keeps are in
-//! the header of [`catalog`](super), and its tests hold every row to them.
+//! Add a row here, and nowhere else, for a new number of a snapshot. The rules for rows are in the
+//! header of [`catalog`](super), and its tests check them for every row.
 
 use volt_telemetry::snapshot::{Duty, GlobalChecks, Snapshot};
 
@@ -12,8 +12,8 @@ const RUNTIME: &[&str] = &["runtime"];
 const WORKER: &[&str] = &["runtime", "worker"];
 const LOCATION: &[&str] = &["runtime", "location"];
 
-/// Those that have a series; a worker of a duty that this reader does not know has 0 in all of
-/// them.
+/// The duties that have a series. A worker with a duty that this reader does not know is 0 in all
+/// of them.
 const DUTIES: [Duty; 4] = [Duty::Present, Duty::Away, Duty::Blocking, Duty::Off];
 
 /// Every metric, in the order in which `/metrics` and the documentation show them.
@@ -156,7 +156,7 @@ pub static METRICS: &[Metric] = &[
     gauge("volt_tasks_alive", "tasks", RUNTIME, "Tasks that have not ended. Grows without bound if tasks leak.", |r| {
         r.one(|s| s.tasks.alive);
     }),
-    // Processes, of `volt_process`; not there without a system of them.
+    // Processes, of `volt_process`; absent without a process system.
     gauge(
         "volt_processes_alive",
         "processes",
@@ -239,7 +239,7 @@ pub static METRICS: &[Metric] = &[
             r.one_by(|s| [("injected", s.global_queue.injected), ("overflowed", s.global_queue.overflowed)]);
         },
     ),
-    // Threads for blocking work.
+    // Threads of the blocking pool.
     gauge(
         "volt_blocking_threads",
         "threads",
@@ -264,7 +264,7 @@ pub static METRICS: &[Metric] = &[
     counter("volt_blocking_jobs_completed_total", "jobs", RUNTIME, "Blocking jobs completed.", |r| {
         r.one(|s| s.blocking.completed);
     }),
-    // The Tokio runtime of `Builder::tokio_compat`; not there without one.
+    // The Tokio runtime of `Builder::tokio_compat`; absent without one.
     gauge(
         "volt_tokio_tasks_alive",
         "tasks",
@@ -370,7 +370,7 @@ pub static METRICS: &[Metric] = &[
     gauge("volt_spare_workers_max", "workers", RUNTIME, "Maximum number of spare workers.", |r| {
         r.one(|s| s.sentinel.max_spares);
     }),
-    // Polls that did not end in time.
+    // Incidents.
     counter(
         "volt_incidents_total",
         "polls",
@@ -395,7 +395,7 @@ pub static METRICS: &[Metric] = &[
         "Recorded stuck polls that were overwritten by newer ones.",
         |r| r.one(|s| s.incidents.evicted),
     ),
-    // Who pays for whom.
+    // Delay by spawn location.
     counter(
         "volt_location_delay_caused_seconds_total",
         "seconds",
@@ -500,7 +500,7 @@ pub static METRICS: &[Metric] = &[
          clock used the system clock instead. The same for all runtimes of a program.",
         |r| r.one_known(|s| s.clock.as_ref().map(|clock| clock.faults)),
     ),
-    // Workers: what they do.
+    // Workers: time and polls.
     gauge(
         "volt_worker_in_flight_poll_seconds",
         "seconds",
@@ -706,7 +706,7 @@ pub static METRICS: &[Metric] = &[
          a poll, within its bounds.",
         |r| r.each(|w| w.global_queue_interval),
     ),
-    // Workers: sleeping and waking.
+    // Workers: parking and waking.
     counter("volt_worker_parks_total", "times", WORKER, "Times that the worker parked.", |r| r.each(|w| w.parks)),
     counter(
         "volt_worker_unparks_total",

@@ -1,4 +1,4 @@
-//! The rules that every row of the catalog keeps.
+//! Tests of the rules for every row of the catalog.
 
 use std::collections::HashSet;
 
@@ -13,9 +13,9 @@ use super::metric::Read;
 use super::*;
 use crate::doctor::rule::examine;
 
-/// A snapshot of `workers` workers in which every field that is read holds a value of its own.
+/// A snapshot of `workers` workers in which every field that is read has a different value.
 fn filled(workers: u32) -> Snapshot {
-    // Through JSON: every number becomes the next one, so that a field added later is filled too.
+    // Through JSON: every number becomes the next one, so that fields added later are filled too.
     fn fill(value: &mut serde_json::Value, next: &mut u64) {
         match value {
             serde_json::Value::Number(number) => {
@@ -61,9 +61,9 @@ fn filled(workers: u32) -> Snapshot {
     let mut snapshot: Snapshot = serde_json::from_value(json).unwrap();
     snapshot.parked_bitmap = vec![u64::MAX];
     snapshot.driver.owner = Some(0);
-    // For the doctor: one that goes on.
+    // For the doctor: an incident in progress.
     snapshot.incidents.latest.push(Incident { for_ns: 1_000_000_000, ..Incident::default() });
-    // The numbers above are ns too: the runtime is older than nothing.
+    // The numbers above are ns too: makes the runtime older than 0.
     snapshot.at_ns = snapshot.started_at_ns + 5_000_000_000;
     for (index, worker) in snapshot.workers.iter_mut().enumerate() {
         worker.index = index as u32;
@@ -74,7 +74,7 @@ fn filled(workers: u32) -> Snapshot {
     snapshot
 }
 
-/// A metric's samples of the program and of its runtime.
+/// Returns a metric's samples of the program and of its runtime.
 fn samples(metric: &Metric, runtime: &Snapshot) -> Vec<Sample> {
     let mut health = serde_json::to_value(Health::default()).unwrap();
     health.as_object_mut().unwrap().values_mut().zip(1_u64..).for_each(|(field, n)| *field = n.into());
@@ -150,12 +150,11 @@ fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
 
 #[test]
 fn no_two_metrics_read_the_same_field() {
-    // Each number in a filled snapshot is another one, so equal values would be one field read
-    // twice.
+    // All numbers in a filled snapshot differ, so two equal values come from one field.
     let snapshot = filled(1);
     let mut seen = std::collections::HashMap::new();
     for metric in METRICS.iter().filter(|metric| metric.kind == Kind::Counter) {
-        // The series of all other locations is 0 in several.
+        // The series of all other locations is 0 in several metrics.
         for sample in samples(metric, &snapshot).into_iter().filter(|sample| number(&sample.value) > 0.0) {
             let key = format!("{:?}", sample.value);
             let label = format!("{}{:?}", metric.name, sample.labels);

@@ -1,50 +1,54 @@
-//! Findings as events, for readers that report each once: the runtime in its log, the console in
-//! its list of events.
+//! Turns findings into events, for readers that report each finding once: the runtime in its log,
+//! and the console in its list of events.
 //!
-//! Shape: a list of what was reported, by rule and place, compared with the findings of one
-//! snapshot after another. Whether something is wrong, and for how long,
-//! [`History`](super::History) decides; this decides how much is written.
+//! [`History`](super::History) decides whether something is wrong, and for how long. This module
+//! decides how much of it is reported. It keeps a list of reported findings, by rule and place, and
+//! compares it with the findings of each snapshot.
 //!
-//! 1. Only current [warnings](Severity::Warning) and worse count, and a stall only once its stack
-//!    is read, or could not be: a moment later, and then with its line.
-//! 2. Of one that begins again within `QUIET_NS` of being reported, nothing is reported but a
-//!    count, when it is reported the next time.
+//! # Rules
 //!
-//! Invariants. *In pairs*: an end follows its beginning, and another beginning its end. *Bounded*:
-//! `KNOWN_MAX` are known; a finding that comes when all are open is counted in
-//! [`unheard`](Course::unheard).
+//! 1. Only current findings of [`Severity::Warning`] and worse are reported. A stall is reported
+//!    only after its stack was read or could not be read: slightly later, but with its line.
+//! 2. If a finding begins again within `QUIET_NS` of being reported, it is only counted. The count
+//!    is part of its next report.
+//!
+//! # Invariants
+//!
+//! * *In pairs*: an end follows its beginning, and the next beginning follows that end.
+//! * *Bounded*: `KNOWN_MAX` findings are kept. A finding that begins when all of these are open is
+//!   counted in [`unheard`](Course::unheard).
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::snapshot::Snapshot;
 
 use super::key::Key;
 
-/// Of what comes and goes, one event a minute.
+/// A recurring finding results in one event per minute.
 const QUIET_NS: u64 = 60_000_000_000;
-/// Findings that are known, open or lately over.
+/// Maximum number of findings that are kept, open or recently over.
 const KNOWN_MAX: usize = 64;
 
-/// What there is to report.
+/// An event to report.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Turn {
-    /// Something is wrong.
+    /// A problem has begun.
     Began {
-        /// What.
+        /// The finding.
         finding: Finding,
-        /// How often it began and ended since it was last reported.
+        /// How often it began and ended again since it was last reported.
         suppressed: u64,
     },
-    /// It is not any more.
+    /// A problem has ended.
     Ended {
-        /// As it was when it was last current.
+        /// The finding as it was when it was last current.
         finding: Finding,
-        /// For how long it was seen, ns.
+        /// How long it was observed, ns.
         for_ns: u64,
     },
 }
 
-/// The findings of one runtime that were reported.
+/// The reported findings of one runtime.
 ///
 /// ```
 /// use volt_diagnosis::doctor::{Course, History, Turn};
@@ -76,15 +80,15 @@ struct Known {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Reported.
+    /// The beginning was reported.
     Open,
-    /// Begun again too soon to be reported.
+    /// It began again too soon to be reported.
     Hushed,
     Over,
 }
 
 impl Course {
-    /// What has begun and ended since the snapshot before.
+    /// Returns what has begun and ended since the previous snapshot.
     pub fn check(&mut self, now: &Snapshot) -> Vec<Turn> {
         let is_open = |finding: &&Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
         let open = now.findings.iter().flatten().filter(is_open).map(|finding| (Key::of(finding), finding));
@@ -120,12 +124,12 @@ impl Course {
         turns
     }
 
-    /// Whether anything was reported to have begun and not to have ended.
+    /// Returns whether any reported finding has not ended yet.
     pub fn is_unwell(&self) -> bool {
         self.known.iter().any(|known| known.phase == Phase::Open)
     }
 
-    /// Findings that were not reported, since there were too many.
+    /// Returns the number of findings that were not reported because there were too many.
     pub fn unheard(&self) -> u64 {
         self.unheard
     }
@@ -136,7 +140,7 @@ impl Known {
         now_ns.saturating_sub(self.told_at_ns) < QUIET_NS
     }
 
-    /// Takes what there is of it now.
+    /// Updates the state with the current finding, if there is one.
     fn follow(&mut self, now: Option<&Finding>, now_ns: u64) -> Option<Turn> {
         let was = self.phase;
         let Some(finding) = now else {
@@ -214,7 +218,7 @@ mod tests {
         let mut course = Course::default();
         let (mut begun, mut ended, mut suppressed) = (0, 0, 0);
         for second in 1..=200 {
-            // For a second, every ten.
+            // For one second in every ten.
             let now = if second % 10 == 1 { stuck(second, 7) } else { at(second) };
             for turn in course.check(&now) {
                 match turn {

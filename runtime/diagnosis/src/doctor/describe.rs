@@ -1,4 +1,4 @@
-//! How a rule puts a finding together: `Finding::new`, and then a method for each thing to add.
+//! Builds findings: rules call `Finding::new`, and then a method for each detail to add.
 
 use volt_telemetry::finding::{Evidence, Figure, Finding, Place, Seen, Severity, TaskName};
 use volt_telemetry::incident::{Cause, Frame};
@@ -7,14 +7,14 @@ use volt_telemetry::text::{duration, percent};
 
 use super::key::{LINE, LINE_PENDING, LINE_UNKNOWN};
 
-/// Methods of [`Finding`] for rules only. Others read findings and make none.
+/// Methods of [`Finding`] that only rules use. All other code only reads findings.
 pub(super) trait Describe: Sized {
     fn new(rule: Rule, severity: Severity, title: impl Into<String>) -> Self;
 
-    /// The value of a piece of evidence that is a number of ns, or a count.
+    /// Returns the value of a piece of evidence that is a number of ns, or a count.
     fn figure(&self, key: &str) -> Option<u64>;
 
-    /// When it was so, if that is not the moment of the snapshot.
+    /// Sets when the problem was observed, if that is not the time of the snapshot.
     fn seen_from(self, first_at_ns: u64, last_at_ns: u64) -> Self;
 
     fn with(self, key: &'static str, value: Figure, text: String) -> Self;
@@ -41,7 +41,7 @@ pub(super) trait Describe: Sized {
         self.with(key, Figure::Text(word), text)
     }
 
-    /// The cause of a stuck poll, with what it means.
+    /// Adds the cause of a stuck poll, with its explanation.
     fn cause(self, cause: Cause) -> Self {
         let text = match cause {
             Cause::Unknown => "cause: unknown".to_owned(),
@@ -50,7 +50,7 @@ pub(super) trait Describe: Sized {
         self.with("cause", Figure::Text(cause.name().to_owned()), text)
     }
 
-    /// There is no line of code to name, not yet or not at all.
+    /// Adds that the line of code is not known, or not known yet.
     fn without_line(self, is_pending: bool) -> Self {
         let (word, text) = match is_pending {
             true => (LINE_PENDING, "line of code: pending, the stack is not read yet"),
@@ -65,7 +65,7 @@ pub(super) trait Describe: Sized {
 
     fn guilty(self, frame: Option<&Frame>) -> Self;
 
-    /// Unless it stands there already, or nobody knows.
+    /// Adds the spawn location, unless it is present already or unknown.
     fn spawned_at(self, at: &str) -> Self;
 
     fn advice(self, advice: impl Into<String>) -> Self;
@@ -131,7 +131,7 @@ impl Describe for Finding {
     }
 }
 
-/// A task for people: `task 12 "checkout"`.
+/// Describes a task for people: `task 12 "checkout"`.
 pub(super) fn task(id: u64, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("task {id} \"{name}\""),
@@ -139,8 +139,8 @@ pub(super) fn task(id: u64, name: Option<&str>) -> String {
     }
 }
 
-/// The tasks of one spawn location for people.
+/// Describes the tasks of one spawn location for people.
 pub(super) fn spawned(at: &str) -> String {
-    // What a table of bounded size calls those that it has no row for.
+    // A bounded table uses this name for all locations that it has no row for.
     if at == "other" { "tasks spawned elsewhere".to_owned() } else { format!("tasks spawned at {at}") }
 }

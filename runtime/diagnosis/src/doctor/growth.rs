@@ -1,66 +1,85 @@
-//! Whose tasks become more and more: the tasks alive of each spawn location, over minutes.
+//! Finds task leaks: spawn locations whose number of live tasks keeps growing, over minutes.
 //!
-//! Shape: for each location a list of samples, [`STEP_NS`] apart or more, that goes back for
-//! [`LONG_NS`]; and the same of all tasks, for how many ended.
+//! [`History`](super::History) adds a sample at each check, and the rule `task-leak` reads the
+//! leaks.
 //!
-//! What is a leak. Over a window, the location grows by [`LEAK_GROWN_MIN`] or more, and at every
-//! step: by [`STEADY_RATIO`] of the mean step at least. A leak goes on; a program that warms up,
-//! and a burst, come to an end, and so have steps without growth; a location whose tasks end as
-//! fast as they are spawned does not grow. Two windows: over `LONG_NS` nothing else is asked. Over
-//! [`SHORT_NS`] a load that rises looks the same, but its tasks end, so hardly any task of the
-//! runtime may have ended.
+//! # Shape
 //!
-//! A window has two steps at least. Where a count of the tasks takes so long that it is seldom
-//! repeated, the window is longer, and so much more growth is required.
+//! A list of samples for each location, [`STEP_NS`] apart or more, that goes back [`LONG_NS`]. A
+//! list of the totals over all tasks shows how many ended.
 //!
-//! Start: a program that starts may spawn for minutes what it then keeps. Growth that began in the
-//! first [`START_NS`] is an info for the short window, however long it goes on; the long one is
-//! sure when it began [`LONG_START_NS`] after the start or later.
+//! # Definition of a leak
 //!
-//! Age: where there are too many tasks, they are not counted any more. A location whose last sample
-//! is older than `STALE_NS` is not judged, since nothing says that it goes on.
+//! Over a window, the location grows by [`LEAK_GROWN_MIN`] or more. It also grows at every step, by
+//! at least [`STEADY_RATIO`] of the mean step. A leak continues. A program that warms up, or a
+//! burst, comes to an end, and then has steps without growth. A location whose tasks end as fast as
+//! they are spawned does not grow.
 //!
-//! Hysteresis: a location that leaks goes on to do so while it grows by half of that.
+//! There are two windows. For `LONG_NS` this is the only condition. Over [`SHORT_NS`] a rising load
+//! looks the same, but its tasks end. The short window therefore requires that hardly any task of
+//! the runtime has ended.
 //!
-//! Invariants. *Nothing without a place*: `other`, which stands for the locations that the table of
-//! blame has no room for, is left out. *Bounded*: [`LINES_MAX`] locations, the others are not
-//! watched; [`SAMPLES_MAX`] samples each.
+//! A window has at least two steps. If counting the tasks takes so long that it is seldom repeated,
+//! the window is longer, and proportionally more growth is required.
+//!
+//! # Start of a program
+//!
+//! A program that starts may spawn for minutes tasks that it then keeps. For the short window,
+//! growth that began in the first [`START_NS`] is only an info, however long it continues. For the
+//! long window, growth that began [`LONG_START_NS`] after the start or later is a warning.
+//!
+//! # Old counts
+//!
+//! If there are too many tasks, they are no longer counted. A location whose last sample is older
+//! than [`STALE_NS`] is not judged, since it may have stopped growing.
+//!
+//! # Hysteresis
+//!
+//! A leaking location remains a leak while it grows by half of the minimum.
+//!
+//! # Invariants
+//!
+//! * *Nothing without a place*: `other`, the row for all locations that do not fit into the blame
+//!   table, is ignored.
+//! * *Bounded*: [`LINES_MAX`] locations, beyond which none is watched, and [`SAMPLES_MAX`] samples
+//!   each.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use volt_telemetry::snapshot::Snapshot;
 
-/// Between two samples.
+/// Minimum time between two samples.
 const STEP_NS: u64 = 5_000_000_000;
-/// The long window: a leak of 10 tasks a second is found, and no load rises evenly for so long
+/// The long window. It finds a leak of 10 tasks per second, and no load rises evenly for that long
 /// without ending tasks.
 pub(super) const LONG_NS: u64 = 120_000_000_000;
-/// The short one, for leaks that fill the memory before the long one is over; a burst that takes
+/// The short window, for leaks that fill the memory before the long one is over. A burst that takes
 /// longer is rare.
 pub(super) const SHORT_NS: u64 = 20_000_000_000;
-/// Growth in a window that is worth a word.
+/// The growth in a window that is worth reporting.
 pub(super) const LEAK_GROWN_MIN: u64 = 1_000;
-/// Of what is spawned, what may end, for the short window.
+/// For the short window: how many tasks may end, as a share of those spawned.
 pub(super) const LEAK_ENDED_RATIO: f64 = 0.05;
-/// Until then a program may still be starting, and what it starts may stay on purpose.
+/// Until then a program may still be starting, and may keep the tasks that it spawns.
 pub(super) const START_NS: u64 = 60_000_000_000;
-/// The same for the long window. A leak from the first second on is found within three minutes,
-/// with 20 s to spare for late samples; a warm-up that takes longer than 160 s is taken for a leak.
+/// The same for the long window. A leak that begins in the first second is found within three
+/// minutes, with 20 s to spare for late samples. A warm-up that takes longer than 160 s is mistaken
+/// for a leak.
 pub(super) const LONG_START_NS: u64 = 40_000_000_000;
-/// Of the mean step, what each step has to grow by: a machine that is busy does not run every
-/// program evenly.
+/// The minimum growth of each step, as a share of the mean step: a busy machine does not run all
+/// programs evenly.
 const STEADY_RATIO: f64 = 0.25;
-/// See the header of this file.
+/// Samples older than this are not judged. See the module documentation.
 const STALE_NS: u64 = 2 * SHORT_NS;
-/// Samples of a window at least.
+/// Minimum number of samples of a window.
 const WINDOW_SAMPLES_MIN: usize = 3;
 const LINES_MAX: usize = 1024;
-/// One more than the long window has, at its end and its beginning.
+/// One more than the long window needs, at each end.
 const SAMPLES_MAX: usize = (LONG_NS / STEP_NS) as usize + 2;
-/// What the table of blame calls all locations that it has no room for.
+/// The name of the blame table's row for all locations that do not fit into it.
 const OTHER: &str = "other";
 
-/// See the header of this file.
+/// The growth of all locations of a runtime. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     lines: HashMap<String, Line>,
@@ -81,7 +100,7 @@ struct Sample {
     alive: u64,
 }
 
-/// Of all tasks of the runtime.
+/// Totals over all tasks of the runtime.
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     at_ns: u64,
@@ -89,22 +108,22 @@ struct Totals {
     ended: u64,
 }
 
-/// A location whose tasks become more and more.
+/// A location whose number of tasks keeps growing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leak {
     pub(super) spawned_at: String,
     pub(super) alive: u64,
     pub(super) grown: u64,
     pub(super) over_ns: u64,
-    /// When the growth began, the runtime may still have been starting.
+    /// Whether the runtime may still have been starting when the growth began.
     pub(super) is_at_start: bool,
 }
 
 impl Growth {
-    /// Adds a sample of each location, if it is time for one.
+    /// Adds a sample of each location, if one is due.
     pub(super) fn take(&mut self, now: &Snapshot) {
         self.started_at_ns = now.started_at_ns;
-        // Counted by a walk over all tasks, which may be older than the snapshot.
+        // The tasks are counted in a pass over all of them, which may be older than the snapshot.
         let at_ns = now.alive_counted_at_ns.unwrap_or(now.at_ns);
         let is_due = self.totals.back().is_none_or(|last| at_ns >= last.at_ns.saturating_add(STEP_NS));
         if !is_due {
@@ -127,7 +146,7 @@ impl Growth {
         }
     }
 
-    /// The locations that leak, in no order.
+    /// Returns the locations that leak, in no particular order.
     pub(super) fn leaks(&self) -> Vec<Leak> {
         let now_ns = self.totals.back().map_or(0, |now| now.at_ns);
         let leak = |(spawned_at, line): (&String, &Line)| {
@@ -151,7 +170,7 @@ impl Growth {
         self.lines.iter().filter_map(leak).collect()
     }
 
-    /// Whether hardly any task of the runtime ended in the last `over_ns`.
+    /// Returns whether hardly any task of the runtime ended in the last `over_ns`.
     fn ends_hardly_any(&self, over_ns: u64) -> bool {
         let Some(last) = self.totals.back() else { return false };
         let then = self.totals.iter().rev().find(|then| last.at_ns.saturating_sub(then.at_ns) >= over_ns);
@@ -163,7 +182,7 @@ impl Growth {
 }
 
 impl Line {
-    /// By how much it has grown, and over how long, if it leaks over a window of `window_ns`.
+    /// Returns the growth and its duration, if the location leaks over a window of `window_ns`.
     fn grown_over(&self, window_ns: u64) -> Option<(u64, u64)> {
         let last = self.samples.back()?;
         let age_ns = |sample: &Sample| last.at_ns.saturating_sub(sample.at_ns);
@@ -177,7 +196,7 @@ impl Line {
         (is_enough && self.steps_from(first).all(|step| step.is_steady(per_ns))).then_some((grown, over_ns))
     }
 
-    /// When it began to grow by `per_ns`, as far as that is remembered.
+    /// Returns when it began to grow by `per_ns`, as far as the samples go back.
     fn grows_since(&self, per_ns: f64) -> u64 {
         let steps = self.steps_from(0).rev().take_while(|step| step.is_steady(per_ns));
         let began = steps.last().map(|step| step.then.at_ns);
@@ -190,14 +209,14 @@ impl Line {
     }
 }
 
-/// From one sample to the next.
+/// The interval from one sample to the next.
 struct Step {
     then: Sample,
     now: Sample,
 }
 
 impl Step {
-    /// Whether it is part of a growth by `per_ns`.
+    /// Returns whether the step is part of a growth by `per_ns`.
     fn is_steady(&self, per_ns: f64) -> bool {
         let expected = per_ns * self.now.at_ns.saturating_sub(self.then.at_ns) as f64;
         self.now.alive.saturating_sub(self.then.alive) as f64 >= STEADY_RATIO * expected
@@ -221,8 +240,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const LINE: &str = "src/feed.rs:8:9";
 
-    /// A runtime of this age, in which so many tasks of [`LINE`] are alive, and so many were
-    /// spawned in all.
+    /// A runtime of this age, with `alive` live tasks of [`LINE`], and `spawned` tasks spawned in
+    /// total.
     fn at(second: u64, alive: u64, spawned: u64) -> Snapshot {
         Snapshot {
             at_ns: second * SECOND,
@@ -232,8 +251,8 @@ mod tests {
         }
     }
 
-    /// The first second, and the last, in which a leak is found and is no start, if `alive` tasks
-    /// are at each second.
+    /// Returns the first and the last second in which a leak is found that is not part of the
+    /// start, if there are `alive` tasks at each second.
     fn found(seconds: u64, alive: impl Fn(u64) -> u64, ended: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
         let mut growth = Growth::default();
         let mut found = None;
@@ -276,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_leak_that_slows_down_is_one_until_it_is_half_as_fast() {
-        // 10 a second, then 6, then 3.
+        // 10 per second, then 6, then 3.
         let alive =
             |second: u64| 10 * second.min(200) + 6 * (second.clamp(200, 500) - 200) + 3 * (second.max(500) - 500);
         let (first, last) = found(900, alive, |_| 0).unwrap();
@@ -293,7 +312,7 @@ mod tests {
             growth.take(&now);
         }
         assert_eq!(growth.leaks(), []);
-        // The count of tasks is old: there is one sample, however many snapshots there are.
+        // The count of tasks is old: there is only one sample, however many snapshots there are.
         let mut growth = Growth::default();
         for second in 0..400 {
             growth.take(&Snapshot { alive_counted_at_ns: Some(7), ..at(second, 9_000, 9_000) });
@@ -319,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_leak_of_millions_is_one_though_a_count_takes_minutes() {
-        // The walk over so many tasks may be repeated only every 130 s.
+        // The pass over so many tasks may be repeated only every 130 s.
         let mut growth = Growth::default();
         let mut found = Vec::new();
         for second in 0..2_000 {
@@ -331,7 +350,7 @@ mod tests {
         }
         let first = found.iter().position(|is_found| *is_found).unwrap();
         assert!(found[first..].iter().all(|is_found| *is_found), "until {first}");
-        // It ends, and so does the finding.
+        // When the leak ends, the finding ends too.
         for second in (2_000..3_000).step_by(130) {
             growth.take(&at(second, 6_000_000, 6_000_000));
         }
@@ -356,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_slow_warm_up_is_no_leak() {
-        // 10,000 connections that come back over two and a half minutes, and stay.
+        // 10,000 connections that are re-established over two and a half minutes, and stay.
         let warm_up = |second: u64| 10 + 67 * second.min(150);
         assert_eq!(found(400, warm_up, |_| 0), None);
         assert_eq!(found(400, warm_up, |second| 500 * second), None);

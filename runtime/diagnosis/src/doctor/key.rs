@@ -1,7 +1,7 @@
-//! When two findings are the same.
+//! Determines when two findings are the same.
 //!
-//! Numbers change from check to check, and so does the worker. What stays is the rule and, of rules
-//! about one place, the place in the code.
+//! The numbers in a finding change from check to check, and so does the worker. The rule does not
+//! change, nor does, for rules about one place, the place in the code.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use volt_telemetry::finding::{Evidence, Figure, Finding, Place};
 use volt_telemetry::incident::Cause;
 use volt_telemetry::rule::Rule;
 
-/// The evidence that says why a finding of a stall names no line of code, and its values.
+/// The evidence key for findings of stalls without a line of code, and its values.
 pub(super) const LINE: &str = "line";
 pub(super) const LINE_PENDING: &str = "pending";
 pub(super) const LINE_UNKNOWN: &str = "unknown";
 
-/// What makes two findings of one runtime the same, whatever their numbers are: the rule, and
-/// where in the code.
+/// Identifies a finding of one runtime, independent of its numbers: the rule, and the place in the
+/// code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     rule: Rule,
@@ -24,13 +24,13 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of a finding. Polls that compute are the same if they do so in one function, since
-    /// each sample of them shows another line of it.
+    /// Returns the key of a finding. Polls that compute are the same if they are in one function,
+    /// since each sample of them shows another line of it.
     pub fn of(finding: &Finding) -> Self {
         let rule = finding.rule;
         let is_sampled = rule == Rule::StalledPoll && is_word(finding, "cause", Cause::Cpu.name());
         let mut places: Vec<_> = match rule {
-            // Rules about one place. The places of other rules are whoever is there at the moment.
+            // Rules about one place. The places of other rules are incidental.
             Rule::StalledPoll
             | Rule::NoYield
             | Rule::SelfWakeLoop
@@ -45,26 +45,26 @@ impl Key {
         Self { rule, places, is_provisional: is_word(finding, LINE, LINE_PENDING) }
     }
 
-    /// The rule that found it.
+    /// Returns the rule of the finding.
     pub fn rule(&self) -> Rule {
         self.rule
     }
 
-    /// Whether the line is still to be read from a stack: in a moment it is another finding, with
-    /// its line or without.
+    /// Returns whether the stack of the poll is not read yet. Shortly afterwards the finding is
+    /// replaced by one with a line or without.
     pub fn is_provisional(&self) -> bool {
         self.is_provisional
     }
 }
 
-/// Whether a finding says that its line of code is not known.
+/// Returns whether a finding has no known line of code.
 pub(super) fn has_no_line(finding: &Finding) -> bool {
     is_word(finding, LINE, LINE_UNKNOWN)
 }
 
-/// What stalls at one place have in common: the line, or the function where the line
-/// `is_sampled` from a poll that computes. A function's name may not be unique, so it goes with
-/// its file.
+/// Returns what stalls at one place have in common: the line, or the function if the line
+/// `is_sampled` from a poll that computes. A function's name may not be unique, so its file is
+/// included.
 pub(super) fn group(place: &Place, is_sampled: bool) -> Cow<'_, str> {
     match place {
         Place::Guilty { at, function: Some(function) } if is_sampled => {
@@ -76,7 +76,7 @@ pub(super) fn group(place: &Place, is_sampled: bool) -> Cow<'_, str> {
     }
 }
 
-/// Whether a piece of evidence is this word.
+/// Returns whether a piece of evidence has this value.
 fn is_word(finding: &Finding, key: &str, word: &str) -> bool {
     let is_it =
         |evidence: &Evidence| evidence.key == key && matches!(&evidence.value, Figure::Text(text) if text == word);

@@ -1,4 +1,4 @@
-//! Rules about what the machine gives and takes: processors, quota, time.
+//! Rules about what the machine provides and withholds: processors, quota, time.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::{Cause, Incident};
@@ -10,28 +10,28 @@ use super::case::{Pair, Span};
 use super::describe::Describe;
 
 /// A worker that waits for a processor for a quarter of the time, and longer than it runs, gets
-/// less than half of what it could use.
+/// less than half of the processor time that it could use.
 pub(super) const STARVED_RATIO: f64 = 0.25;
-/// A worker that waits for half of the time.
+/// A worker that waits this long is badly starved: half of the time.
 const STARVED_BADLY_RATIO: f64 = 0.5;
-/// Who runs, or waits to run, for half of the time wants a processor of its own.
+/// A worker that runs, or waits to run, for half of the time needs its own processor.
 const WANTING_RATIO: f64 = 0.5;
-/// Of the processors' time, what the workers together have to get for their number to be the reason
-/// that it is short: with less, others take it. Not more than that, since beside others they may be
-/// too many as well.
+/// The share of all processor time that the workers together must get for their number to be the
+/// reason for the shortage. If they get less, other programs take the time. The share is not
+/// higher, since there may be too many workers beside other programs as well.
 const OWN_RATIO: f64 = 0.25;
-/// Time for which the quota held the process up, summed over processors, as a share of the time: a
-/// request in twenty meets it.
+/// Time for which the quota stopped the program, summed over processors, as a share of the time:
+/// one request in twenty is affected.
 const THROTTLED_RATIO: f64 = 0.05;
-/// A quarter of the time.
+/// The same for a critical finding: a quarter of the time.
 const THROTTLED_BADLY_RATIO: f64 = 0.25;
 
-/// Whether lateness of the whole runtime is the machine's doing.
+/// Returns whether the machine explains that the whole runtime is late.
 pub(super) fn is_to_blame(span: &Span<'_>) -> bool {
     pauses(span) > 0 || starved(span).next().is_some() || throttled(span).is_some()
 }
 
-/// Incidents of a cause that went on at some time between the snapshots.
+/// Returns the incidents with this cause that were in progress at some time between the snapshots.
 fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s Incident> {
     let since_ns = span.then.at_ns;
     span.now.incidents.latest.iter().filter(move |incident| {
@@ -42,7 +42,7 @@ fn incidents<'s>(span: &'s Span<'_>, cause: Cause) -> impl Iterator<Item = &'s I
 
 // ---- cpu-starved, oversubscribed ----------------------------------------------------------------
 
-/// Workers that waited for a processor, with the share of the time.
+/// Returns the workers that waited for a processor, with the share of the time.
 fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
     span.pairs().filter_map(|pair| {
         let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns)?;
@@ -52,7 +52,8 @@ fn starved<'s>(span: &'s Span<'_>) -> impl Iterator<Item = (Pair<'s>, f64)> {
     })
 }
 
-/// Of the time in which workers wanted a processor, that in which they had one; 1 if nobody knows.
+/// Returns the time in which workers had a processor, as a share of the time in which they needed
+/// one. Returns 1 if this is unknown.
 pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
     let sum_ns = |of: fn(&Worker) -> Option<u64>| {
         span.pairs().filter_map(|pair| pair.grown_if_known(of)).fold(0, u64::saturating_add)
@@ -61,8 +62,9 @@ pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
     if ran_ns == 0 { 1.0 } else { ran_ns as f64 / ran_ns.saturating_add(waited_ns) as f64 }
 }
 
-/// How many workers were on duty at both snapshots and used a processor, or waited for one, for
-/// most of the time; spares left out, which are there for a while, and since a worker is stuck.
+/// Returns how many workers that were on duty at both snapshots used a processor, or waited for
+/// one, most of the time. Spare workers do not count: they are on duty only while another worker is
+/// stuck.
 fn wanting(span: &Span<'_>) -> u32 {
     let wants = |pair: &Pair<'_>| {
         let waited_ns = pair.grown_if_known(|worker| worker.run_delay_ns).unwrap_or(0);
@@ -72,8 +74,8 @@ fn wanting(span: &Span<'_>) -> u32 {
     span.pairs().filter(wants).count() as u32
 }
 
-/// The processors, if more workers want one than there are, and have a part of them worth speaking
-/// of.
+/// Returns the number of processors, if more workers need one than there are, and the workers get a
+/// significant share of them.
 fn oversubscription(span: &Span<'_>) -> Option<u32> {
     let processors = span.now.host.as_ref()?.processors;
     let ran_ns: u64 =
@@ -176,8 +178,8 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
 
 // ---- cgroup-throttled ---------------------------------------------------------------------------
 
-/// For how long the quota held the process up, and in how many periods; `None` if that was short,
-/// or nobody knows.
+/// Returns how long the quota stopped the program, and in how many periods. Returns `None` if the
+/// time was short or is unknown.
 fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
     let host = |snapshot: &Snapshot| {
         let host = snapshot.host.as_ref()?;
@@ -256,7 +258,7 @@ pub(super) fn program_paused(span: &Span<'_>) -> Vec<Finding> {
     if pauses == 0 && stopped == 0 {
         return Vec::new();
     }
-    // As of any thread; there is none where the sentinel was in time.
+    // Explained as for any thread; `none` if the sentinel was on time.
     let held_by =
         span.now.sentinel.last_pause.map_or("none".to_owned(), |cause| format!("its thread {}", cause.explain()));
     let finding = Finding::new(

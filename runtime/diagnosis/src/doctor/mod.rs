@@ -1,14 +1,13 @@
-//! What is wrong with a running program: rules over snapshots, what they find, and the history of
+//! The doctor: rules that find problems of a running program in its snapshots, and the history of
 //! what they found.
 //!
-//! [`examine`] applies the rules to two snapshots. [`History`] does so again and again, and its
-//! findings are the verdict: a program keeps one for each runtime and sends it with its snapshots,
-//! so that every reader shows the same.
+//! [`examine`] applies all rules to two snapshots. [`History`] does so repeatedly, and its findings
+//! are the verdict. A program keeps a history for each runtime and sends its findings with its
+//! snapshots, so that all readers show the same. Findings are plain data: see
+//! [`volt_telemetry::finding`].
 //!
-//! A finding itself is data: see [`volt_telemetry::finding`].
-//!
-//! Pure: a rule reads plain data and gives plain data. Text, JSON, the metric, the table in the
-//! documentation and the exit code of `volt-console doctor` come from one table, [`RULES`].
+//! Rules are pure functions of plain data. One table, [`RULES`], is the source of the text and JSON
+//! output, the metric, the table in the documentation and the exit code of `volt-console doctor`.
 
 pub mod course;
 pub mod history;

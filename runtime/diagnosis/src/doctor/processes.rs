@@ -1,4 +1,4 @@
-//! Rules about processes, state machines with mailboxes.
+//! Rules about processes: state machines with mailboxes.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::processes::{Mailbox, Processes, SAMPLE_NS, kind_name};
@@ -8,23 +8,24 @@ use volt_telemetry::text::{counted, duration};
 use super::case::{Case, Span};
 use super::describe::Describe;
 
-/// Samples in a row in which a mailbox is deeper than in the one before: four of a mailbox that
-/// goes up and down are rare, and are made within a second.
+/// Number of consecutive samples in which a mailbox must be deeper than in the previous one. Four
+/// in a row are rare for a mailbox that goes up and down, and take less than a second.
 const RISES_MIN: u32 = 4;
-/// Fewer messages than this are worked off in one step.
+/// Fewer messages than this are handled in one step.
 const LEN_MIN: u64 = 128;
-/// Of its room, what may be taken; a mailbox that is far from full may still catch up before
-/// anybody notices.
+/// A mailbox must be at least 1/`FULL_RATIO` full. One that is far from full may still catch up
+/// before any user notices.
 const FULL_RATIO: u64 = 2;
-/// A mailbox of very much room is told of at so many messages, although it is far from half full.
+/// A mailbox with a very large capacity is reported at this number of messages, even if it is far
+/// from half full.
 const LEN_ALWAYS: u64 = 10_000;
-/// Restarts a second. A supervisor that waits between two restarts, as it does unless told
-/// otherwise, makes one a second at most of each child.
+/// Restarts per second. By default, a supervisor waits between two restarts and makes at most one
+/// per second of each child.
 const RESTARTS_PER_SECOND: f64 = 5.0;
-/// Fewer restarts than this are an accident.
+/// Fewer restarts than this may be accidental.
 const RESTARTS_MIN: u64 = 10;
 
-/// Whose it is, for people: `local:17.3 "lobby" (Room)`.
+/// Describes a process for people: `local:17.3 "lobby" (Room)`.
 fn process(pid: &str, name: Option<&str>, kind: &str) -> String {
     let name = name.map_or_else(String::new, |name| format!(" \"{name}\""));
     format!("{pid}{name} ({})", kind_name(kind))

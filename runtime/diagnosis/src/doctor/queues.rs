@@ -1,5 +1,5 @@
-//! Rules about tasks that wait although somebody could run them: asleep, unfairly shared, in the
-//! wrong queue.
+//! Rules about tasks that wait although a worker could run them: workers are parked, the load is
+//! unevenly distributed, or the tasks are in the wrong queue.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::rule::Rule;
@@ -10,40 +10,41 @@ use super::case::{Case, LATE_NS, Pair, Span, poll_for_ns, queue_len};
 use super::describe::Describe;
 use super::machine;
 
-/// Tasks wait in the global queue for the latency that the runtime aims at, by intent; so many
-/// times as long, and checks are missing.
+/// Tasks may wait in the global queue for the target latency of the runtime. If they wait this many
+/// times as long, checks of the queue are missing.
 const TARGETS_MISSED: u64 = 20;
-/// A second in the global queue: clients give up.
+/// After a second in the global queue, clients give up.
 const GLOBAL_OUTAGE_NS: u64 = 1_000_000_000;
-/// If most polls are of tasks from the global queue, it is served as well as can be, and there is
+/// If most polls are of tasks from the global queue, it is served as well as possible, and there is
 /// too much work.
 const GLOBAL_SHARE: f64 = 0.5;
-/// How long a poll lasts behind which a full LIFO slot is a held one: by default the sentinel has
-/// had ten checks to have it emptied, enough even where processors are short and it comes late
-/// itself.
+/// A full LIFO slot counts as held if the current poll has lasted this long. By default the
+/// sentinel had ten checks in which to have the slot emptied. That is enough even if processors are
+/// scarce and the sentinel itself is late.
 const LIFO_HELD_NS: u64 = 100_000_000;
-/// Of a worker's polls, those from the LIFO slot. By default at most 3 polls of a tick of 128 are,
-/// so only another setting gets here.
+/// The share of a worker's polls that come from the LIFO slot. By default at most 3 polls of a tick
+/// of 128 do, so only other settings reach this threshold.
 const LIFO_SHARE: f64 = 0.75;
-/// A wait in a worker's own queues that is worth a word: longer than any tick of short polls.
+/// A wait in a worker's local queues that is worth reporting: longer than any tick of short polls.
 const FELT_NS: u64 = 1_000_000;
-/// Fewer polls than this are no monopoly.
+/// Fewer polls than this are not a monopoly.
 const LIFO_POLLS_MIN: u64 = 1_000;
-/// A worker that slept for so much of the time was not needed, or not woken.
+/// A worker that was parked for this share of the time was not needed, or not woken.
 const ASLEEP_RATIO: f64 = 0.95;
-/// A worker that polled for so much of the time has no time left.
+/// A worker that polled for this share of the time is at its limit.
 const BUSY_RATIO: f64 = 0.9;
-/// Tasks in a worker's queues, beside the one that it runs next, that are a backlog for a worker
-/// that sleeps: with fewer nobody is woken.
+/// The number of tasks in a worker's queues, in addition to the next one it runs, that should make
+/// another worker wake up. For fewer tasks the runtime wakes no worker.
 const BACKLOG_LEN: u32 = 2;
-/// How far the shares of the time that two workers are busy may lie apart.
+/// The allowed difference between the shares of the time that two workers are busy.
 const IMBALANCE_RATIO: f64 = 0.5;
-/// Tasks in the busier one's queues, at both snapshots, that a thief would have halved in passing.
+/// The number of tasks in the busier worker's queues, at both snapshots. A thief would have halved
+/// this number with one steal.
 const IMBALANCE_LEN: u32 = 16;
 
 // ---- lost-wakeup --------------------------------------------------------------------------------
-// No program provokes it: that would need a fault in the wake-up protocol. The runtime puts one in,
-// in tests of its own: see its PROOF.md.
+// No program can trigger this rule: that would require a bug in the wake-up protocol. Tests of the
+// runtime inject one: see its PROOF.md.
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
@@ -79,7 +80,7 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Whether everybody sleeps, and has slept for long, while tasks wait.
+/// Returns whether all workers are parked, and have been for long, while tasks wait.
 fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
     let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty != Duty::Off).peekable();
     let is_asleep = |worker: &Worker| {
@@ -90,8 +91,8 @@ fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
     on_duty.peek().is_some() && on_duty.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
 }
 
-/// Tasks in all queues, those that came into the global one or an inbox a moment ago left out:
-/// somebody may be on the way.
+/// Returns the number of tasks in all queues. Excludes tasks that entered the global queue or an
+/// inbox very recently: a worker may be waking up for them.
 fn waiting(snapshot: &Snapshot) -> u64 {
     let is_old = snapshot.global_queue.oldest_age_ns.is_some_and(|ns| ns >= LATE_NS);
     let global = if is_old { snapshot.global_queue.len } else { 0 };
@@ -161,12 +162,12 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     vec![finding.advice(advice)]
 }
 
-/// Workers that slept nearly all of the time.
+/// Returns the workers that were parked nearly all of the time.
 fn asleep<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
     span.pairs().filter(|pair| pair.asleep_ratio() >= ASLEEP_RATIO).collect()
 }
 
-/// Workers that were busy nearly all of the time and have tasks that wait.
+/// Returns the workers that were busy nearly all of the time and have waiting tasks.
 fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
     let is_behind = |pair: &Pair<'_>| {
         let is_stuck = poll_for_ns(pair.now) >= LATE_NS;
@@ -198,7 +199,7 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
     };
     let polls = span.grown_of_workers(|worker| worker.polls);
     let fetched = span.grown_of_workers(|worker| worker.global_tasks);
-    // Polls that take that long themselves are another rule's.
+    // Polls that take that long themselves are the subject of another rule.
     let workers = span.pairs().count() as u64;
     let are_stuck = polls.saturating_mul(LATE_NS) <= span.interval_ns().saturating_mul(workers);
     if are_stuck || !span.at_both(is_late) {

@@ -1,19 +1,24 @@
-//! The one table of rules, and the examination that asks them all.
+//! The table of all rules, and the examination that applies them.
 //!
-//! Shape: [`RULES`] has a row for each [`Rule`], in the order in which they stand in the enum and
-//! are asked; a row says what the rule means and from which number on it speaks, and holds the
-//! function that judges. The thresholds are constants beside those functions, each with its reason;
-//! the texts here are made from them, so that documentation cannot say another number than the
-//! code.
+//! # Shape
 //!
-//! Invariants. *Healthy is silent*: an idle runtime, a busy one that serves everybody, and one that
-//! has more work than processors but is fair give no finding above [`Severity::Info`]. *Absent does
-//! not judge*: a rule that needs a number which the program does not tell says nothing. *One cause,
-//! one finding*: where one rule explains what another saw, the other is silent (late timers while
-//! the kernel runs other programs).
+//! [`RULES`] has a row for each [`Rule`], in the order of the enum. A row contains the meaning of
+//! the rule, its threshold as text, and the function that judges. The thresholds are constants next
+//! to those functions, each with its reason. The threshold texts are generated from them, so that
+//! the documentation and the code cannot differ.
 //!
-//! Rejected: thresholds that a user sets. Who knows what to set does not need the doctor, and a
-//! finding that depends on a setting cannot be compared between two machines.
+//! # Invariants
+//!
+//! * *Healthy is silent*: no finding above [`Severity::Info`] for an idle runtime, for a busy one
+//!   that serves all tasks, or for one that has more work than processors but is fair.
+//! * *Absent does not judge*: a rule whose input the program does not report finds nothing.
+//! * *One cause, one finding*: if one rule explains the symptom of another, the other does not
+//!   fire. An example is timers that are late while the kernel runs other programs.
+//!
+//! # Rejected alternative
+//!
+//! Thresholds that users configure: users who can choose good thresholds do not need the doctor,
+//! and findings that depend on settings cannot be compared between two machines.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::rule::Rule;
@@ -30,22 +35,22 @@ pub struct RuleEntry {
     pub rule: Rule,
     /// Its name in text, JSON and metrics.
     pub name: &'static str,
-    /// What is wrong when it speaks.
+    /// The problem that it detects.
     pub meaning: &'static str,
     threshold: fn() -> String,
-    /// Whether the program tells what the rule needs.
+    /// Whether the program reports the input of the rule.
     is_told: fn(&Snapshot) -> bool,
     judge: Judge,
 }
 
-/// How a rule judges.
+/// The input from which a rule judges.
 #[derive(Clone, Copy, Debug)]
 enum Judge {
-    /// By what is there now, and by two snapshots if there are two.
+    /// The current snapshot, and the span between two snapshots if there is one.
     Case(fn(&Case<'_>) -> Vec<Finding>),
-    /// By two snapshots only.
+    /// The span between two snapshots.
     Span(fn(&Span<'_>) -> Vec<Finding>),
-    /// By what has grown over minutes: for those who have watched for so long.
+    /// Growth over minutes, for readers that have collected snapshots for that long.
     Growth(fn(&Growth) -> Vec<Finding>),
 }
 
@@ -230,7 +235,7 @@ const _: () = {
 };
 
 impl RuleEntry {
-    /// The row of a rule.
+    /// Returns the row of a rule.
     ///
     /// ```
     /// use volt_diagnosis::doctor::RuleEntry;
@@ -242,19 +247,19 @@ impl RuleEntry {
         &RULES[rule as usize]
     }
 
-    /// Whether it can judge a program that tells this: some need numbers that not every version of
-    /// Volt, and not every kernel, tells.
+    /// Returns whether the rule can judge a program that sends this snapshot: some rules need
+    /// numbers that not every version of Volt, and not every kernel, reports.
     pub fn can_judge(&self, snapshot: &Snapshot) -> bool {
         (self.is_told)(snapshot)
     }
 
-    /// Whether one check is enough for it: it does not go by the rates between two snapshots, which
-    /// one odd second may distort.
+    /// Returns whether one check suffices for the rule: it does not depend on rates between two
+    /// snapshots, which one unusual second may distort.
     pub fn can_judge_one_snapshot(&self) -> bool {
         !matches!(self.judge, Judge::Span(_))
     }
 
-    /// From which number on it speaks, and why that one.
+    /// Returns the threshold at which the rule fires, as text.
     pub fn threshold(&self) -> String {
         (self.threshold)()
     }
@@ -264,13 +269,13 @@ fn always(_: &Snapshot) -> bool {
     true
 }
 
-/// Asks every rule about a runtime, from one snapshot of it to a later one, and gives what they
-/// found, the worst first.
+/// Applies every rule to a runtime, from one snapshot of it to a later one. Returns the findings,
+/// the worst first.
 ///
-/// With the same snapshot twice, with two of different runtimes, or with two less than 100 ms
-/// apart, only rules speak that can tell from one snapshot: what is stuck at this moment. What
-/// takes minutes to see, and whether something goes on,
-/// [`History`](super::History) knows.
+/// Some rules need only one snapshot: those for problems that exist at this moment. With the same
+/// snapshot twice, with two of different runtimes, or with two less than 100 ms apart, only these
+/// rules can fire. Problems that take minutes to detect, and whether a problem persists, require a
+/// [`History`](super::History).
 ///
 /// ```
 /// use volt_diagnosis::doctor::examine;
@@ -288,7 +293,7 @@ pub fn examine(before: &Snapshot, after: &Snapshot) -> Vec<Finding> {
     examine_with(before, after, None)
 }
 
-/// The same, with what has grown over minutes.
+/// Like [`examine`], with the growth over minutes.
 pub(super) fn examine_with(before: &Snapshot, after: &Snapshot, growth: Option<&Growth>) -> Vec<Finding> {
     let case = Case::of(before, after);
     let mut findings: Vec<Finding> = RULES
@@ -309,13 +314,13 @@ pub(super) fn examine_with(before: &Snapshot, after: &Snapshot, growth: Option<&
     findings
 }
 
-/// How many of `findings` are of `rule` and so bad: what the metric shows, of a
-/// [warning](Severity::Warning) and worse.
+/// Returns how many of `findings` are of `rule` and have this severity. The metric shows these
+/// counts, for [`Severity::Warning`] and worse.
 pub fn count_of(findings: &[Finding], rule: Rule, severity: Severity) -> u64 {
     findings.iter().filter(|finding| finding.rule == rule && finding.severity == severity).count() as u64
 }
 
-/// The table as Markdown, for documentation.
+/// Returns the table as Markdown, for documentation.
 pub fn markdown_table() -> String {
     let mut table = String::from("| Rule | Problem | Fires when |\n|---|---|---|\n");
     for entry in &RULES {

@@ -1,13 +1,14 @@
-//! Rules about polls that take too long: for their worker, for those that wait behind them, for
+//! Rules about polls that take too long: for their worker, for the tasks that wait behind them, for
 //! timers and sockets.
 //!
-//! What the runtime itself has written down about a poll, its [`Incident`], comes first: it was
-//! made while the poll was stuck, and knows the cause and the line. Polls of which nothing was
-//! written down are seen in flight only.
+//! The primary source is the [`Incident`] that the runtime records while a poll is stuck, with the
+//! cause and the line of code. Polls without an incident are only visible while they are in flight.
 //!
-//! Invariant: *a finding names no line but of incidents that it counts*. An incident whose stack
-//! could not be read, and a poll of which nothing was written down, are counted at the spawn
-//! location, whatever other polls of that location did.
+//! # Invariant
+//!
+//! *A finding names a line only from incidents that it counts*. An incident whose stack could not
+//! be read, and a poll without an incident, are counted at the spawn location, whatever the other
+//! polls of that location did.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,36 +24,35 @@ use super::describe::{Describe, spawned, task};
 use super::key::{Key, group};
 use super::machine;
 
-/// A poll of this length that still goes on is an outage of its worker: what people notice.
+/// A poll of this length that continues is an outage of its worker, which users notice.
 const OUTAGE_NS: u64 = 100_000_000;
-/// Timers and sockets that nobody polled for so long are late for everybody: five checks of the
-/// sentinel at its default distance, which wakes a worker for them at every one.
+/// If no worker polls the driver for this long, all timers and sockets are late. This is five
+/// checks of the sentinel at its default interval; each of them wakes a worker to poll the driver.
 const DRIVER_IDLE_NS: u64 = 50_000_000;
-/// So long, and most time-outs of clients have passed.
+/// After this time, most client timeouts have expired.
 const DRIVER_OUTAGE_NS: u64 = 1_000_000_000;
-/// A poll of this length on average is long: it is what the tuner lets a task wait in the global
-/// queue by default.
+/// A mean poll of this length is long. By default, the tuner lets a task wait this long in the
+/// global queue.
 const LONG_POLL_NS: u64 = 1_000_000;
-/// Waiting that tasks of one place cause to tasks of others, beyond what they suffer themselves, as
-/// a share of the time. Who computes in turns with others of its kind, suffers as much as it
-/// causes, and is fair.
+/// The net delay that tasks of one place cause to other tasks, as a share of the time. Net means
+/// beyond the delay that they suffer themselves: tasks that compute in turns with others of their
+/// kind suffer as much as they cause, and are fair.
 const NET_DELAY_RATIO: f64 = 0.1;
-/// What a poll was stuck for is likely to be what the next of its place is stuck for, for so long.
-/// Of many of one kind
-/// the runtime writes one a second down.
+/// How long the cause of an incident is assumed for later polls of the same place. Of many
+/// incidents of one kind, the runtime records one per second.
 const LIKE_NS: u64 = 10_000_000_000;
-/// So long the stack of a poll may take to be read: the first needs the program's debug
+/// How long reading the stack of a poll may take: the first stack requires the program's debug
 /// information.
 const READING_NS: u64 = 5_000_000_000;
-/// Lines of a function that computes, of different samples, that a finding lists.
+/// How many sampled lines of a function that computes a finding lists.
 const SAMPLED_LINES_MAX: usize = 3;
-/// Different seconds within a minute in which a short stall makes it one that happens again and
-/// again. A start has many stalls in one second, and a busy machine a stray one.
+/// A short stall recurs if it occurs in this many different seconds within a minute. A program that
+/// starts has many stalls in one second, and a busy machine has a single one now and then.
 pub(super) const RECURRING_MOMENTS: usize = 3;
-/// Findings of one rule that are told of one snapshot.
+/// Maximum number of findings of one rule per snapshot.
 const FINDINGS_MAX: usize = 16;
 
-/// Causes that say that the poll does something wrong, not the machine.
+/// Returns whether the task is responsible for this cause, and not the machine.
 fn is_of_the_task(cause: Cause) -> bool {
     !matches!(cause, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
 }
@@ -90,9 +90,10 @@ pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Which incidents of one spawn location and cause are one finding. Several lines may block in
-/// tasks of one location, as the handlers of a service do; what is said of each, [`group`]
-/// says. Those without a line are by themselves, and so are those whose line is still to be read.
+/// Returns the key by which incidents of one spawn location and cause are grouped into findings.
+/// Tasks of one location may block at several lines, like the handlers of a service; [`group`]
+/// gives the key of each line. Incidents without a line form one group, those whose stack is still
+/// to be read another.
 fn site(incident: &Incident) -> Cow<'static, str> {
     match incident.guilty() {
         Some(frame) => group(&Place::of_frame(frame), incident.cause == Cause::Cpu).into_owned().into(),
@@ -101,7 +102,7 @@ fn site(incident: &Incident) -> Cow<'static, str> {
     }
 }
 
-/// The key of the finding of an incident, now that its stack is read, or could not be.
+/// Returns the key of an incident's finding after its stack was read or could not be read.
 pub(super) fn key_when_read(incident: &Incident) -> Key {
     let finding = Finding::new(Rule::StalledPoll, Severity::Info, "")
         .word("cause", "cause", incident.cause.name())
@@ -110,20 +111,20 @@ pub(super) fn key_when_read(incident: &Incident) -> Key {
     Key::of(&finding)
 }
 
-/// Whether its stack is still to be read.
+/// Returns whether its stack is still to be read.
 fn is_stack_pending(incident: &Incident) -> bool {
     incident.stack.is_empty() && incident.stack_error.is_none()
 }
 
-/// Polls that are long, and of which nothing was written down: one of their kind was a moment ago,
-/// or incidents are off.
+/// Returns long polls without an incident: one of the same kind was recorded shortly before, or
+/// incidents are off.
 fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a InFlight)> {
     let is_written_down = |worker: &Worker, poll: &InFlight| {
         let latest = &case.now.incidents.latest;
         let is_this = |incident: &Incident| incident.worker == worker.index && incident.task_id == poll.task_id;
         latest.iter().any(|incident| !incident.is_over && is_this(incident))
     };
-    // A poll that the kernel does not let run is not stuck.
+    // A poll that the kernel does not run is not stuck.
     let is_kept_off = |worker: &Worker, poll: &InFlight| {
         let Some(span) = &case.span else { return false };
         let pair = span.pairs().find(|pair| pair.index() == worker.index);
@@ -132,13 +133,13 @@ fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a In
     };
     let polls = case.now.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
     polls.filter(move |(worker, poll)| {
-        // One that has announced that it blocks has handed its worker on.
+        // A poll that announced that it blocks has handed over its worker.
         let is_announced = worker.duty == Duty::Blocking;
         poll.for_ns >= LATE_NS && !is_announced && !is_kept_off(worker, poll) && !is_written_down(worker, poll)
     })
 }
 
-/// The last incident of a spawn location that went on at `since_ns` or later.
+/// Returns the last incident of a spawn location that was in progress at `since_ns` or later.
 fn like<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> Option<&'a Incident> {
     let is_like = |incident: &&Incident| {
         let is_fresh = !incident.is_over || ended_at_ns(incident) >= since_ns;
@@ -147,8 +148,8 @@ fn like<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> Option<&'a In
     now.incidents.latest.iter().rev().find(is_like)
 }
 
-/// A poll in flight of which nothing was written down, if it is an outage. Of shorter ones enough
-/// are written down.
+/// Returns the finding for a poll in flight without an incident, if it is an outage. For shorter
+/// polls the recorded incidents suffice.
 fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
     let is_capped = worker.duty == Duty::Away && case.now.sentinel.spares_on_duty == 0;
     let like = like(case.now, &poll.spawned_at, case.now.at_ns.saturating_sub(LIKE_NS));
@@ -179,16 +180,17 @@ fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Fin
     Some(finding)
 }
 
-/// Incidents of one spawn location, cause and [`site`]; of the location and cause so many more were
-/// counted only.
+/// Returns the finding for incidents of one spawn location, cause and [`site`]. `suppressed` more
+/// incidents of that location and cause were only counted.
 fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Option<Finding> {
     let shown = *incidents.iter().max_by_key(|incident| (!incident.is_over, ended_at_ns(incident)))?;
     let ended_ago_ns = case.now.at_ns.saturating_sub(ended_at_ns(shown));
-    // Its finding is another one once its stack is read, which must not be the milder for that.
+    // A finding whose stack was read later is a different one, and must not be milder for that
+    // reason.
     let is_recent = case.since_ns.is_some_and(|since_ns| ended_at_ns(shown).saturating_add(READING_NS) >= since_ns);
     let is_outage = shown.for_ns >= OUTAGE_NS || shown.remedy == Remedy::Capped;
-    // Whose holder the kernel does not run, on a machine that is short of time, waits for the
-    // machine.
+    // On a machine that is short of processor time, a thread may wait for a lock whose owner the
+    // kernel does not run. It then waits for the machine.
     let may_be_victim = matches!(shown.cause, Cause::Lock | Cause::Unknown | Cause::PageIn) && !is_outage;
     if may_be_victim && case.span.as_ref().is_some_and(machine::is_to_blame) {
         return None;
@@ -249,7 +251,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     Some(finding)
 }
 
-/// The lines of some of them, the latest first.
+/// Returns the lines of some of the incidents, the latest first.
 fn sampled_lines(incidents: &[&Incident]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for frame in incidents.iter().rev().filter_map(|incident| incident.guilty()) {
@@ -261,7 +263,7 @@ fn sampled_lines(incidents: &[&Incident]) -> Vec<String> {
     lines
 }
 
-/// When it ended, or was last seen to go on.
+/// Returns when it ended, or was last observed to continue.
 fn ended_at_ns(incident: &Incident) -> u64 {
     incident.began_at_ns.saturating_add(incident.for_ns)
 }
@@ -297,7 +299,7 @@ fn advice(cause: Cause) -> &'static str {
 
 // ---- no-yield -----------------------------------------------------------------------------------
 
-/// Nobody blames in a runtime that has not polled.
+/// The blame table of a runtime that has not polled is empty.
 pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
     !snapshot.blame.is_empty() || snapshot.workers.iter().all(|worker| worker.polls == 0)
 }
@@ -312,7 +314,7 @@ pub(super) fn no_yield_threshold() -> String {
 }
 
 pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
-    // Where processors are short, a poll lasts for longer than it computes.
+    // If processors are scarce, a poll takes longer than it computes.
     let running_ratio = machine::running_ratio(span);
     let mut findings = Vec::new();
     for now in &span.now.blame {
@@ -323,7 +325,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
         let caused_ns = grown(|blame| blame.delay_caused_ns);
         let net_ns = caused_ns.saturating_sub(grown(|blame| blame.delay_suffered_ns));
         let Some(mean_ns) = busy_ns.checked_div(polls).map(|ns| (ns as f64 * running_ratio) as u64) else { continue };
-        // Those are told by `stalled_poll`, with their cause.
+        // `stalled-poll` reports these, with their cause.
         let is_told = like(span.now, &now.spawned_at, span.then.at_ns.saturating_sub(LIKE_NS)).is_some();
         if mean_ns < LONG_POLL_NS || span.share(net_ns) < NET_DELAY_RATIO || is_told {
             continue;

@@ -1,4 +1,4 @@
-//! Rules about tasks and jobs that pile up.
+//! Rules about tasks and jobs that accumulate.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use super::case::Span;
 use super::describe::{Describe, spawned};
 use super::growth::{Growth, LEAK_ENDED_RATIO, LEAK_GROWN_MIN, LONG_NS, LONG_START_NS, Leak, SHORT_NS, START_NS};
 
-/// Findings of this rule that are told of one runtime.
+/// Maximum number of findings of `task-leak` per runtime.
 const LEAKS_MAX: usize = 16;
 
 // ---- blocking-pool-saturated --------------------------------------------------------------------

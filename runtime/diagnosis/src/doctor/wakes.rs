@@ -1,4 +1,5 @@
-//! Rules about effort that runs no task: stealing in vain, waking for little, polling for nothing.
+//! Rules about effort that runs no task: futile steals, wake-ups for little work, and polling for
+//! nothing.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::Blame;
@@ -10,24 +11,24 @@ use super::case::Span;
 use super::describe::{Describe, spawned};
 use super::machine;
 
-/// Races lost a second: a retry is some 100 ns, so fewer cost less than a hundredth of a processor.
-/// One thief that the kernel interrupts between its two steps makes others lose some thousand
-/// within a moment.
+/// Lost races per second. A retry takes some 100 ns, so fewer cost less than a hundredth of a
+/// processor. If the kernel interrupts one thief between its two steps, the others lose some
+/// thousand races within a moment.
 const RACES_PER_SECOND: f64 = 100_000.0;
-/// Of attempts that met tasks, those that lost them to somebody else: most.
+/// The share of attempts that found tasks but lost them to another worker: most.
 const RACES_RATIO: f64 = 0.5;
-/// What it costs to wake a worker that sleeps, both sides together, ns: two passages through the
-/// kernel, a switch of threads, and the cold caches in which even the least poll then takes some
-/// µs, as measured on a plain x86-64 machine.
+/// The cost of waking a parked worker, for both threads together, ns. It consists of two
+/// transitions through the kernel, a thread switch, and cold caches, with which even the shortest
+/// poll takes some µs. Measured on an ordinary x86-64 machine.
 const WAKE_COST_NS: u64 = 10_000;
-/// Wake-ups a second that cost a tenth of a processor.
+/// Wake-ups per second that cost a tenth of a processor.
 const WAKES_PER_SECOND: f64 = 10_000.0;
-/// Polls a second that ended with their task woken by itself: a task that does something useful in
-/// between does not reach that.
+/// Polls per second in which a task woke itself. A task that does useful work in between does not
+/// reach this rate.
 const SELF_WAKES_PER_SECOND: f64 = 10_000.0;
-/// Of a location's polls, those that ended so: all but a few.
+/// The share of a location's polls in which the task woke itself: all but a few.
 const SELF_WAKES_RATIO: f64 = 0.9;
-/// A poll shorter than this, on average, has only checked whether it can go on.
+/// A poll shorter than this, on average, has only checked whether it can proceed.
 const EMPTY_POLL_NS: u64 = 10_000;
 
 // ---- steal-contention ---------------------------------------------------------------------------
@@ -132,7 +133,7 @@ pub(super) fn self_wake_loop(span: &Span<'_>) -> Vec<Finding> {
     if !findings.is_empty() || !span.now.blame.is_empty() {
         return findings;
     }
-    // Nobody counts by location: the worker's count, and what it runs now.
+    // Without counts by location, use the counts of each worker and its current task.
     for pair in span.pairs() {
         let Some(self_wakes) = pair.grown_if_known(|worker: &Worker| worker.self_wakes) else { continue };
         let busy_ns = pair.grown(|worker| worker.poll_time.sum_ns());
@@ -146,7 +147,7 @@ pub(super) fn self_wake_loop(span: &Span<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Polls of somebody between the snapshots.
+/// Polls of one location or worker between the snapshots.
 struct Looped {
     polls: u64,
     self_wakes: u64,

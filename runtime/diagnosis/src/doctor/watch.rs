@@ -1,11 +1,15 @@
-//! Findings of programs that do not judge themselves, since they are older than that: for an
-//! exporter, a console, a live page.
+//! Computes findings for programs that do not send findings, because they use an older version of
+//! Volt. An exporter, a console or a live page does this.
 //!
-//! Shape: of each runtime that lives, a [`History`] that is fed with what the reader gets.
+//! # Shape
 //!
-//! Invariants. *The program's word counts*: findings that came with a snapshot stay as they are, so
-//! that every reader shows the same. *Bounded*: one history a runtime, and none of a runtime that
-//! is gone or judges itself.
+//! A [`History`] for each live runtime; it checks the snapshots that the reader receives.
+//!
+//! # Invariants
+//!
+//! * *The program's word counts*: findings that a program sent with a snapshot are not changed, so
+//!   that all readers show the same.
+//! * *Bounded*: one history per runtime, and none for a runtime that is gone or sends findings.
 
 use std::borrow::Cow;
 
@@ -14,7 +18,7 @@ use volt_telemetry::snapshot::{Process, Snapshot};
 use super::case::INTERVAL_MIN_NS;
 use super::history::{CHECKS_APART_NS, History};
 
-/// Fills in findings where a program does not send them.
+/// Adds findings to snapshots of programs that do not send them.
 ///
 /// ```
 /// use volt_diagnosis::doctor::Watch;
@@ -26,14 +30,14 @@ use super::history::{CHECKS_APART_NS, History};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// What each history begins as.
+    /// The initial state of each history.
     fresh: History,
     histories: Vec<(String, History)>,
 }
 
 impl Watch {
-    /// One for a reader whose snapshots span `time_ns` in all: the checks of its histories are
-    /// close enough together for a finding to be confirmed in that time, which takes three of them.
+    /// Creates a watch for a reader whose snapshots span `time_ns` in all. Its histories check
+    /// often enough to confirm a finding within that time, which takes three checks.
     ///
     /// ```
     /// use volt_diagnosis::doctor::Watch;
@@ -45,12 +49,12 @@ impl Watch {
     /// }
     /// ```
     pub fn within(time_ns: u64) -> Self {
-        // Less than half, since no snapshot comes at its time exactly.
+        // Less than half, since no snapshot is taken exactly on time.
         let apart_ns = (time_ns / 5 * 2).clamp(INTERVAL_MIN_NS, CHECKS_APART_NS);
         Self { fresh: History::with_checks_apart(apart_ns), histories: Vec::new() }
     }
 
-    /// Sees to it that each of a program's `runtimes` has findings.
+    /// Ensures that each of a program's `runtimes` has findings.
     pub fn fill_in(&mut self, runtimes: &mut [Snapshot]) {
         self.histories.retain(|(name, _)| runtimes.iter().any(|now| now.runtime == *name && now.findings.is_none()));
         for now in runtimes.iter_mut().filter(|now| now.findings.is_none()) {
@@ -63,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// `process` with findings for each of its runtimes.
+    /// Returns `process` with findings for each of its runtimes.
     pub fn filled<'p>(&mut self, process: &'p Process) -> Cow<'p, Process> {
         if process.runtimes.iter().all(|runtime| runtime.findings.is_some()) {
             self.histories.clear();
@@ -115,7 +119,7 @@ mod tests {
     fn within_a_second_an_older_program_is_judged_by_its_rates() {
         let found = |mut watch: Watch, at_ms: &[u64]| {
             let now = |at_ms: u64| {
-                // Nobody polls sockets, at any time.
+                // No worker polls the driver, at any time.
                 let driver = Driver { registrations: 1, idle_ns: SECOND / 10, ..Driver::default() };
                 let at_ns = 20 * SECOND + at_ms * 1_000_000;
                 [Snapshot { at_ns, driver, workers: vec![Worker::default()], ..Snapshot::default() }]

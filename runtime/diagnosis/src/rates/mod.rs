@@ -1,14 +1,17 @@
-//! What follows from two snapshots of one program: rates, shares of time, and what happened in
-//! between.
+//! Computes rates, shares of time and quantiles from two snapshots of one program.
 //!
-//! The one place where it is computed; consoles and exporters show these numbers and derive none of
-//! their own.
+//! This is the only place that computes them. Consoles and exporters display these numbers and
+//! derive none themselves.
 //!
-//! Invariants. *Per second means per second of the program's clock*, between the two `at_ns`.
-//! *Nothing is derived across a restart*: two runtimes of one name that were built at different
-//! times have no rates, they are not 0. *Nor from what is missing*: what one of the two
-//! came without ([`Snapshot::incomplete`]) has no rates. *Ratios lie in 0..=1*,
-//! although the cells below them are not mutually atomic.
+//! # Invariants
+//!
+//! * *Per second means per second of the program's clock*, between the two `at_ns`.
+//! * *Nothing is derived across a restart*: two runtimes of one name that were built at different
+//!   times have no rates. Their rates are absent, not 0.
+//! * *Nothing is derived from missing data*: a field that one of the two snapshots lacks
+//!   ([`Snapshot::incomplete`]) has no rates.
+//! * *Ratios are in 0..=1*, although the counters that they are computed from are not read
+//!   atomically together.
 
 use std::collections::HashMap;
 
@@ -17,38 +20,38 @@ use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::Blame;
 use volt_telemetry::snapshot::{Duty, Process, Snapshot, Worker};
 
-/// Where a worker's time went in the interval, as shares of it; the rest to 1 is time in which the
-/// worker did not run at all.
+/// How a worker spent the interval, as shares of it. The remainder to 1 is time in which the worker
+/// did not run at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     /// In polls and between them.
     pub busy_ratio: f64,
     /// Searching for work.
     pub searching_ratio: f64,
-    /// Asleep on the futex.
+    /// Parked on the futex.
     pub parked_ratio: f64,
-    /// Asleep in the I/O driver.
+    /// Parked in the I/O driver.
     pub driver_ratio: f64,
-    /// On timers, I/O polls and statistics.
+    /// Maintenance: timers, polls of the driver and statistics.
     pub maintenance_ratio: f64,
 }
 
-/// What a histogram comes to; times are `None` when it is empty.
+/// The quantiles of a histogram; times are `None` if it is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Quantiles {
-    /// Values in it.
+    /// Number of values.
     pub count: u64,
     /// Their mean, ns.
     pub mean_ns: Option<u64>,
-    /// Median, ns, to 3 %, as are those below.
+    /// Median, ns. Like the quantiles below, it is accurate to 3 %.
     pub p50_ns: Option<u64>,
-    /// What 90 % do not exceed.
+    /// 90th percentile, ns.
     pub p90_ns: Option<u64>,
-    /// What 99 % do not exceed.
+    /// 99th percentile, ns.
     pub p99_ns: Option<u64>,
-    /// What 99.9 % do not exceed.
+    /// 99.9th percentile, ns.
     pub p999_ns: Option<u64>,
-    /// The largest.
+    /// Largest value, ns.
     pub max_ns: Option<u64>,
 }
 
@@ -57,40 +60,40 @@ pub struct Quantiles {
 pub struct WorkerRates {
     /// Its index.
     pub index: u32,
-    /// Where its time went.
+    /// How it spent its time.
     #[serde(flatten)]
     pub shares: Shares,
-    /// Polls a second, as all that end in `_per_second` are: the counter's growth over the
-    /// interval.
+    /// Polls per second. All fields that end in `_per_second` are the growth of a counter, divided
+    /// by the interval.
     pub polls_per_second: f64,
     /// Ticks.
     pub ticks_per_second: f64,
-    /// Ticks that ended because the budget was spent.
+    /// Ticks that ended because the budget was used up.
     pub budget_exhausted_per_second: f64,
     /// Forced yields.
     pub coop_yields_per_second: f64,
     /// Tasks run from the LIFO slot.
     pub lifo_hits_per_second: f64,
-    /// Tasks pushed out of the slot by newer ones.
+    /// Tasks that newer ones displaced from the slot.
     pub lifo_evictions_per_second: f64,
     /// Flushes of the slot at the cap.
     pub lifo_cap_flushes_per_second: f64,
     /// Overflows of the ring.
     pub overflows_per_second: f64,
-    /// Victims checked.
+    /// Attempts to steal from another worker.
     pub steal_attempts_per_second: f64,
-    /// Victims that gave something.
+    /// Attempts that stole tasks.
     pub steals_per_second: f64,
-    /// Tasks taken from others.
+    /// Tasks taken from other workers.
     pub tasks_stolen_per_second: f64,
     /// Attempts lost in a race.
     pub steal_races_lost_per_second: f64,
-    /// Tasks that others took from it.
+    /// Tasks that other workers took from it.
     pub tasks_given_per_second: f64,
     /// Checks of the global queue by trigger; `None` if the program does not count them.
     pub global_checks_per_second: Option<GlobalCheckRates>,
-    /// Local polls between two checks of the global queue, on average; `None` when there was no
-    /// check between local polls. To be read beside the worker's `global_queue_interval`.
+    /// Local polls between two checks of the global queue, on average. `None` if there was no check
+    /// between local polls. Compare it with the worker's `global_queue_interval`.
     pub polls_per_global_check: Option<f64>,
     /// Tasks that it took from the global queue.
     pub global_tasks_per_second: f64,
@@ -104,10 +107,11 @@ pub struct WorkerRates {
     pub poll_time: Quantiles,
     /// Its schedule delays in the interval.
     pub schedule_delay: Quantiles,
-    /// How much of the interval its thread was on a processor; `None` when the kernel does not
-    /// tell.
+    /// The share of the interval in which its thread was on a processor. `None` if the kernel does
+    /// not report it.
     pub cpu_ratio: Option<f64>,
-    /// How much of the interval its thread could have run and the kernel ran others.
+    /// The share of the interval in which its thread was runnable while the kernel ran other
+    /// threads.
     pub run_delay_ratio: Option<f64>,
 }
 
@@ -118,14 +122,15 @@ pub struct LocationRates {
     pub spawned_at: String,
     /// Polls.
     pub polls_per_second: f64,
-    /// Time in polls, in workers: 1.5 is one worker and half of another.
+    /// Time in polls, as a number of workers: 1.5 is one worker and half of another.
     pub busy_workers: f64,
     /// Polls that became incidents.
     pub stalls_per_second: f64,
-    /// Delay caused, in tasks: how many waited behind polls of these at a time, on average.
+    /// Delay caused, as a number of tasks: how many other tasks waited behind polls of these at one
+    /// time, on average.
     pub delayed_by_it: f64,
-    /// Delay suffered, in tasks: how many of these waited behind polls of others at a time, on
-    /// average.
+    /// Delay suffered, as a number of tasks: how many of these waited behind polls of other tasks
+    /// at one time, on average.
     pub delayed: f64,
 }
 
@@ -144,9 +149,9 @@ pub struct GlobalCheckRates {
 /// Wake-ups a second, by reason; see [`Unparks`](volt_telemetry::snapshot::Unparks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct UnparkRates {
-    /// Claimed by somebody.
+    /// Woken by another thread.
     pub notified: f64,
-    /// Park time-out.
+    /// Park timeout.
     pub timeout: f64,
     /// I/O.
     pub io: f64,
@@ -173,18 +178,18 @@ pub struct UnparkRates {
 pub struct Rates {
     /// The time between the two snapshots, ns.
     pub interval_ns: u64,
-    /// Where the workers' time went: the mean of the shares of those on duty.
+    /// How the workers spent their time: the mean of the shares of all workers on duty.
     #[serde(flatten)]
     pub shares: Shares,
     /// Polls of all workers.
     pub polls_per_second: f64,
     /// Tasks spawned.
     pub spawned_per_second: f64,
-    /// Tasks that ended, in whatever way.
+    /// Tasks that ended in any way.
     pub ended_per_second: f64,
-    /// Tasks that came into the global queue from outside the workers.
+    /// Tasks that entered the global queue from outside the workers.
     pub injected_per_second: f64,
-    /// Tasks that came into the global queue from full rings.
+    /// Tasks that entered the global queue from full rings.
     pub overflowed_per_second: f64,
     /// Tasks stolen between workers.
     pub tasks_stolen_per_second: f64,
@@ -196,18 +201,18 @@ pub struct Rates {
     pub driver_turns_per_second: f64,
     /// Readiness events.
     pub driver_events_per_second: f64,
-    /// Jobs handed to the threads for blocking work.
+    /// Jobs submitted to the blocking threads.
     pub blocking_submitted_per_second: f64,
-    /// Polls that did not end in time.
+    /// Polls that became incidents.
     pub incidents_per_second: f64,
     /// Poll times in the interval, all workers.
     pub poll_time: Quantiles,
     /// Schedule delays in the interval, all workers.
     pub schedule_delay: Quantiles,
-    /// What [`poll_time`](Self::poll_time) was taken from.
+    /// The histogram of [`poll_time`](Self::poll_time).
     #[serde(skip)]
     pub poll_time_histogram: Histogram,
-    /// What [`schedule_delay`](Self::schedule_delay) was taken from.
+    /// The histogram of [`schedule_delay`](Self::schedule_delay).
     #[serde(skip)]
     pub schedule_delay_histogram: Histogram,
     /// One for each worker of the later snapshot.
@@ -217,9 +222,9 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// What happened from `earlier` to `later`; `None` when they are not two moments of one
-    /// runtime, in this order, or one came without its workers. Where one came without
-    /// histograms, those of the interval are empty.
+    /// Computes the rates from `earlier` to `later`. Returns `None` if they are not two snapshots
+    /// of one runtime in this order, or if one lacks its workers. If one lacks histograms, those of
+    /// the interval are empty.
     pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Rates> {
         let is_same = earlier.runtime == later.runtime && earlier.started_at_ns == later.started_at_ns;
         let is_whole = |field| !earlier.lacks(field) && !later.lacks(field);
@@ -242,7 +247,7 @@ impl Rates {
             workers.iter_mut().for_each(|worker| worker.schedule_delay = Quantiles::default());
         }
         let sum = |of: fn(&WorkerRates) -> f64| workers.iter().map(of).sum::<f64>();
-        // A spare that is not needed sleeps all day, which says nothing about those that are.
+        // A spare worker that is off duty sleeps all the time and would distort the mean.
         let on_duty = || workers.iter().zip(&later.workers).filter(|(_, now)| now.duty != Duty::Off);
         let mean = |of: fn(&Shares) -> f64| {
             on_duty().map(|(worker, _)| of(&worker.shares)).sum::<f64>() / on_duty().count().max(1) as f64
@@ -277,8 +282,8 @@ impl Rates {
         })
     }
 
-    /// [`between`](Self::between) for every runtime of `later`, in its order, each with the runtime
-    /// of the same name in `earlier`.
+    /// Computes [`between`](Self::between) for every runtime of `later`, in its order, compared
+    /// with the runtime of the same name in `earlier`.
     pub fn between_processes(earlier: &Process, later: &Process) -> Vec<Option<Rates>> {
         let former = |now: &Snapshot| earlier.runtimes.iter().find(|then| then.runtime == now.runtime);
         let is_same = earlier.pid == later.pid;
@@ -291,7 +296,7 @@ impl Rates {
 }
 
 impl Quantiles {
-    /// The quantiles of `histogram`.
+    /// Computes the quantiles of `histogram`.
     pub fn of(histogram: &Histogram) -> Quantiles {
         let count = histogram.count();
         Quantiles {
@@ -306,18 +311,18 @@ impl Quantiles {
     }
 }
 
-/// Workers of the runtime, spares left out.
+/// Returns the number of workers of the runtime, without spare workers.
 pub fn worker_count(snapshot: &Snapshot) -> usize {
     snapshot.workers.iter().filter(|worker| !worker.is_spare).count()
 }
 
-/// How many of `workers`, spares left out, may search at one time: another is refused once half of
-/// them do.
+/// Returns how many of `workers` (without spare workers) may search at the same time: half of them,
+/// rounded up.
 pub fn searchers_max(workers: usize) -> usize {
     workers.div_ceil(2)
 }
 
-/// Tasks in the workers' own queues now.
+/// Returns the number of tasks in the workers' local queues.
 pub fn local_queue_len(snapshot: &Snapshot) -> u64 {
     snapshot.workers.iter().map(Worker::queued).fold(0, u64::saturating_add)
 }

@@ -1,4 +1,4 @@
-//! Rates between two snapshots made up by hand.
+//! Tests of rates between two handmade snapshots.
 
 use volt_telemetry::snapshot::Tasks;
 

@@ -1,38 +1,46 @@
-//! The verdict on one runtime: what is wrong with it now and what was, from check to check.
+//! The verdict on one runtime: its current and past problems, from check to check.
 //!
-//! A rule judges one interval, a second as a rule, and what it finds comes and goes: a handler that
-//! blocks twice a minute is found in two seconds of sixty. Whoever reads such findings sees them
-//! flicker, and the severity with them. So this keeps each finding, by rule and line, and says
-//! of it since when it is there, how often it was seen, and whether it still goes on.
+//! A rule judges one interval, usually a second, so its findings come and go: a handler that blocks
+//! twice a minute is found in two seconds of sixty. On a screen such findings would flicker, and so
+//! would their severity. A history therefore keeps each finding, by rule and line of code. It adds
+//! when the finding was first seen, how often, and whether it is current.
 //!
-//! Who writes: one thread at a time, with [`check`](History::check). Who reads:
-//! [`findings`](History::findings), which goes into the snapshot. A program keeps a history for
-//! each runtime; a reader keeps one for programs that are too old to do so
-//! ([`Watch`](super::Watch)).
+//! # Writers and readers
 //!
-//! 1. A check applies the rules to this snapshot and to the one before, [`CHECKS_APART_NS`] earlier
-//!    or more. What a rule finds is *seen*.
-//! 2. A finding *enters* when it is seen. One that goes by rates, when it is seen at two checks in
-//!    a row. A stall that is short, when it was seen in `RECURRING_MOMENTS` different seconds
-//!    within `RECURRING_NS`: again and again, it is a warning.
-//! 3. It stays as bad as it was for [`HOLD_NS`] after it was last seen to be so bad, and for twice
-//!    the longest time that it took from one time to the next since it began: until it comes half
-//!    as often as it did.
-//! 4. Then it is *past*: an info that says when it was seen first and last.
+//! One thread at a time calls [`check`](History::check). [`findings`](History::findings) returns
+//! the findings for the snapshot. A program keeps a history for each runtime. A reader keeps one
+//! for programs that are too old to do so ([`Watch`](super::Watch)).
 //!
-//! A stall whose stack is still to be read is *provisional*: shown while it is found so. In a
-//! moment it is found at its line, or at the spawn location if its stack could not be read, and
-//! that is another finding. Likewise a poll that was found before the runtime wrote it down is
-//! dropped when its incident has a line. The finding that replaces another one inherits its
-//! severity, with the times of (3), and its beginning. Neither waits for the next check, and nor
-//! does a new incident: a runtime that comes to rest is examined once more, perhaps right after a
-//! reader's check.
+//! # Protocol
 //!
-//! Invariants. *Only time mends*: between two checks a finding becomes milder only by (3).
-//! *Bounded*: `KNOWN_MAX` findings, of which past ones are dropped first, after `PAST_NS` at the
-//! latest; findings without room at the last check are counted in [`unheard`](History::unheard).
-//! *Adaptation stays out*: what is written to the log depends on how much there was lately, the
-//! verdict does not.
+//! 1. A check applies the rules to this snapshot and to the one of the previous check,
+//!    [`CHECKS_APART_NS`] earlier or more. A problem that a rule finds is *seen*.
+//! 2. A finding *enters* when it is seen. A finding that depends on rates enters when two
+//!    consecutive checks see it. A short stall becomes a warning when it was seen in
+//!    `RECURRING_MOMENTS` different seconds within `RECURRING_NS`.
+//! 3. Its severity is kept for [`HOLD_NS`] after it was last seen with that severity. It is kept
+//!    for longer if the finding recurs slowly: for twice the longest time between two sightings
+//!    since it began. It thus ends when it occurs half as often as before.
+//! 4. After that it is *past*: an info with the times when it was first and last seen.
+//!
+//! # Findings that replace others
+//!
+//! A stall whose stack is still to be read is *provisional*: it is shown as long as checks find it.
+//! When the stack is read, the stall is found at its line, or at the spawn location if the stack
+//! could not be read. That is a different finding. Similarly, a poll may be found before the
+//! runtime records its incident. That finding is dropped when the incident has a line.
+//!
+//! The new finding inherits the severity of the old one, with the times of (3), and its beginning.
+//! This happens even between two checks, and so does adding a new incident: an idle runtime is
+//! examined only once more, perhaps right after the check of a reader.
+//!
+//! # Invariants
+//!
+//! * *Only time mends*: between two checks a finding becomes milder only by (3).
+//! * *Bounded*: `KNOWN_MAX` findings. Past ones are dropped first, after `PAST_NS` at the latest.
+//!   Findings without room at the last check are counted in [`unheard`](History::unheard).
+//! * *Adaptation stays out*: the log reports less of a frequent finding; the verdict does not
+//!   depend on that.
 
 use std::cmp::Reverse;
 
@@ -48,28 +56,29 @@ use super::key::{Key, has_no_line};
 use super::rule::{RuleEntry, examine_with};
 use super::stalls::{RECURRING_MOMENTS, key_when_read, stalled_poll};
 
-/// Two snapshots that are closer together are one check: several readers may take snapshots beside
-/// the runtime itself.
+/// Two snapshots that are closer together count as one check: several readers may take snapshots in
+/// addition to the runtime itself.
 pub const CHECKS_APART_NS: u64 = 500_000_000;
-/// A finding is as bad as it was for so long, at least.
+/// Minimum time for which a finding keeps its severity.
 pub const HOLD_NS: u64 = 30_000_000_000;
-/// See [`RECURRING_MOMENTS`].
+/// The time within which a short stall recurs. See [`RECURRING_MOMENTS`].
 const RECURRING_NS: u64 = 60_000_000_000;
-/// Stalls within so short a time are one moment, since of one kind the runtime writes down one a
-/// second.
+/// Stalls within this time count as one moment, since the runtime records one per second of each
+/// kind.
 const MOMENT_NS: u64 = 900_000_000;
-/// A poll in flight and an incident of the same worker and task that began so close together are
-/// the same poll. Each was timed on its own, and lasts for longer.
+/// A poll in flight and an incident of the same worker and task that began within this time of each
+/// other are the same poll. The two begin times were measured separately, and a stuck poll lasts
+/// longer than this.
 const SAME_POLL_NS: u64 = 10_000_000;
-/// A past finding is shown for so long.
+/// How long a past finding is shown.
 const PAST_NS: u64 = 3_600_000_000_000;
-/// A history whose first snapshot comes so soon after the runtime was built knows what it was like
-/// before: nothing had happened.
+/// If a history's first snapshot is taken this soon after the runtime was built, the earlier state
+/// is known: nothing had happened.
 const START_NS: u64 = 10_000_000_000;
-/// Findings of one runtime that a history keeps.
+/// Maximum number of findings of one runtime that a history keeps.
 pub const KNOWN_MAX: usize = 64;
 
-/// See the header of this file.
+/// The findings of one runtime over time. See the module documentation.
 ///
 /// ```
 /// use volt_diagnosis::doctor::History;
@@ -94,7 +103,7 @@ pub const KNOWN_MAX: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Snapshots that are closer together are one check.
+    /// Snapshots that are closer together count as one check.
     apart_ns: u64,
     last: Option<Snapshot>,
     growth: Growth,
@@ -107,22 +116,22 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct Known {
     key: Key,
-    /// As it was when it was last seen.
+    /// The finding as it was last seen.
     finding: Finding,
     first_at_ns: u64,
     last_at_ns: u64,
-    /// Checks that saw it anew, and the last of them.
+    /// Number of checks with a new sighting, and the last of them.
     count: u64,
     counted_check: u64,
-    /// The check that found it last.
+    /// The last check that found it.
     check: u64,
-    /// It was seen to be more than one odd second's.
+    /// Whether it was more than one unusual second.
     is_confirmed: bool,
     /// The last times that it was seen, in different seconds, the latest last.
     moments: [u64; RECURRING_MOMENTS],
     /// The longest time between two of these since it was last past.
     apart_ns: u64,
-    /// When it was last so bad, from the mildest.
+    /// When it was last seen with each severity, from the mildest.
     bad_at_ns: [Option<u64>; Severity::ALL.len()],
     worst: Severity,
 }
@@ -134,20 +143,20 @@ impl Default for History {
 }
 
 impl History {
-    /// One whose checks are so far apart, or further; [`CHECKS_APART_NS`] by default. For a reader
-    /// that has a second only: a finding that goes by rates has to be seen at two checks after the
-    /// first.
+    /// Creates a history whose checks are at least this far apart; the default is
+    /// [`CHECKS_APART_NS`]. For a reader that has only a second: a finding that depends on rates
+    /// must be seen at two checks after the first.
     pub fn with_checks_apart(apart_ns: u64) -> Self {
         let growth = Growth::default();
         Self { apart_ns, last: None, growth, known: Vec::new(), checks: 0, unheard: 0 }
     }
 
-    /// Applies the rules, unless that was done a moment ago.
+    /// Applies the rules, unless the last check was very recent.
     pub fn check(&mut self, now: &Snapshot) {
         let start;
         let last = match &self.last {
             Some(last) if last.started_at_ns != now.started_at_ns => {
-                // Another runtime of that name.
+                // This is another runtime of the same name.
                 *self = Self::with_checks_apart(self.apart_ns);
                 now
             }
@@ -171,7 +180,7 @@ impl History {
         let found = examine_with(last, now, Some(&self.growth));
         self.last = Some(Snapshot { findings: None, ..now.clone() });
         self.checks += 1;
-        // The worst comes last, so that it is shown of those that are the same.
+        // The worst comes last, so that it is shown among findings with the same key.
         for finding in found.into_iter().rev() {
             self.see(finding, now.at_ns);
         }
@@ -189,17 +198,16 @@ impl History {
         (now.findings, now.findings_left_out) = (Some(self.findings(now.at_ns)), Some(self.unheard));
     }
 
-    /// When the last check was; `None` before the first.
+    /// Returns the time of the last check, or `None` before the first.
     pub fn checked_at_ns(&self) -> Option<u64> {
         self.last.as_ref().map(|last| last.at_ns)
     }
 
-    /// Everything that is known at this moment: what is current first, then the worst, then the
-    /// oldest.
+    /// Returns all known findings: current ones first, then by severity, then the oldest first.
     pub fn findings(&self, now_ns: u64) -> Vec<Finding> {
         let known = self.known.iter().filter(|known| known.is_confirmed);
         let mut findings: Vec<_> = known.map(|known| known.at(now_ns)).collect();
-        // Nothing in here changes from check to check, so that rows stay where they are.
+        // The sort key does not change from check to check, so that rows stay in place.
         findings.sort_by_cached_key(|finding| {
             let bad = (Reverse(finding.seen.is_current), Reverse(finding.severity));
             (bad, finding.rule, finding.seen.first_at_ns, Key::of(finding))
@@ -207,10 +215,11 @@ impl History {
         findings
     }
 
-    /// Stalls between two checks: what was provisional is found at its line, or is gone.
+    /// Adds stalls between two checks: provisional findings are found at their lines, or are
+    /// dropped.
     fn see_stalls(&mut self, stalls: Vec<Finding>, now: &Snapshot) {
         let found: Vec<_> = stalls.iter().map(Key::of).collect();
-        // Those that the last check had no room for may be among them.
+        // The stalls may include findings that the last check had no room for.
         let unheard = std::mem::take(&mut self.unheard);
         for stall in stalls.into_iter().rev() {
             self.see(stall, now.at_ns);
@@ -219,13 +228,14 @@ impl History {
         self.replace(now, |known| known.key.is_provisional() && !found.contains(&known.key));
     }
 
-    /// Drops findings that others replace, each of which inherits the severity of its predecessor:
-    /// those that are provisional and `is_gone`, and those that were written down.
+    /// Drops findings that others replace, each of which inherits the severity of its predecessor.
+    /// These are provisional ones for which `is_gone` holds, and those whose incident has been
+    /// recorded.
     fn replace(&mut self, now: &Snapshot, is_gone: impl Fn(&Known) -> bool) {
         let is_written = |known: &Known| now.incidents.latest.iter().any(|incident| known.is_of(incident));
         let replaced: Vec<_> = self.known.extract_if(.., |known| is_gone(known) || is_written(known)).collect();
         for former in replaced {
-            // The last poll that it can have been seen in.
+            // The latest incident that can be the poll of this finding.
             let incident = now.incidents.latest.iter().rev().find(|incident| former.may_be(incident));
             let Some(key) = incident.map(key_when_read) else { continue };
             if let Some(known) = self.known.iter_mut().find(|known| known.key == key) {
@@ -234,7 +244,7 @@ impl History {
         }
     }
 
-    /// Findings of the last check that there was no room for.
+    /// Returns the number of findings of the last check that there was no room for.
     pub fn unheard(&self) -> u64 {
         self.unheard
     }
@@ -249,7 +259,7 @@ impl History {
         self.known[index].finding = finding;
     }
 
-    /// Where the finding of this key is, or is to be.
+    /// Returns the index of the finding with this key, and adds it if necessary.
     fn place_of(&mut self, key: &Key, now_ns: u64) -> Option<usize> {
         if let Some(index) = self.known.iter().position(|known| known.key == *key) {
             return Some(index);
@@ -287,7 +297,7 @@ impl Known {
 
     fn see(&mut self, finding: &Finding, check: u64, now_ns: u64) {
         let (first_at_ns, at_ns) = (finding.seen.first_at_ns, finding.seen.last_at_ns);
-        // An incident stays in the list for long after it ended.
+        // An incident stays in the list long after it ended.
         let is_news = at_ns > self.last_at_ns;
         let was_seen = self.check + 1 == check;
         (self.check, self.first_at_ns) = (check, self.first_at_ns.min(first_at_ns));
@@ -297,14 +307,14 @@ impl Known {
             return;
         }
         self.last_at_ns = at_ns;
-        // Several of one check may be the same finding.
+        // Several findings of one check may have the same key.
         if self.counted_check != check {
             (self.counted_check, self.count) = (check, self.count + 1);
         }
         let before_ns = self.moments[RECURRING_MOMENTS - 1];
         let apart_ns = at_ns.saturating_sub(before_ns);
         if apart_ns >= MOMENT_NS {
-            // Less often than that it does not come again and again.
+            // If it is seen less often than that, it does not recur.
             let apart_ns = if before_ns > 0 && apart_ns < RECURRING_NS { apart_ns } else { 0 };
             let is_past = self.severity(at_ns).is_none();
             self.apart_ns = if is_past { apart_ns } else { self.apart_ns.max(apart_ns) };
@@ -316,7 +326,7 @@ impl Known {
             bad = bad.max(Severity::Warning);
         }
         if is_sure || was_seen {
-            // At the end of the interval, that is: it may have been so until a moment ago.
+            // At the end of the interval, since the problem may have lasted until then.
             let bad_at_ns = if finding.rule == Rule::StalledPoll { at_ns } else { now_ns };
             Severity::ALL.iter().filter(|severity| **severity <= bad).for_each(|severity| {
                 self.bad_at_ns[*severity as usize] = Some(bad_at_ns);
@@ -325,8 +335,8 @@ impl Known {
         }
     }
 
-    /// Whether it is a finding without a line of the poll alone that is this incident, whose line
-    /// is known now.
+    /// Returns whether this is a finding without a line whose only poll is this incident, and the
+    /// incident now has a line.
     fn is_of(&self, incident: &Incident) -> bool {
         has_no_line(&self.finding)
             && incident.guilty().is_some()
@@ -334,15 +344,15 @@ impl Known {
             && self.first_at_ns.abs_diff(incident.began_at_ns) < SAME_POLL_NS
     }
 
-    /// Whether it was last seen in a poll of the worker and task of this incident, which had begun
-    /// by then.
+    /// Returns whether it was last seen in a poll of the worker and task of this incident, and the
+    /// incident had begun by then.
     fn may_be(&self, incident: &Incident) -> bool {
         self.finding.workers == [incident.worker]
             && self.finding.tasks.iter().all(|task| task.id == incident.task_id)
             && incident.began_at_ns <= self.last_at_ns
     }
 
-    /// Becomes as bad as the finding was that it replaces, and for as long.
+    /// Takes over the severity of the finding that it replaces, with its times.
     fn inherit(&mut self, former: &Known) {
         self.first_at_ns = self.first_at_ns.min(former.first_at_ns);
         self.worst = self.worst.max(former.worst);
@@ -351,18 +361,18 @@ impl Known {
         }
     }
 
-    /// Whether it was seen in several seconds of the last minute before it was last seen.
+    /// Returns whether it was seen in several seconds of the minute before it was last seen.
     fn is_recurring(&self) -> bool {
         let [first, .., last] = self.moments;
         first > 0 && last.saturating_sub(first) < RECURRING_NS
     }
 
-    /// For how long it counts after it was seen.
+    /// Returns how long its severity is kept after it was seen.
     fn hold_ns(&self) -> u64 {
         HOLD_NS.max(2 * self.apart_ns)
     }
 
-    /// How bad it is at this moment; `None` = it is past.
+    /// Returns the current severity, or `None` if it is past.
     fn severity(&self, now_ns: u64) -> Option<Severity> {
         let hold_ns = self.hold_ns();
         let is_held = |at_ns: &Option<u64>| at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < hold_ns);
@@ -380,8 +390,8 @@ impl Known {
     }
 }
 
-/// Whether there was an incident from `last` to `now`, or one that was counted before was written
-/// down late.
+/// Returns whether there was an incident from `last` to `now`, or one that was counted earlier was
+/// recorded later.
 fn has_new_incident(last: &Snapshot, now: &Snapshot) -> bool {
     let seen = |snapshot: &Snapshot| {
         let incidents = &snapshot.incidents;
@@ -390,7 +400,7 @@ fn has_new_incident(last: &Snapshot, now: &Snapshot) -> bool {
     seen(last) != seen(now)
 }
 
-/// The runtime when it was built.
+/// Returns the state of the runtime when it was built.
 fn at_start(now: &Snapshot) -> Snapshot {
     let (runtime, started_at_ns) = (now.runtime.clone(), now.started_at_ns);
     Snapshot { runtime, started_at_ns, at_ns: started_at_ns, ..Snapshot::default() }

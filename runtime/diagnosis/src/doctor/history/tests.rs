@@ -14,7 +14,7 @@ fn at(second: u64) -> Snapshot {
     Snapshot { at_ns: second * SECOND, ..Snapshot::default() }
 }
 
-/// A poll of the task spawned at `line` blocked for 30 ms in the second before `second`.
+/// A poll of the task spawned at `line` that blocked for 30 ms in the second before `second`.
 fn blocked(second: u64, line: u32, is_line_known: bool) -> Incident {
     let frame = Frame { file: Some("src/pay.rs".into()), line: Some(line), is_user_code: true, ..Frame::default() };
     Incident {
@@ -29,13 +29,13 @@ fn blocked(second: u64, line: u32, is_line_known: bool) -> Incident {
     }
 }
 
-/// Nobody polls sockets.
+/// No worker polls the driver.
 fn held(second: u64) -> Snapshot {
     let driver = Driver { registrations: 1, idle_ns: SECOND / 10, ..Driver::default() };
     Snapshot { driver, workers: vec![Worker::default()], ..at(second) }
 }
 
-/// The severity of the worst finding at each second, if it is current.
+/// Returns the severity of the worst finding at each second, if it is current.
 fn course(history: &mut History, seconds: Range<u64>, now: impl Fn(u64) -> Snapshot) -> Vec<Option<Severity>> {
     let mut course = Vec::new();
     for second in seconds {
@@ -52,7 +52,7 @@ fn is(severity: Severity) -> impl Fn(&Option<Severity>) -> bool {
 
 #[test]
 fn a_line_that_blocks_again_and_again_is_a_warning_meanwhile() {
-    // For three minutes, every 4 seconds, and the list of incidents forgets.
+    // For three minutes, every 4 seconds; incidents are removed from the list.
     let now = |second: u64| {
         let mut now = at(second);
         let last = (second.min(200) / 4) * 4;
@@ -87,7 +87,7 @@ fn a_line_that_blocks_every_25_seconds_does_not_flicker() {
 fn a_short_stall_and_many_in_one_second_are_no_warning() {
     let now = |second: u64| {
         let mut now = at(second);
-        // Of the start.
+        // Incidents from the start of the program.
         now.incidents.latest.extend((0..20).map(|line| blocked(second.min(3), line % 2, true)));
         now
     };
@@ -154,7 +154,7 @@ fn a_line_that_is_read_a_moment_later_replaces_the_spawn_line() {
 
 #[test]
 fn a_finding_is_no_milder_once_its_stack_is_read() {
-    // At the next check, and between two.
+    // At the next check, and between two checks.
     for read_after_ms in [1_000, 100] {
         let mut history = History::default();
         history.check(&at(9));
@@ -292,7 +292,7 @@ fn however_many_places_are_stuck_few_are_known_and_the_past_make_room() {
     for second in 1..=300 {
         let mut now = at(second);
         now.incidents.latest.push(Incident { for_ns: 400 * MS, ..blocked(second, second as u32, true) });
-        // A second has two of them.
+        // There are two checks per second.
         history.check(&now);
         assert!(history.known.len() <= KNOWN_MAX);
     }
@@ -323,7 +323,7 @@ fn findings_left_out_are_counted_by_check_not_for_ever() {
     let left_out = (5..10).map(|second| {
         let mut now = Snapshot { workers: (0..3).map(stuck).collect(), ..at(second) };
         history.check(&now);
-        // Between two checks, since there is another incident.
+        // Between two checks, because there is another incident.
         now.at_ns += 100 * MS;
         now.incidents.by_cause = vec![1];
         history.check(&now);
@@ -362,7 +362,7 @@ fn a_stall_of_an_unknown_line_is_charged_to_no_known_line() {
     assert!(findings[0].evidence.iter().any(|evidence| evidence.key == "line"), "it says so: {findings:#?}");
     let known = (findings[1].severity, lines(&findings[1]), findings[1].seen.count);
     assert_eq!(known, (Severity::Info, vec!["src/pay.rs:22", "src/main.rs:1:1"], 1));
-    // Nor does a line that is read later take over what was counted before.
+    // A line that is read later does not take over earlier counts either.
     now.at_ns = 12 * SECOND;
     now.incidents.latest.push(Incident { spawned_at: "src/main.rs:1:1".into(), ..blocked(12, 67, true) });
     history.check(&now);
@@ -446,7 +446,7 @@ fn a_poll_that_is_written_down_late_is_one_finding() {
     let findings = history.findings(now.at_ns);
     assert_eq!((findings.len(), lines(&findings[0])[0]), (1, "src/pay.rs:22"), "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Critical, "as it was before");
-    // Another poll of that task is none that was found before.
+    // Another poll of that task is not one that was found before.
     let poll = InFlight { task_id: 9, spawned_at: "src/main.rs:1:1".into(), for_ns: 300 * MS, task_name: None };
     now.workers[0].in_flight = Some(poll);
     now.at_ns = 15 * SECOND;

@@ -1,5 +1,5 @@
-//! The rules as a whole: each fires on what it is for and not on what looks like it, and healthy
-//! programs are left in peace.
+//! Tests of all rules: each fires on its problem and not on what looks similar, and none fires on
+//! healthy programs.
 
 mod cases;
 mod programs;
@@ -78,7 +78,7 @@ fn numbers_at_the_end_of_their_range_are_judged_as_any_others() {
 fn every_rule_has_a_case() {
     let covered: BTreeSet<_> = all().map(|case| case.rule).collect();
     for entry in &RULES {
-        // What takes minutes to grow has its cases in `growth` and `history`.
+        // Problems that grow over minutes have their tests in `growth` and `history`.
         assert!(covered.contains(&entry.rule) || entry.rule == Rule::TaskLeak, "{}", entry.name);
     }
 }

@@ -1,5 +1,5 @@
-//! Programs in health, as two snapshots a second apart: what cases change, and what no rule may
-//! complain about.
+//! Healthy programs, as two snapshots a second apart. Test cases modify them, and no rule may fire
+//! on them unmodified.
 
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::Blame;
@@ -10,13 +10,13 @@ use volt_telemetry::snapshot::{
 
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000 * MS;
-/// When the first snapshot was, two minutes after the start.
+/// The time of the first snapshot: two minutes after the start.
 const FIRST_NS: u64 = 120 * SECOND;
 
-/// The same runtime before and after.
+/// The same runtime at two times.
 pub(super) type Pair = (Snapshot, Snapshot);
 
-/// Two workers and a spare that is off duty; nothing has ever happened.
+/// Two workers and a spare worker that is off duty; nothing has ever happened.
 fn quiet(at_ns: u64) -> Snapshot {
     let worker = |index| {
         let (phase, parked_ns, driver_ns) =
@@ -57,12 +57,12 @@ fn quiet(at_ns: u64) -> Snapshot {
     }
 }
 
-/// Nobody asks anything of it.
+/// A program without any load.
 pub(super) fn idle() -> Pair {
     (quiet(FIRST_NS), quiet(FIRST_NS + SECOND))
 }
 
-/// A service under load: what it has done after `ms` of it, on top of `quiet`.
+/// A service under load: the state after `ms`, added to `quiet`.
 fn loaded(ms: u64, busy_ratio: f64) -> Snapshot {
     let mut snapshot = quiet(FIRST_NS + ms * MS);
     snapshot.parked_bitmap = vec![0b10];
@@ -128,13 +128,13 @@ fn loaded(ms: u64, busy_ratio: f64) -> Snapshot {
     snapshot
 }
 
-/// A service that answers everybody and sleeps for a third of its time.
+/// A service that answers all requests and is idle for a third of the time.
 pub(super) fn busy() -> Pair {
     (loaded(1_000, 0.66), loaded(2_000, 0.66))
 }
 
-/// More work than processors, in turns of 5 ms; everybody waits equally, and the global queue is
-/// served.
+/// More work than processors, in turns of 5 ms. All tasks wait equally long, and the global queue
+/// is served.
 pub(super) fn saturated() -> Pair {
     let at = |ms| {
         let mut snapshot = loaded(ms, 1.0);

@@ -1,8 +1,9 @@
-//! Every threshold from both sides: a program just over it, and one just under, with all else as it
-//! should not be.
+//! Tests every threshold from both sides: a program just above it, and one just below, with
+//! everything else unhealthy.
 //!
-//! Invariant: *Near*: what is over is so by less than twice the threshold, what is under by less
-//! than half of it, so that a threshold that is doubled or halved is noticed here.
+//! Invariant *Near*: values above exceed the threshold by less than a factor of two, and values
+//! below are more than half of it. These tests therefore notice a threshold that is doubled or
+//! halved.
 
 use volt_telemetry::finding::Severity::{self, Critical, Info, Warning};
 use volt_telemetry::incident::Cause;
@@ -16,23 +17,23 @@ use super::stalls::{computing, in_flight};
 use super::{after, both, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, idle};
 
-/// A threshold.
+/// A threshold with a program on each side.
 pub(in super::super) struct Edge {
     pub(in super::super) rule: Rule,
-    /// What is compared.
+    /// The value that is compared.
     pub(in super::super) what: &'static str,
-    /// How bad it is over it, and a program.
+    /// The severity above the threshold, and a program.
     pub(in super::super) over: (Severity, fn() -> Pair),
-    /// How bad it is under it, if bad at all, and a program.
+    /// The severity below the threshold, if the rule fires, and a program.
     pub(in super::super) under: (Option<Severity>, fn() -> Pair),
 }
 
-/// Nothing is wrong under it.
+/// Nothing is wrong below the threshold.
 const fn edge(rule: Rule, what: &'static str, worst: Severity, over: fn() -> Pair, under: fn() -> Pair) -> Edge {
     Edge { rule, what, over: (worst, over), under: (None, under) }
 }
 
-/// Under it something is wrong, and less so.
+/// Below the threshold the problem is less severe.
 const fn step(rule: Rule, what: &'static str, over: (Severity, fn() -> Pair), under: (Severity, fn() -> Pair)) -> Edge {
     Edge { rule, what, over, under: (Some(under.0), under.1) }
 }
@@ -204,7 +205,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
         (Critical, || throttled_for(300)),
         (Warning, || throttled_for(150)),
     ),
-    // ---- what piles up
+    // ---- accumulation
     // ---- processes
     edge(Rule::MailboxGrowing, "how often it was deeper", Warning, || mailbox(600, 1024, 4), || mailbox(600, 1024, 3)),
     edge(Rule::MailboxGrowing, "how full it is", Warning, || mailbox(600, 1024, 5), || mailbox(400, 1024, 5)),
@@ -244,7 +245,7 @@ fn asleep_over_the_global_queue_for(ms: u64) -> Pair {
     })
 }
 
-/// A time-out found work between two snapshots so far apart.
+/// A timeout found work between two snapshots that are `ms` apart.
 fn rescued_within(ms: u64) -> Pair {
     let (before, mut after) = busy();
     after.at_ns = before.at_ns + ms * MS;
@@ -256,7 +257,7 @@ fn behind_a_poll_of(ms: u64) -> Pair {
     both(uneven(1, 0), |snapshot| snapshot.workers[0].in_flight.as_mut().unwrap().for_ns = ms * MS)
 }
 
-/// One sleeps, the other has tasks that wait and is busy for so many hundredths of the time.
+/// One worker is parked, the other has waiting tasks and is busy for `percent` of the time.
 fn uneven_and_busy(percent: u64) -> Pair {
     let (mut before, mut after) = uneven(3, 10 * MS);
     (before.workers[0].busy_ns, after.workers[0].busy_ns) = (percent * 10 * MS, 2 * percent * 10 * MS);
@@ -267,14 +268,15 @@ fn beside_local_work_with_target(age_ms: u64, target_us: u64) -> Pair {
     both(beside_local_work(age_ms), |snapshot| snapshot.config.target_global_queue_latency_ns = target_us * 1_000)
 }
 
-/// So many of the 200 polls of each worker are of tasks from the global queue, whose oldest is old.
+/// `polls` of the 200 polls of each worker are of tasks from the global queue, whose oldest task is
+/// old.
 fn serving_global(polls: u64) -> Pair {
     after(beside_local_work(200), |now| {
         now.workers[..2].iter_mut().for_each(|worker| worker.global_tasks += polls);
     })
 }
 
-/// So many polls a worker, of which so many hundredths are from the slot.
+/// `polls` per worker, of which `percent` are from the slot.
 fn lifo_share(polls: u64, percent: u64) -> Pair {
     let (mut before, mut after) = lifo_only(20);
     for (snapshot, seconds) in [(&mut before, 1), (&mut after, 2)] {
@@ -292,7 +294,7 @@ fn races(lost: u64, won: u64) -> Pair {
     })
 }
 
-/// So many restarts among many starts, in so many seconds.
+/// `restarts` restarts among many starts, within `seconds`.
 fn within(seconds: u64, restarts: u64) -> Pair {
     let (before, mut after) = restarting(restarts, 10 * restarts);
     after.at_ns = before.at_ns + seconds * SECOND;

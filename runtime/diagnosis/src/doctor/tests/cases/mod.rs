@@ -1,4 +1,5 @@
-//! What each rule is for, and what looks like it: a healthy program, changed.
+//! For each rule: programs on which it fires, and similar ones on which it does not. All are
+//! modified healthy programs.
 
 pub(super) mod edges;
 mod others;
@@ -13,7 +14,7 @@ use volt_telemetry::snapshot::Snapshot;
 
 use super::programs::{MS, Pair, busy};
 
-/// All of them.
+/// Returns all cases.
 pub(super) fn all() -> impl Iterator<Item = &'static Case> {
     [stalls::CASES, queues::CASES, others::CASES, processes::CASES].into_iter().flatten()
 }
@@ -24,7 +25,7 @@ pub(super) struct Case {
     pub(super) severity: Severity,
     pub(super) what: &'static str,
     sick: fn() -> Pair,
-    /// Other rules that rightly fire beside it.
+    /// Other rules that rightly fire as well.
     pub(super) beside: &'static [Rule],
     pub(super) but: &'static str,
     look_alike: fn() -> Pair,
@@ -40,7 +41,7 @@ impl Case {
     }
 }
 
-/// `program` with `change` made to both snapshots.
+/// Applies `change` to both snapshots of `program`.
 fn both(program: Pair, change: impl Fn(&mut Snapshot)) -> Pair {
     let (mut before, mut after) = program;
     change(&mut before);
@@ -48,7 +49,7 @@ fn both(program: Pair, change: impl Fn(&mut Snapshot)) -> Pair {
     (before, after)
 }
 
-/// `program` with `change` made to the second snapshot.
+/// Applies `change` to the second snapshot of `program`.
 fn after(program: Pair, change: impl FnOnce(&mut Snapshot)) -> Pair {
     let (before, mut after) = program;
     change(&mut after);

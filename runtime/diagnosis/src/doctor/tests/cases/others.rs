@@ -1,5 +1,5 @@
-//! Effort in vain, machines that are short of time, and things that pile up; and what looks like
-//! it.
+//! Futile effort, machines that are short of processor time, and accumulation; and similar
+//! programs.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
@@ -170,7 +170,8 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// Workers that had `cpu_ms` of the second and waited for `waited_ms`, on so many processors.
+/// Workers that ran for `cpu_ms` of the second and waited for `waited_ms`, on `processors`
+/// processors.
 pub(super) fn waiting_for_processors(cpu_ms: u64, waited_ms: u64, processors: u32) -> Pair {
     let (mut before, mut after) = saturated();
     for (snapshot, seconds) in [(&mut before, 1), (&mut after, 2)] {
@@ -198,8 +199,8 @@ fn full_pool(queue_len: u64, done: u64) -> Pair {
     (before, after)
 }
 
-/// So many polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and
-/// took so long each.
+/// `polls` polls at `src/feed.rs:8:9`, each of `poll_ns`; in `self_wakes` of them the task woke
+/// itself.
 pub(super) fn looping(polls: u64, self_wakes: u64, poll_ns: u64) -> Pair {
     let (before, mut after) = busy();
     let (then, now) = (&before.blame[1], &mut after.blame[1]);
@@ -208,8 +209,8 @@ pub(super) fn looping(polls: u64, self_wakes: u64, poll_ns: u64) -> Pair {
     (before, after)
 }
 
-/// Empty polls at `src/feed.rs:8:9`, so many of which ended with the task woken by itself, and took
-/// so long each.
+/// Empty polls at `src/feed.rs:8:9`, each of `poll_ns`; in `self_wakes` of them the task woke
+/// itself.
 fn polling(self_wakes: u64, poll_ns: u64) -> Pair {
     after(busy(), |now| {
         let place = &mut now.blame[1];

@@ -1,4 +1,4 @@
-//! Processes that do not keep up, or do not live, and what looks like it.
+//! Processes that are too slow or fail, and similar programs.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::processes::{Failure, Mailbox, Processes};
@@ -46,7 +46,8 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// The deepest mailbox holds `len` of `capacity` messages, and has risen in so many samples.
+/// The deepest mailbox contains `len` of `capacity` messages, and grew in `rises` consecutive
+/// samples.
 pub(in super::super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
     let deep = Mailbox {
         pid: "local:17.3".into(),
@@ -67,7 +68,7 @@ pub(in super::super) fn mailbox(len: u64, capacity: u64, rises: u32) -> Pair {
     })
 }
 
-/// In the second between the snapshots so many restarts, and so many other starts.
+/// `restarts` restarts and `others` other starts in the second between the snapshots.
 pub(in super::super) fn restarting(restarts: u64, others: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, times) in [(&mut before, 1), (&mut after, 2)] {

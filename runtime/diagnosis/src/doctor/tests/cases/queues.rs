@@ -1,4 +1,4 @@
-//! Tasks that wait although somebody could run them, and what looks like it.
+//! Tasks that wait although a worker could run them, and similar programs.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::rule::Rule;
@@ -129,12 +129,13 @@ pub(super) const CASES: &[Case] = &[
     },
 ];
 
-/// All asleep for 100 ms, with `ring_len` tasks in a ring.
+/// All workers have been parked for 100 ms, with `ring_len` tasks in a ring.
 pub(super) fn all_asleep(ring_len: u32) -> Pair {
     both(idle(), |snapshot| snapshot.workers[1].ring_len = ring_len)
 }
 
-/// Worker 0 busy all the time with `ring_len` tasks waiting, worker 1 for `busy_ns` of the second.
+/// Worker 0 is busy all the time with `ring_len` waiting tasks, worker 1 for `busy_ns` of the
+/// second.
 pub(super) fn uneven(ring_len: u32, busy_ns: u64) -> Pair {
     let (mut before, mut after) = busy();
     for (snapshot, seconds) in [(&mut before, 1), (&mut after, 2)] {
@@ -156,7 +157,7 @@ pub(super) fn old_global_queue(program: Pair, age_ms: u64) -> Pair {
     })
 }
 
-/// Both workers with all polls but a few from the slot.
+/// Both workers poll almost only tasks from the LIFO slot.
 pub(super) fn lifo_only(ring_len: u32) -> Pair {
     let (mut before, mut after) = saturated();
     for (snapshot, polls) in [(&mut before, 50_000), (&mut after, 100_000)] {
@@ -171,7 +172,7 @@ pub(super) fn lifo_only(ring_len: u32) -> Pair {
     (before, after)
 }
 
-/// So old is the global queue's oldest task, while nearly all polls are of the workers' own.
+/// The oldest task of the global queue is `age_ms` old, while nearly all polls are of local tasks.
 pub(super) fn beside_local_work(age_ms: u64) -> Pair {
     both(old_global_queue(saturated(), age_ms), |snapshot| {
         snapshot.workers[..2].iter_mut().for_each(|worker| worker.global_tasks = 3);

@@ -1,4 +1,4 @@
-//! Polls that take too long, and what looks like it.
+//! Polls that take too long, and similar programs.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
@@ -182,7 +182,7 @@ pub(in super::super) fn in_flight(snapshot: &mut Snapshot, for_ms: u64) {
     snapshot.parked_bitmap = vec![0];
 }
 
-/// 100 polls of so long each at `src/main.rs:12:5`, which caused so much waiting beyond what they
+/// 100 polls of `each_us` at `src/main.rs:12:5`. They caused `caused_ms` of delay beyond what they
 /// suffered themselves, and a little more.
 pub(super) fn computing(each_us: u64, caused_ms: u64) -> Pair {
     after(busy(), |now| {
@@ -192,7 +192,8 @@ pub(super) fn computing(each_us: u64, caused_ms: u64) -> Pair {
     })
 }
 
-/// Polls of 8 ms at `src/main.rs:12:5`, and workers that waited for a processor for so much longer.
+/// Polls of 8 ms at `src/main.rs:12:5`, and workers that waited `waited_ms` for a processor in
+/// addition.
 fn long_polls(waited_ms: u64) -> Pair {
     after(busy(), |now| {
         let place = &mut now.blame[0];
