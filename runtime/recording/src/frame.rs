@@ -39,7 +39,7 @@
 //!
 //! * An index at the end: it is missing exactly when a program died, and reading the headers of 64
 //!   MiB takes only milliseconds.
-//! * Compression: it costs the recorder more than the disk does.
+//! * Compression: it costs the writing thread more than the disk does.
 //! * Perfetto's own format: its encoder is larger than this whole crate, and it cannot contain
 //!   snapshots.
 

@@ -14,8 +14,8 @@
 //! 1. A trigger at `t` requests the time from `look_back` before `t` to `look_forward` after it.
 //! 2. While a window is open, a trigger within its reach extends it, up to `max`, and opens no
 //!    other window.
-//! 3. After a window has closed, triggers within `debounce` are dropped and counted. A request is
-//!    never dropped, since a user waits for it.
+//! 3. After a window has closed, triggers within `debounce` are dropped and counted. Requests are
+//!    exempt, since a user waits for them.
 //! 4. A new window does not begin before the end of the last one.
 //!
 //! # Invariants

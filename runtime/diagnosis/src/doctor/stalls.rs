@@ -299,7 +299,8 @@ fn advice(cause: Cause) -> &'static str {
 
 // ---- no-yield -----------------------------------------------------------------------------------
 
-/// The blame table of a runtime that has not polled is empty.
+/// Returns whether the program reports blame. The blame table of a runtime that has not polled is
+/// empty.
 pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
     !snapshot.blame.is_empty() || snapshot.workers.iter().all(|worker| worker.polls == 0)
 }

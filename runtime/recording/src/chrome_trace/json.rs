@@ -1,7 +1,7 @@
 //! One line of a trace: JSON that is written as it is built.
 //!
-//! Rejected alternative: `serde_json`. Every program that links the runtime would then link it as
-//! well, only for strings and numbers in fixed places.
+//! Rejected alternative: `serde_json`, a further dependency only for strings and numbers in fixed
+//! places.
 
 use std::fmt::Write;
 

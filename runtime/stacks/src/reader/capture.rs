@@ -6,8 +6,8 @@
 //! Threads that may be captured register, and each gets a [`Thread`]. A [`Sampler`] publishes a
 //! request for one thread at a time in the slot of [`request`](crate::request), and sends the
 //! signal. The handler checks that the request is for its thread. It copies the registers and up to
-//! 64 KiB of the stack, from the stack pointer on, and wakes the requester. The requester unwinds
-//! the copy while the thread continues.
+//! 64 KiB of the stack, from the stack pointer on, and wakes the requester. The copy is unwound
+//! while the thread continues.
 //!
 //! Writer: the handler writes the page. Requesters are plain threads, never workers, since they
 //! block.

@@ -18,7 +18,7 @@
 //! # Limit
 //!
 //! `refresh` waits for the loader's lock. If a thread is stuck while it holds that lock (in a
-//! callback of its own `dl_iterate_phdr`), the requester blocks as well.
+//! callback of its own `dl_iterate_phdr`), the resolver blocks as well.
 //!
 //! Sources: the Linux Standard Base defines the layout of `.eh_frame_hdr`; the tables are found
 //! through the program headers, as in libgcc.

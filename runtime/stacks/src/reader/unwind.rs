@@ -1,7 +1,7 @@
 //! Unwinds a copied stack: turns registers and stack memory into the list of active calls, by the
 //! tables that compilers write for exceptions.
 //!
-//! [`Resolver`](super::symbols::Resolver) uses this module, on the requester's thread.
+//! [`Resolver`](super::symbols::Resolver) uses this module.
 //!
 //! # Shape
 //!
