@@ -1,4 +1,4 @@
-//! The errors of recordings. Each message says what to do.
+//! The errors of recordings. Each message contains a remedy if there is one.
 
 use std::fmt;
 use std::io;

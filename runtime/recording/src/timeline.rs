@@ -32,15 +32,16 @@ use volt_telemetry::snapshot::Snapshot;
 use crate::error::RecordingError;
 use crate::reader::{Reader, Texts};
 
-/// What may wait for flushes that are not complete; beyond it, the earliest is given all the same.
+/// Maximum number of records that wait for flushes to become complete. Beyond it, the earliest is
+/// returned nevertheless.
 const MAX_HELD: usize = 8_000_000;
 
-/// One thing that happened.
+/// One event of a recording, or a gap, snapshot or mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// When: ns on the recorded process's clock.
+    /// The time, ns on the recorded program's clock.
     pub at_ns: u64,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
@@ -50,7 +51,7 @@ pub struct Item {
 pub enum What {
     /// An event of a track.
     Event {
-        /// The track: its place in
+        /// The track: its index in
         /// [`Head::tracks`](volt_telemetry::recording::flush::Head::tracks).
         track: u32,
         /// What happened.
@@ -60,7 +61,7 @@ pub enum What {
     Lost {
         /// The track.
         track: u32,
-        /// How many.
+        /// How many are missing.
         count: u64,
     },
     /// The state of the runtime.
@@ -69,11 +70,12 @@ pub enum What {
     Mark(Mark),
 }
 
-/// Puts flushes into one order. For flushes that come live; [`Timeline`] reads them from a file.
+/// Merges flushes into one order. For flushes that arrive live; [`Timeline`] reads them from a
+/// file.
 #[derive(Debug, Default)]
 pub struct Merge {
     lanes: BTreeMap<u32, Lane>,
-    /// The first of each lane that holds something: time, whether it begins a poll, lane.
+    /// The first record of each lane that is not empty: time, whether it begins a poll, lane.
     firsts: BinaryHeap<Reverse<(u64, bool, u32)>>,
     /// Snapshots and marks, by time.
     others: BTreeMap<(u64, u64), What>,
@@ -86,7 +88,7 @@ pub struct Merge {
 struct Lane {
     records: VecDeque<Entry>,
     last_ns: u64,
-    /// Lost since the last record.
+    /// Number of records lost since the last record.
     lost: u64,
 }
 
@@ -94,7 +96,7 @@ struct Lane {
 struct Entry {
     at_ns: u64,
     record: Record,
-    /// Lost before it.
+    /// Number of records lost before this one.
     lost: u64,
 }
 
@@ -106,7 +108,7 @@ impl Lane {
 }
 
 impl Merge {
-    /// Takes in a flush; flushes come in the order in which they were made.
+    /// Adds a flush. Flushes must be added in the order in which they were made.
     pub fn add(&mut self, flush: Flush) {
         for chunk in flush.chunks {
             let lane = self.lanes.entry(chunk.track).or_default();
@@ -131,7 +133,7 @@ impl Merge {
         self.complete_until_ns = self.complete_until_ns.max(flush.complete_until_ns);
     }
 
-    /// The next thing, if nothing earlier can come any more.
+    /// Returns the next item, if no earlier one can follow.
     pub fn next_item(&mut self) -> Option<Item> {
         let until_ns = if self.held > MAX_HELD { u64::MAX } else { self.complete_until_ns };
         let first = self.firsts.peek().map(|Reverse(first)| *first);
@@ -148,7 +150,7 @@ impl Merge {
         let entry = lane.records.front_mut()?;
         let count = std::mem::take(&mut entry.lost);
         if count > 0 {
-            // Its record comes next, since nothing has changed its place.
+            // The record itself comes next, since its place in `firsts` is unchanged.
             return Some(Item { at_ns, what: What::Lost { track, count } });
         }
         let event = entry.record.event();
@@ -161,18 +163,18 @@ impl Merge {
         Some(Item { at_ns, what: What::Event { track, event } })
     }
 
-    /// The recording is over: nothing has to wait any more.
+    /// Ends the recording: no item has to wait any more.
     pub fn finish(&mut self) {
         self.complete_until_ns = u64::MAX;
     }
 
-    /// Records that are missing at the end, by track.
+    /// Returns the numbers of records that are missing at the end, by track.
     pub fn lost_at_the_end(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.lanes.iter().map(|(track, lane)| (*track, lane.lost)).filter(|(_, lost)| *lost > 0)
     }
 }
 
-/// A recording's things in the order of time, from where its reader stands.
+/// The items of a recording in order of time, from the position of its reader on.
 ///
 /// ```no_run
 /// use volt_recording::reader::Reader;
@@ -200,7 +202,7 @@ pub struct Timeline<'a, R> {
 }
 
 impl<'a, R: Read + Seek> Timeline<'a, R> {
-    /// What follows from here on.
+    /// Creates a timeline from the reader's current position on.
     pub fn new(reader: &'a mut Reader<R>) -> Self {
         let first_anchor = reader.head().anchor;
         Self {
@@ -214,7 +216,8 @@ impl<'a, R: Read + Seek> Timeline<'a, R> {
         }
     }
 
-    /// The next thing; `None` at the end, or where the file breaks off: see [`broke`](Self::broke).
+    /// Returns the next item. `None` at the end, or where the file is truncated or damaged: see
+    /// [`broke`](Self::broke).
     pub fn next_item(&mut self) -> Option<Item> {
         loop {
             if let Some(item) = self.merge.next_item() {
@@ -239,27 +242,27 @@ impl<'a, R: Read + Seek> Timeline<'a, R> {
         }
     }
 
-    /// What the numbers in what was given so far stand for.
+    /// Returns the texts for the numbers in the items returned so far.
     pub fn texts(&self) -> &Texts {
         self.reader.texts()
     }
 
-    /// How much of the file was read, 0..=1.
+    /// Returns how much of the file was read, 0..=1.
     pub fn progress_ratio(&self) -> f64 {
         self.reader.progress_ratio()
     }
 
-    /// Why it ended before the end.
+    /// Returns why reading ended before the end of the recording.
     pub fn broke(&self) -> Option<&RecordingError> {
         self.broke.as_ref()
     }
 
-    /// How the clocks stood at the begin and at the end, as far as it was read.
+    /// Returns the readings of the clocks at the begin and at the end, as far as the file was read.
     pub fn anchors(&self) -> (Option<Anchor>, Option<Anchor>) {
         (self.first_anchor, self.last_anchor)
     }
 
-    /// The latest time that was given, ns.
+    /// Returns the latest time of the items returned so far, ns.
     pub fn last_ns(&self) -> u64 {
         self.last_ns
     }
@@ -340,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        // What fails is printed; no file is left behind.
+        // A failing case is printed; no file is written.
         #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
@@ -348,8 +351,7 @@ mod tests {
             tracks in prop::collection::vec(prop::collection::vec(0_u64..50, 0..30), 1..5),
             cuts in prop::collection::vec(0_u64..60, 0..6),
         ) {
-            // Each track's times, in the order in which they were made: a few go back, as a
-            // writer's may.
+            // The times of each track, in the order of writing. A few equal their predecessor.
             let mut left: Vec<VecDeque<(u64, u64)>> = tracks.iter().map(|steps| {
                 let mut at_ns = 0;
                 steps.iter().enumerate().map(|(index, step)| {
@@ -360,7 +362,7 @@ mod tests {
             let (mut cuts, mut merge, mut items) = (cuts, Merge::default(), Vec::new());
             cuts.sort_unstable();
             for cut_ns in cuts {
-                // Complete until the cut, and one more of each track.
+                // Complete until the cut, and one more record of each track.
                 let chunks: Vec<_> = left.iter_mut().enumerate().map(|(track, queue)| {
                     let early = queue.iter().filter(|(at_ns, _)| *at_ns <= cut_ns).count();
                     let taken = queue.drain(..(early + 1).min(queue.len()));

@@ -12,7 +12,7 @@ const RUNTIME: &[&str] = &["runtime"];
 const WORKER: &[&str] = &["runtime", "worker"];
 const LOCATION: &[&str] = &["runtime", "location"];
 
-/// The duties that have a series. A worker with a duty that this reader does not know is 0 in all
+/// The duties that have a series. A worker with a duty that is unknown to this reader is 0 in all
 /// of them.
 const DUTIES: [Duty; 4] = [Duty::Present, Duty::Away, Duty::Blocking, Duty::Off];
 

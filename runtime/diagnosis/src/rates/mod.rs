@@ -146,7 +146,7 @@ pub struct GlobalCheckRates {
     pub empty: f64,
 }
 
-/// Wake-ups a second, by reason; see [`Unparks`](volt_telemetry::snapshot::Unparks).
+/// Wake-ups per second, by reason; see [`Unparks`](volt_telemetry::snapshot::Unparks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct UnparkRates {
     /// Woken by another thread.

@@ -249,7 +249,7 @@ impl Sampler {
     /// thread.
     ///
     /// # Errors
-    /// Returns a [`CaptureError`] that says why there was no answer.
+    /// Returns a [`CaptureError`] with the reason if there was no answer.
     pub fn capture(&self, thread: &Thread, patience: Duration) -> Result<RawStack, CaptureError> {
         let until = Instant::now() + patience;
         let Shared { slot, requester } = SHARED.get().ok_or(CaptureError::Busy)?;

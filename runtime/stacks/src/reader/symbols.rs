@@ -96,7 +96,7 @@ impl Resolver {
     /// inconsistent moment.
     ///
     /// # Errors
-    /// Returns a [`CaptureError`] that says why there was no answer.
+    /// Returns a [`CaptureError`] with the reason if there was no answer.
     pub fn stack_of(
         &mut self,
         sampler: &Sampler,

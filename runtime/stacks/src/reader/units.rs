@@ -119,7 +119,7 @@ impl<'f> Index<'f> {
 
     /// Returns the calls at each of the addresses. `None`: the index cannot resolve the address.
     pub(super) fn places(&self) -> Vec<Option<Vec<Place>>> {
-        // If several units claim an address, the first one that knows it, or cannot be read,
+        // If several units claim an address, the first one that covers it, or cannot be read,
         // decides.
         let mut found = vec![None; self.addresses.len()];
         for (begin, claimed) in &self.claims {
@@ -131,7 +131,7 @@ impl<'f> Index<'f> {
         found.into_iter().map(Option::flatten).collect()
     }
 
-    /// Returns the calls at those of the claimed addresses that the unit knows. `None`: the unit's
+    /// Returns the calls at those of the claimed addresses that the unit covers. `None`: the unit's
     /// information is in another file.
     fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Option<Told>> {
         let unit = self.unit(begin)?;
@@ -289,7 +289,7 @@ impl Path {
         self.is_over |= self.calls.last().is_some_and(|(last, _)| depth <= *last);
     }
 
-    /// Returns the calls, or `None` if the unit does not know the address.
+    /// Returns the calls, or `None` if the unit does not cover the address.
     fn places(self, unit: UnitRef<'_, Bytes<'_>>) -> Option<Vec<Place>> {
         let mut spot = self.spot;
         if self.calls.is_empty() && spot.is_none() {

@@ -3,7 +3,7 @@
 //!
 //! The requester is a plain thread that wants to see what a stuck worker is doing. It cannot read
 //! the worker's stack itself, so it sends the worker a signal, and the worker's signal handler
-//! copies the stack. A handler may neither lock, allocate nor wait. The two threads therefore share
+//! copies the stack. A handler must not lock, allocate or wait. The two threads therefore share
 //! only one atomic word and a few buffers that are allocated in advance.
 //!
 //! # One ordinary case
@@ -99,7 +99,7 @@ fn tid(word: u64) -> u32 {
     word as u32
 }
 
-/// A page, and the word that tells whether it is written.
+/// A page, and the word that indicates whether it is written.
 pub(crate) struct Buffer<T> {
     answer: AtomicU32,
     page: UnsafeCell<T>,
