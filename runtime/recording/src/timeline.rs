@@ -6,8 +6,8 @@
 //! # Protocol
 //!
 //! 1. A flush is added: its records are appended to the queues of their tracks.
-//! 2. The earliest record of all tracks is returned, provided that its time is not after the time
-//!    up to which the flushes are complete: no record of an earlier time can follow.
+//! 2. The earliest record of all tracks is returned, if the flushes are complete up to its time. No
+//!    record of an earlier time can then follow.
 //! 3. When the recording is over, the remaining records are returned.
 //!
 //! Of two records with the same time, the begin of a poll comes last. A wake-up thus precedes the

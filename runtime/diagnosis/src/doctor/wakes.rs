@@ -12,7 +12,7 @@ use super::describe::{Describe, spawned};
 use super::machine;
 
 /// Lost races per second. A retry takes some 100 ns, so fewer cost less than a hundredth of a
-/// processor. If the kernel interrupts one thief between its two steps, the others lose some
+/// processor. If the kernel interrupts one thief between its two steps, the others lose several
 /// thousand races within a moment.
 const RACES_PER_SECOND: f64 = 100_000.0;
 /// The share of attempts that found tasks but lost them to another worker: most.

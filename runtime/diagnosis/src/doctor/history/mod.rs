@@ -31,8 +31,8 @@
 //! runtime records its incident. That finding is dropped when the incident has a line.
 //!
 //! The new finding inherits the severity of the old one, with the times of (3), and its beginning.
-//! This happens even between two checks, and so does adding a new incident: a runtime that
-//! becomes idle is examined only once more, perhaps right after the check of a reader.
+//! This happens even between two checks, and so does adding a new incident. The reason is that a
+//! runtime that becomes idle is examined only once more, perhaps right after a reader's check.
 //!
 //! # Invariants
 //!
