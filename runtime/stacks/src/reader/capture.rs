@@ -22,8 +22,8 @@
 //!   requested id is the one that registered, with these stack bounds, and not a later one with the
 //!   same id.
 //! * NEVER-HELD: the requester waits at most for the given patience plus [`GRACE`], whatever the
-//!   thread does. The thread may be stopped, be in a system call that nothing interrupts, have ended, or
-//!   have the signal blocked.
+//!   thread does. The thread may be stopped, be in a system call that nothing interrupts, have
+//!   ended, or have the signal blocked.
 //!
 //! # Cost
 //!

@@ -1,9 +1,9 @@
 //! The protocol by which one thread requests the stack of another. The other thread answers from
 //! inside a signal handler.
 //!
-//! The requester is a plain thread that needs the stack of a stuck worker. It cannot read that stack
-//! while the worker runs, so it sends the worker a signal, and the worker's signal handler copies
-//! the stack. A handler must not lock, allocate or wait. The two threads therefore share
+//! The requester is a plain thread that needs the stack of a stuck worker. It cannot read that
+//! stack while the worker runs, so it sends the worker a signal, and the worker's signal handler
+//! copies the stack. A handler must not lock, allocate or wait. The two threads therefore share
 //! only one atomic word and a few buffers that are allocated in advance.
 //!
 //! # One ordinary case
