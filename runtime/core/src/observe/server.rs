@@ -283,7 +283,10 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
             client.flush(now, limits)
         }
         Asked::Unknown => {
-            let message = format!("this program uses version {} of the protocol, which does not have this request", wire::VERSION);
+            let message = format!(
+                "this program uses version {} of the protocol, which does not have this request",
+                wire::VERSION
+            );
             if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
                 client.push(frame, limits);
             }

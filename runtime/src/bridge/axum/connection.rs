@@ -161,7 +161,9 @@ impl Settings {
     pub(super) fn check(&self) -> io::Result<()> {
         let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         match self {
-            Settings { max_connections: 0, .. } => refuse("max_connections is 0, so no client could connect: set at least 1"),
+            Settings { max_connections: 0, .. } => {
+                refuse("max_connections is 0, so no client could connect: set at least 1")
+            }
             Settings { max_header_bytes: 0, .. } => {
                 refuse("max_header_bytes is 0: no request would fit; set at least some hundred")
             }

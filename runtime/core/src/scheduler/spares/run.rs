@@ -66,7 +66,8 @@ impl Shared {
         let _ended = Ended(&self);
         let place = slot - self.config.workers;
         loop {
-            let core = lock(&self.spares.cores)[place].take().expect("a spare worker that is off duty has returned its core");
+            let core =
+                lock(&self.spares.cores)[place].take().expect("a spare worker that is off duty has returned its core");
             let worker = Worker::new(self.clone(), slot, core);
             // ORDERING: Relaxed; only a statistic.
             self.spares.calls.fetch_add(1, Ordering::Relaxed);

@@ -21,34 +21,22 @@
 //!   by the reader, so that a number moves while a worker is stuck. The phase is a sequence lock
 //!   too: (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.
 
+mod phases;
+
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 use volt_telemetry::{GlobalChecks, InFlight, Phase, Unparks, Worker};
 
+pub(crate) use self::phases::PHASES;
+use self::phases::phase_index;
 use crate::stats::blame::BlameTable;
 use crate::stats::counting;
 use crate::stats::numbers::{Counter, Gauge, HistogramCells};
 use crate::stats::reasons::{Trigger, WakeReason};
 use crate::stats::tally::Tally;
 use crate::task::header::{Ended, Header, Place};
-
-/// The phases that a worker's time is accounted to, in the order of `WorkerCells::time_ns`.
-pub(crate) const PHASES: [Phase; 5] = [Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
-
-/// `Phase` as a number, for a cell; `Stopped` is none of [`PHASES`].
-#[inline]
-fn phase_index(phase: Phase) -> u64 {
-    match phase {
-        Phase::Busy => 0,
-        Phase::Searching => 1,
-        Phase::Parked => 2,
-        Phase::Driver => 3,
-        Phase::Maintenance => 4,
-        _ => PHASES.len() as u64,
-    }
-}
 
 /// A poll that has ended.
 #[derive(Clone, Copy, Debug)]

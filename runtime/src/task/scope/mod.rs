@@ -51,6 +51,8 @@
 //! would then keep the set, and thereby itself, alive after the scope's future is dropped. Also,
 //! errors that arrive late would be dropped under the lock.
 
+mod child;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -60,12 +62,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker, ready};
 use std::thread;
 
+use self::child::Awaits;
+pub use self::child::Child;
 use tokio::sync::{SetOnce, oneshot};
 
 use super::join_set::JoinSet;
 use volt_core::context;
 use volt_core::task::contain::contain;
-use volt_core::task::current;
 use volt_core::task::join::{JoinError, JoinHandle};
 
 /// Runs `body` and all children that it spawns on its [`Scope`], and returns when all of them have
@@ -157,7 +160,9 @@ impl<E: Send + 'static> ChildSet<E> {
                 Some(Ok(Ok(()))) => {}
                 Some(Ok(Err(error))) => return Poll::Ready(Ok(Err(ScopeError::Failed(error)))),
                 Some(Err(error)) => return Poll::Ready(Ok(Err(ScopeError::Panicked(error)))),
-                None => return Poll::Ready(Ok(Ok(output.take().expect("no child is left only after the body has ended")))),
+                None => {
+                    return Poll::Ready(Ok(Ok(output.take().expect("no child is left only after the body has ended"))));
+                }
             }
         }
     }
@@ -380,59 +385,6 @@ impl<E> Clone for Scope<E> {
 impl<E> fmt::Debug for Scope<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope").finish_non_exhaustive()
-    }
-}
-
-/// The future value of a child of a [`scope`], to be awaited inside the scope.
-///
-/// # Panics
-/// Panics if the scope has ended and the child gave no value: it failed, was cancelled, or was
-/// spawned too late. Code outside the scope is not dropped by the scope, so it would otherwise wait
-/// forever.
-///
-/// # Cancel safety
-/// Cancel safe: the value is kept until it is received.
-#[must_use = "awaiting it gives the child's value; the child runs in any case"]
-pub struct Child<T>(Awaits<T>);
-
-enum Awaits<T> {
-    /// Waiting for the child's value, or for the child to end without one.
-    Value(oneshot::Receiver<T>, Arc<SetOnce<()>>),
-    /// Waiting for the end of the scope.
-    End(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
-}
-
-impl<T> Future for Child<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        if let Awaits::Value(value, over) = &mut self.0 {
-            match ready!(Pin::new(value).poll(cx)) {
-                Ok(value) => return Poll::Ready(value),
-                Err(_failed) => {
-                    let over = over.clone();
-                    self.0 = Awaits::End(Box::pin(async move {
-                        over.wait().await;
-                    }));
-                }
-            }
-        }
-        if let Awaits::End(end) = &mut self.0 {
-            ready!(end.as_mut().poll(cx));
-        }
-        // A child of a dropped scope can reach this line in the poll in which it is cancelled.
-        assert!(
-            current::is_cancellation_effective(),
-            "the scope of this child has ended, and the child gave no value: it failed, was cancelled, or was started too late; await it inside \
-             the scope"
-        );
-        Poll::Pending
-    }
-}
-
-impl<T> fmt::Debug for Child<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Child").finish_non_exhaustive()
     }
 }
 

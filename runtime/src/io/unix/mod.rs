@@ -4,12 +4,14 @@
 //! chosen when it is created ([`AsyncFd::with_interest`]); other events are never reported as
 //! ready.
 
-use std::error::Error;
+mod errors;
+
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
+pub use self::errors::{AsyncFdRegisterError, TryIoError};
 use crate::io::{Interest, Ready};
 use volt_core::context;
 use volt_core::driver::readiness::{Direction, Flags, Seen};
@@ -447,57 +449,5 @@ impl<T: AsRawFd> AsyncFdReadyMutGuard<'_, T> {
     /// Returns a mutable reference to the inner object.
     pub fn get_inner_mut(&mut self) -> &mut T {
         self.fd.get_mut()
-    }
-}
-
-/// The error returned by [`AsyncFdReadyGuard::try_io`] if the operation would block.
-#[derive(Debug)]
-pub struct TryIoError {
-    _private: (),
-}
-
-impl fmt::Display for TryIoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the attempt would have blocked")
-    }
-}
-
-impl Error for TryIoError {}
-
-/// The error returned by [`AsyncFd::try_new`] if the descriptor cannot be watched. Contains the
-/// inner object and the cause.
-pub struct AsyncFdRegisterError<T> {
-    inner: T,
-    cause: io::Error,
-}
-
-impl<T> AsyncFdRegisterError<T> {
-    /// Returns the inner object and the cause of the error.
-    pub fn into_parts(self) -> (T, io::Error) {
-        (self.inner, self.cause)
-    }
-}
-
-impl<T> fmt::Display for AsyncFdRegisterError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the descriptor cannot be watched: {}", self.cause)
-    }
-}
-
-impl<T> fmt::Debug for AsyncFdRegisterError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.cause, f)
-    }
-}
-
-impl<T> Error for AsyncFdRegisterError<T> {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.cause)
-    }
-}
-
-impl<T> From<AsyncFdRegisterError<T>> for io::Error {
-    fn from(error: AsyncFdRegisterError<T>) -> io::Error {
-        error.cause
     }
 }
