@@ -1,13 +1,13 @@
-//! How long the console takes for a snapshot and for a frame, with 64 workers and a list of 10,000
-//! tasks, and how much memory it keeps.
+//! Measures how long the console takes for a snapshot and for a frame, with 64 workers and a list
+//! of 10,000 tasks, and how much memory it keeps.
 //!
 //! ```text
 //! cargo bench -p volt-console --bench frame
 //! ```
 //!
-//! The bar is 5 ms a frame. Each screen is drawn on a terminal in memory of 200x50, the largest
-//! that people have; what a real terminal takes to swallow the difference is its own. A snapshot is
-//! taken in before each frame, as at a console that shows every one.
+//! The limit is 5 ms per frame. Each screen is drawn on a 200x50 terminal in memory, about the
+//! largest size in use. The time that a real terminal needs to show the changes is not included.
+//! The model receives a snapshot before each frame, as in a console that shows every snapshot.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Why the console could not do what it was asked.
+//! The error of the console.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use volt_telemetry::client::ConnectError;
 
 use crate::text::clean;
 
-/// Why the console ended or did not begin; the text says what to do.
+/// Why the console failed or could not start. Its message suggests a remedy.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -28,7 +28,7 @@ enum Kind {
     Io,
 }
 
-/// Commands that need no terminal.
+/// The commands to suggest if there is no terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instead {
     for_text: &'static str,
@@ -36,10 +36,10 @@ pub(crate) struct Instead {
 }
 
 impl Instead {
-    /// Of the live screen.
+    /// Replacements of the live screen.
     pub(crate) const OF_ATTACH: Instead =
         Instead { for_text: "volt-console top", for_script: "volt-console top --once --json" };
-    /// Of the replay of a recording.
+    /// Replacements of the replay screen.
     pub(crate) const OF_REPLAY: Instead =
         Instead { for_text: "volt-console replay --once FILE", for_script: "volt-console replay --json FILE" };
 }
@@ -54,7 +54,7 @@ impl Error {
         Error::new(Kind::NotATerminal, format!("a live screen needs a terminal as standard input and output: {remedy}"))
     }
 
-    /// Of a word without a command, which may be meant to be one.
+    /// Adds a hint: the argument may be a mistyped command.
     pub fn or_command(mut self) -> Error {
         self.message += "; for a list of commands, run `volt-console --help`";
         self
@@ -79,14 +79,14 @@ impl Error {
         Error::new(Kind::SeveralPrograms, message)
     }
 
-    /// A program that was to be watched for `wanted`, and was for `watched`.
+    /// The program was to be watched for `wanted`, but was only watched for `watched`.
     pub(crate) fn not_watched(why: &ConnectError, watched: Duration, wanted: Duration) -> Error {
         let (watched, wanted) = (watched.as_secs_f64(), wanted.as_secs_f64());
         let message = format!("check incomplete: watched {watched:.1}s of {wanted}s, within the limits so far: {why}");
         Error::new(Kind::Connect, clean::text(&message))
     }
 
-    /// There was nothing that could be held against the limits.
+    /// There was nothing to compare with the limits.
     pub(crate) fn not_checked(why: &str) -> Error {
         Error::new(Kind::NotChecked, format!("check failed: {why}"))
     }
@@ -99,7 +99,7 @@ impl Error {
         Error::new(Kind::Io, "the terminal was closed".into())
     }
 
-    /// What the system said about writing to standard output.
+    /// Wraps an error of writing to standard output.
     pub fn output(error: io::Error) -> Error {
         let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
         let kind = if is_closed { Kind::OutputClosed } else { Kind::Io };
@@ -118,7 +118,7 @@ impl Error {
         Error::new(Kind::Io, format!("cannot install signal handlers: {error}"))
     }
 
-    /// What the system said about a file that is to be written.
+    /// Wraps an error of creating or writing a file.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Error {
         let remedy = match error.kind() {
             io::ErrorKind::AlreadyExists => ": choose another name, or delete the file",
@@ -130,7 +130,7 @@ impl Error {
         Error::new(Kind::Recording, format!("{}: {error}{remedy}", path.display()))
     }
 
-    /// A recording of which nothing can be shown.
+    /// The recording has nothing to show.
     pub(crate) fn broken(why: &str) -> Error {
         Error::new(Kind::Recording, why.to_owned())
     }
@@ -140,38 +140,39 @@ impl Error {
         Error::new(Kind::Recording, message)
     }
 
-    /// A recording, or what is made of one, could not be read or written.
+    /// Returns whether a recording, or its trace, could not be read or written.
     pub fn is_recording(&self) -> bool {
         self.kind == Kind::Recording
     }
 
-    /// The program could not be reached: no such socket, stale, foreign, another version, something
-    /// else than Volt's protocol.
+    /// Returns whether the program could not be reached: there is no such socket, it is stale or
+    /// belongs to another user, or the program has another version or does not use Volt's protocol.
     pub fn is_connect(&self) -> bool {
         self.kind == Kind::Connect
     }
 
-    /// There is no terminal to draw on.
+    /// Returns whether there is no terminal to draw on.
     pub fn is_not_a_terminal(&self) -> bool {
         self.kind == Kind::NotATerminal
     }
 
-    /// No program runs that could be meant.
+    /// Returns whether no matching program is running.
     pub fn is_no_program(&self) -> bool {
         self.kind == Kind::NoProgram
     }
 
-    /// Several programs run and none was named.
+    /// Returns whether several programs are running and none was named.
     pub fn is_several_programs(&self) -> bool {
         self.kind == Kind::SeveralPrograms
     }
 
-    /// There was nothing to check.
+    /// Returns whether there was nothing to check.
     pub fn is_not_checked(&self) -> bool {
         self.kind == Kind::NotChecked
     }
 
-    /// Whoever read the output has gone, as `head` does when it has enough: no reason to complain.
+    /// Returns whether the reader of the output has closed it, as `head` does. The console then
+    /// exits without a message.
     pub fn is_output_closed(&self) -> bool {
         self.kind == Kind::OutputClosed
     }
@@ -199,7 +200,7 @@ impl From<ConnectError> for Error {
         } else {
             ""
         };
-        // A server's words may be in it.
+        // The message may contain text from the program.
         Error::new(Kind::Connect, format!("{}{remedy}", clean::text(&error.to_string())))
     }
 }

@@ -1,4 +1,5 @@
-//! A program as it might be, for tests: its workers in every phase, one of them stuck in a poll.
+//! A fictitious program for tests: its workers are in every phase, and one of them is stuck in a
+//! poll.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use volt_telemetry::wire::{Hello, MAGIC, VERSION};
 
 use crate::model::{Action, Message, Model, Screen};
 
-/// Between two snapshots.
+/// The time between two snapshots.
 pub(crate) const STEP: Duration = Duration::from_millis(500);
 
-/// A process with a runtime `app` of `workers`, and a small one beside it, `step` intervals after
-/// its start.
+/// Returns a program with a runtime `app` of `workers` and a small second runtime, `step` intervals
+/// after its start.
 pub(crate) fn process(workers: u32, step: u64) -> Process {
     let at_ns = 765_000_000_000 + step * STEP.as_nanos() as u64;
     let exporter =
@@ -32,7 +33,7 @@ pub(crate) fn process(workers: u32, step: u64) -> Process {
     }
 }
 
-/// A runtime in which `step` intervals of work were done.
+/// Returns a runtime that has worked for `step` intervals.
 pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapshot {
     let workers: Vec<Worker> = (0..workers).map(|index| worker(index, step)).collect();
     let mut parked_bitmap = vec![0; workers.len().div_ceil(64)];
@@ -174,7 +175,7 @@ fn worker(index: u32, step: u64) -> Worker {
     worker
 }
 
-/// A console that has observed [`process`] for `steps` intervals, every 500 ms.
+/// Returns a model that has received [`process`] for `steps` intervals, every 500 ms.
 pub(crate) fn model(workers: u32, steps: u64) -> Model {
     let mut model = Model::new(STEP);
     let hello =
@@ -182,7 +183,7 @@ pub(crate) fn model(workers: u32, steps: u64) -> Model {
     model.update(Message::Connected(hello));
     for step in 1..=steps {
         model.update(Message::Tick(STEP * step as u32));
-        // Work comes in waves, so that the curve has a shape.
+        // The load varies, so that the curve has a shape.
         let mut process = process(workers, step);
         let wave: u64 = (1..=step).map(|step| (step % 48).abs_diff(24) * 1_700).sum();
         process.runtimes[0].workers.iter_mut().for_each(|worker| worker.polls += wave);
@@ -191,7 +192,7 @@ pub(crate) fn model(workers: u32, steps: u64) -> Model {
     model
 }
 
-/// [`model`] of a program in which one worker is stuck, and others were.
+/// Returns [`model`] with one worker stuck now, and others in the past.
 pub(crate) fn stalled_model(workers: u32, steps: u64) -> Model {
     let mut model = model(workers, steps - 1);
     model.update(Message::Tick(STEP * steps as u32));
@@ -199,8 +200,8 @@ pub(crate) fn stalled_model(workers: u32, steps: u64) -> Model {
     model
 }
 
-/// `process` with a spare on duty and one off, `written` incidents of which the latest goes on, and
-/// blame.
+/// Returns `process` with one spare on duty and one off duty, `written` incidents of which the
+/// latest is current, and blame.
 pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
     let runtime = &mut process.runtimes[0];
     let first = runtime.workers.len() as u32;
@@ -228,8 +229,7 @@ pub(crate) fn stalled(mut process: Process, written: u64) -> Process {
     process
 }
 
-/// The tasks of a runtime of that name as they are after `step` intervals: `count` of them, and
-/// some in queues.
+/// Returns the tasks of the named runtime after `step` intervals: `count` of them, some in queues.
 pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
     let states = [tasks::State::Waits, tasks::State::Queued, tasks::State::Waits, tasks::State::Stranded];
     let by = ["io", "task", "timer", "outside", "spawn"];
@@ -276,8 +276,8 @@ pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
     }
 }
 
-/// The processes of a runtime of that name as they are after `step` intervals, `count` of them; the
-/// first has a full mailbox.
+/// Returns the processes of the named runtime after `step` intervals: `count` of them. The first
+/// has a full mailbox.
 pub(crate) fn processes(runtime: &str, count: u64, step: u64) -> ProcessList {
     let states = [processes::State::Idle, processes::State::Ready, processes::State::Blocked, processes::State::Idle];
     let process = |rank: u64| {
@@ -313,7 +313,7 @@ pub(crate) fn processes(runtime: &str, count: u64, step: u64) -> ProcessList {
     }
 }
 
-/// [`stalled_model`] on the screen of processes, with `count` of them.
+/// Returns [`stalled_model`] on the processes screen, with `count` processes.
 pub(crate) fn processes_model(workers: u32, count: u64) -> Model {
     let mut model = stalled_model(workers, 3);
     model.update(Message::Do(Action::Show(Screen::Processes)));
@@ -323,7 +323,7 @@ pub(crate) fn processes_model(workers: u32, count: u64) -> Model {
     model
 }
 
-/// Why a task of [`tasks`] was polled last.
+/// Returns why a task of [`tasks`] was polled last.
 pub(crate) fn why(task: u64) -> Why {
     let link = |task, by: &str, waker: Option<u64>| Link {
         task,
@@ -342,7 +342,7 @@ pub(crate) fn why(task: u64) -> Why {
     Why { runtime: "app".into(), links, end: End::Source }
 }
 
-/// [`stalled_model`] on the tasks screen, with `count` tasks.
+/// Returns [`stalled_model`] on the tasks screen, with `count` tasks.
 pub(crate) fn tasks_model(workers: u32, count: u64) -> Model {
     let mut model = stalled_model(workers, 3);
     model.update(Message::Do(Action::Show(Screen::Tasks)));

@@ -1,9 +1,9 @@
-//! Tests: programs that lie. Whatever numbers and strings a message holds, no verb and no screen
-//! panics, and nothing that a terminal obeys gets through.
+//! Tests with hostile programs. Whatever numbers and strings a message contains, no command and no
+//! screen panics, and no escape sequence reaches the terminal.
 //!
-//! Shape: the messages of the fixture with some of their fields changed: numbers to the ends of
-//! their ranges, strings to escape sequences, lists to nothing and to more of the same. Longer
-//! runs: `PROPTEST_CASES=20000 cargo test --release hostile`.
+//! The tests change some fields of the fixture's messages: numbers become the ends of their ranges,
+//! strings become escape sequences, and lists become empty or longer. For longer runs, use
+//! `PROPTEST_CASES=20000 cargo test --release hostile`.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ use crate::view::theme::Theme;
 
 const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}語e\u{301}z";
 
-/// What is done to one value of a message.
+/// A change to one value of a message.
 #[derive(Clone, Debug)]
 struct Change {
-    /// Which value, counted through the message and round.
+    /// The index of the value in the message, modulo the number of values.
     place: usize,
     number: u64,
     is_long: bool,
@@ -51,7 +51,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Makes `change` to the value at `place`, or searches for that further in.
+/// Changes the value at `place`, or counts it and continues with the values inside.
 fn apply(value: &mut Value, place: &mut usize, change: &Change) {
     if *place == 0 {
         *place = usize::MAX;
@@ -82,7 +82,7 @@ fn apply(value: &mut Value, place: &mut usize, change: &Change) {
     }
 }
 
-/// `process` with these changes, those left out that are no such message any more.
+/// Returns `process` with these changes. Skips a change after which the message cannot be parsed.
 fn changed(process: &Process, changes: &[Change]) -> Process {
     let mut value = json!(process);
     for change in changes {
@@ -101,7 +101,7 @@ fn assert_tame(text: &str) {
     assert!(!text.contains(is_wild) && !text.contains("\\u001b"), "{text:?}");
 }
 
-/// As text and as JSON.
+/// Prints everything as text and as JSON.
 fn print_all(earlier: &Process, later: &Process) {
     assert_tame(&top::text(earlier, later));
     assert_tame(&top::json(earlier, later).to_string());
@@ -120,7 +120,7 @@ fn print_all(earlier: &Process, later: &Process) {
     tally.judge(None, &limits).iter().for_each(|verdict| assert_tame(&verdict.runtime));
 }
 
-/// On every screen, at the smallest size and at a large one.
+/// Draws every screen, at the smallest size and at a large one.
 fn draw_all(earlier: &Process, later: &Process) {
     let mut model = Model::new(DEFAULT_INTERVAL);
     model.update(Message::Connected(Hello { program: EVIL.into(), ..Hello::default() }));
@@ -144,7 +144,7 @@ fn draw_all(earlier: &Process, later: &Process) {
 }
 
 proptest! {
-    // What fails is printed; no file is left behind.
+    // Failures are printed, and no file is written.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(
         std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(8),
     ) })]

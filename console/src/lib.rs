@@ -1,20 +1,20 @@
-//! A terminal's view into running Volt programs.
+//! A terminal console for running Volt programs.
 //!
-//! The console attaches to a program's control socket and never links the runtime: it must work
-//! when the runtime is what is broken. The binary `volt-console` is a thin front; a program may
-//! also show itself with [`attach()`].
+//! The console attaches to a program's control socket and does not link the runtime, so that it
+//! works even when the runtime is the problem. The program `volt-console` is a thin wrapper around
+//! this crate. A program can also show itself with [`attach()`].
 //!
-//! A number's way from a socket to the screen, from the bottom of this list to its top:
+//! The modules, in the order of the data flow from the screen down to the socket:
 //!
-//! * [`text`]: figures and strings as they are printed; [`facts`]: what a snapshot means, in words;
-//!   [`tables`]: columns of workers, tasks, processes and locations.
-//! * [`model`]: the state of the screen. A [`Message`](model::Message) changes it; no terminal and
-//!   no socket in there.
+//! * [`text`]: formats figures and strings; [`facts`]: explains snapshots; [`tables`]: the columns
+//!   of workers, tasks, processes and locations.
+//! * [`model`]: the state of the screen. A [`Message`](model::Message) changes it. It uses no
+//!   terminal and no socket.
 //! * [`view`]: draws the model.
 //! * [`programs`]: finds programs and keeps connections to them, which send messages to the model;
 //!   [`terminal`]: the terminal, and its keys and mouse as messages.
 //! * [`commands`]: one file per command. [`attach`](commands::attach) and
-//!   [`replay`](commands::replay) show the screen, the others print text or JSON.
+//!   [`replay`](commands::replay) show the screen; the others print text or JSON.
 #![forbid(unsafe_code)]
 
 pub mod text;

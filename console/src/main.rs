@@ -6,7 +6,7 @@
 //! | 1 | failure, with the reason on standard error; for `doctor` and `check`, a problem was found |
 //! | 2 | invalid arguments; for `doctor` and `check`, also if the check itself failed |
 //!
-//! A program that a signal ends terminates with that signal.
+//! If a signal ends the console, the program terminates with that signal.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -33,14 +33,14 @@ use volt_telemetry::tasks::{self, TaskList};
 
 use crate::arguments::{Arguments, Rows, Verb, completions, man};
 
-/// Exit code of `doctor` and `check` when the check itself failed; 1 means that it found a problem.
+/// Exit code of `doctor` and `check` if the check itself failed; 1 means that it found a problem.
 const CHECK_FAILED: u8 = 2;
 
-/// How it ended, if it could be done.
+/// How a command ended without an error.
 enum Done {
-    /// All was shown or printed.
+    /// Everything was shown or printed.
     Shown,
-    /// The screen was left.
+    /// The user, a signal or the program closed the screen.
     Left(Ended),
     /// The doctor found something, or a limit was exceeded.
     Found,
@@ -48,9 +48,9 @@ enum Done {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // A file at the limit of its size is to be an error of the write that meets it, which says so
-    // and keeps what is there; the signal that comes with it would end the program before. If it
-    // cannot be taken, it does that.
+    // With the signal handled, a write that exceeds the limit on file sizes returns an error, which
+    // is reported, and the file keeps what was written. By default, the signal would end the
+    // program first, as it still does if the handler cannot be installed.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let failure = match arguments.verb {
         Some(Verb::Doctor { .. } | Verb::Check { .. }) => ExitCode::from(CHECK_FAILED),
@@ -60,8 +60,8 @@ fn main() -> ExitCode {
         Ok(Done::Shown | Done::Left(Ended::Quit | Ended::Stopped)) => ExitCode::SUCCESS,
         Ok(Done::Found) => ExitCode::FAILURE,
         Ok(Done::Left(Ended::Signal(signal))) => {
-            // Whoever sent it learns that it worked; this returns only for signals that do not end
-            // a process.
+            // The sender of the signal then receives the right exit status. This returns only for
+            // signals that do not end a process.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             ExitCode::FAILURE
         }
@@ -198,7 +198,8 @@ fn print(text: &str, out: &mut impl Write) -> Result<Done, Error> {
     Ok(Done::Shown)
 }
 
-/// Prints to stderr; when that is closed there is nobody to tell, and no reason to panic.
+/// Prints to stderr. If stderr is closed, no user can read the text, and that is no reason to
+/// panic.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{}", clean::lines(text));
 }

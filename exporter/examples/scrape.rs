@@ -1,9 +1,9 @@
-//! How long a scrape takes, and how much it is, while every worker is stuck: `cargo run --release
+//! Measures the duration and the size of a scrape while every worker is stuck: `cargo run --release
 //! -p volt-exporter --example scrape -- [WORKERS]`.
 //!
-//! A runtime of 64 workers, unless told otherwise, each of which is in one poll that does not end;
-//! an exporter in the same process; and a scraper over a real connection. Prints the median and the
-//! worst of many scrapes, as text and as OpenMetrics, and of the snapshot as JSON.
+//! Builds a runtime of 64 workers (or `WORKERS`), each blocked in one endless poll, an exporter in
+//! the same program, and a scraper over a real connection. Prints the median and the maximum of
+//! many scrapes, as text and as OpenMetrics, and of the snapshot as JSON.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const WORKERS: usize = 64;
-/// Scrapes of each kind.
+/// The number of scrapes of each kind.
 const SCRAPES: usize = 200;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (begun, (release, released)) = (begun.clone(), mpsc::channel::<()>());
         releases.push(release);
         drop(runtime.spawn(async move {
-            // What is on the other side lives as long as this.
+            // `main` keeps the other ends for as long as this task runs.
             let _told = begun.send(());
             let _ended = released.recv();
         }));
@@ -65,7 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// From before the connection to the end of the answer, and the answer's bytes.
+/// Returns the time from before the connection to the end of the response, and the size of the
+/// response in bytes.
 fn scrape(address: SocketAddr, path: &str, accept: &str) -> Result<(Duration, usize), Box<dyn Error>> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address)?;

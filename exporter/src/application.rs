@@ -1,15 +1,19 @@
-//! The application's own metrics: what it counts with `metrics::counter!` and its kin comes out on
-//! the same page.
+//! The metrics of the application itself: what it counts with `metrics::counter!`, `gauge!` and
+//! `histogram!` is served on the same page as Volt's metrics.
 //!
-//! Shape: one recorder a process, installed as the global one by the first exporter and kept for
-//! good, since `metrics` lets nobody take it back; later exporters find it here.
+//! # Shape
 //!
-//! Invariant *one family, one place*: names that the page begins with `volt_` belong to the
-//! catalog; a metric of the application under such a name is not recorded, or, of a recorder that
-//! the application hands over, left out; the first one is logged.
+//! The `metrics` crate sends what these macros count to one global recorder. The first exporter of
+//! the program installs that recorder, and later exporters find it here. It stays installed until
+//! the program exits, because `metrics` has no way to uninstall a recorder.
 //!
-//! Histograms named `…_seconds` get the buckets of Volt's own, so that they add up over instances;
-//! others are summaries.
+//! Invariant *one family, one place*: names that have the prefix `volt_` on the page belong to the
+//! catalog. This module's recorder does not record an application metric with such a name. If the
+//! application passes in a recorder that has one, the page leaves it out. The first such metric is
+//! logged.
+//!
+//! Histograms named `…_seconds` get the same buckets as Volt's, so that they can be summed over
+//! instances. Other histograms become summaries.
 
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
@@ -18,12 +22,12 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use volt_diagnosis::catalog::{self, BUCKETS_NS};
 
-/// The prefix of the catalog's names, without the `_` behind it, which is what the page makes of
-/// much else.
+/// The prefix of the catalog's names, without the `_` that follows it. The page turns many other
+/// characters into `_` too: see [`is_reserved`].
 const RESERVED: &str = "volt";
 
-/// The process's recorder for the application, installed now if none is; `None` when the
-/// application has installed another.
+/// Returns the program's recorder for application metrics, and installs it if there is none.
+/// Returns `None` if the application has installed another recorder.
 pub(crate) fn recorder() -> Option<PrometheusHandle> {
     static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,10 +39,10 @@ pub(crate) fn recorder() -> Option<PrometheusHandle> {
     installed.clone()
 }
 
-/// Brings `process_*` (processor time, memory, open files, threads) up to date in the process's
+/// Updates the `process_*` metrics (processor time, memory, open files, threads) in the program's
 /// recorder.
 ///
-/// metrics-process, because it has the names and the units of Prometheus' own client libraries.
+/// Uses metrics-process, because it has the names and the units of Prometheus' client libraries.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 pub(crate) fn collect_process() {
     static COLLECTOR: std::sync::OnceLock<metrics_process::Collector> = std::sync::OnceLock::new();
@@ -50,7 +54,7 @@ pub(crate) fn collect_process() {
     collector.collect();
 }
 
-/// Adds nothing: see the dependency in `Cargo.toml`.
+/// Does nothing: see the dependency in `Cargo.toml`.
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
 pub(crate) fn collect_process() {}
 
@@ -60,7 +64,7 @@ fn with_buckets() -> PrometheusBuilder {
     PrometheusBuilder::new().set_buckets_for_metric(seconds, &limits).unwrap_or_else(|_| PrometheusBuilder::new())
 }
 
-/// Writes what `recorder` counts, but families of reserved names.
+/// Writes the metrics of `recorder`, except families with reserved names.
 pub(crate) fn write(recorder: &PrometheusHandle, output: &mut impl io::Write) -> io::Result<()> {
     for line in recorder.render().split_inclusive('\n') {
         let head = ["# HELP ", "# TYPE "].into_iter().find_map(|head| line.strip_prefix(head));
@@ -72,8 +76,8 @@ pub(crate) fn write(recorder: &PrometheusHandle, output: &mut impl io::Write) ->
     Ok(())
 }
 
-/// Whether the page begins `name` with the prefix of the catalog's names: what no name may hold
-/// becomes `_` there.
+/// Returns whether `name` begins with the prefix of the catalog's names on the page. The page
+/// replaces each character that a name must not contain by `_`.
 fn is_reserved(name: &str) -> bool {
     static TOLD: Once = Once::new();
     let behind = name.strip_prefix(RESERVED).and_then(|rest| rest.chars().next());
@@ -89,7 +93,7 @@ fn is_reserved(name: &str) -> bool {
     is_reserved
 }
 
-/// The recorder behind the application's macros.
+/// The recorder that receives what the application's macros count.
 struct Application {
     recorder: PrometheusRecorder,
 }

@@ -1,4 +1,5 @@
-//! The settings of an exporter, and the checks before it listens.
+//! The settings of an exporter, and their checks. Applications build an exporter with [`Builder`];
+//! [`Builder::serve`] checks the settings before it serves the page.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -18,23 +19,24 @@ use crate::otlp::{self, settings::Otlp};
 use crate::page::Page;
 use crate::routes::{Scope, Source};
 
-/// Where an exporter listens unless told otherwise: the port that OpenTelemetry's Prometheus
-/// exporters use.
+/// The default address of an exporter. 9464 is the port that OpenTelemetry's Prometheus exporters
+/// use.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9464";
 
-/// Connections served at once, unless told otherwise: more than any number of Prometheus servers,
-/// fewer than the file descriptors that the application needs.
+/// The default number of connections that are served at the same time. It exceeds any usual number
+/// of Prometheus servers, and leaves the application enough file descriptors.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Serves `/metrics` at `address` until the exporter is dropped; [`Exporter::builder`] has more
-/// settings.
+/// Serves `/metrics` at `address` until the exporter is dropped.
 ///
-/// Becomes the process's recorder of the `metrics` crate if there is none yet. An application that
-/// installs its own later uses [`Builder::install_recorder`].
+/// Use [`Exporter::builder`] for more settings.
+///
+/// Installs a global recorder of the `metrics` crate if the program has none yet. An application
+/// that installs its own later should use [`Builder::install_recorder`].
 ///
 /// # Errors
 ///
-/// As [`Builder::serve`].
+/// The same as those of [`Builder::serve`].
 ///
 /// ```
 /// let _exporter = volt_exporter::serve("127.0.0.1:0").unwrap();
@@ -45,13 +47,13 @@ pub fn serve(address: impl ToSocketAddrs) -> Result<Exporter, ServeError> {
 }
 
 impl Exporter {
-    /// An exporter at the default settings, to be changed.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
-/// Settings of an [`Exporter`].
+/// The settings of an [`Exporter`], made by [`Exporter::builder`].
 #[derive(Debug)]
 pub struct Builder {
     listen: io::Result<Vec<SocketAddr>>,
@@ -80,90 +82,97 @@ impl Builder {
         }
     }
 
-    /// Where to listen; port 0 is any free one. [`DEFAULT_ADDRESS`] unless set.
+    /// Sets the address to listen on. Port 0 chooses a free port. Default: [`DEFAULT_ADDRESS`].
     pub fn listen(mut self, address: impl ToSocketAddrs) -> Self {
         self.listen = resolve(address);
         self
     }
 
-    /// Lets [`listen`](Self::listen) be an address that other machines reach. The page has neither
-    /// password nor encryption, and tells names of runtimes and whatever the application
-    /// counts: keep it inside a network that may know that.
+    /// Allows [`listen`](Self::listen) to be an address that other machines can reach. Default:
+    /// false.
+    ///
+    /// The page has no password and no encryption. It exposes the names of runtimes and everything
+    /// that the application counts, so serve it only inside a trusted network.
     pub fn allow_remote(mut self, is_allowed: bool) -> Self {
         self.is_remote_allowed = is_allowed;
         self
     }
 
-    /// Shows these runtimes only, by name; all of the program unless set. One that does not live
-    /// (yet) is not on the page.
+    /// Serves only the runtimes with these names. Default: all runtimes of the program.
+    ///
+    /// A runtime that does not exist (yet) is not on the page.
     pub fn runtimes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.runtimes = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Shows the runtimes of every Volt program whose control socket is found where these say,
-    /// instead of this program's: what the sidecar `volt-exporter` does, so that an application
-    /// opens no port. Each series then has the labels `program` and `pid` besides, and
-    /// `volt_program_up` reports which programs answered.
+    /// Serves the runtimes of other programs instead of this program's: of each Volt program whose
+    /// control socket is in one of `environments`.
     ///
-    /// A program that does not answer within a second is left out of that one page. At most 256 are
-    /// asked.
+    /// The sidecar `volt-exporter` uses this, so that the applications need not open a port. Each
+    /// series then also has the labels `program` and `pid`, and `volt_program_up` reports which
+    /// programs replied.
+    ///
+    /// A program that does not reply within a second is missing from that one page. The exporter
+    /// collects from at most 256 programs.
     pub fn discover(mut self, environments: impl IntoIterator<Item = Environment>) -> Self {
         self.discover = Some(environments.into_iter().collect());
         self
     }
 
-    /// Shows the metrics of this recorder, for applications that install one of their own. The
-    /// exporter then installs none.
+    /// Adds the metrics of `recorder` to the page, for applications that install a recorder
+    /// themselves. The exporter then installs none.
     pub fn application_metrics(mut self, recorder: PrometheusHandle) -> Self {
         self.application = Some(recorder);
         self
     }
 
-    /// Whether the exporter becomes the program's recorder of the `metrics` crate if there is none
-    /// yet, so that what the application counts with `metrics::counter!` is on the page.
-    /// Default true.
+    /// Sets whether the exporter installs a global recorder of the `metrics` crate if the program
+    /// has none yet. The page then also has what the application counts with `metrics::counter!`
+    /// and similar macros. Default: true.
     ///
-    /// A program has one recorder, for good: an application that installs its own *after*
-    /// [`serve`](Self::serve) fails to, unless this is false. One that installs its own before
-    /// `serve` keeps it, whatever is set here; hand its handle to
-    /// [`application_metrics`](Self::application_metrics) to have its metrics on this page too.
-    /// `process_*` go to whichever recorder the program has.
+    /// A program has at most one global recorder, and it cannot be replaced. An application that
+    /// installs its own *after* [`serve`](Self::serve) therefore fails to, unless this is false. A
+    /// recorder installed before `serve` stays, whatever is set here; pass its handle to
+    /// [`application_metrics`](Self::application_metrics) to have its metrics on this page too. The
+    /// metrics `process_*` go to whichever recorder the program has.
     pub fn install_recorder(mut self, enable: bool) -> Self {
         self.installs_recorder = enable;
         self
     }
 
-    /// Connections served at once. At least 1; 256 unless set.
+    /// Sets how many connections are served at the same time. Must be at least 1. Default: 256.
     ///
     /// Up to 1,024 further connections wait in the kernel's listen queue (fewer if
-    /// `net.core.somaxconn` is smaller). The kernel drops what arrives beyond that, and the
-    /// client's TCP sends it again after 0.2 s, then after twice that time, and so on.
-    /// If the kernel dropped the request itself, the connection is accepted before its request
-    /// arrives again. After 5 s without a request the exporter closes it without an answer.
-    /// With 10,000 simultaneous scrapes, 69 answers were empty for that reason, one for each
-    /// `read header from client timeout` in the log (target `volt::http`, level DEBUG); no answer
-    /// was ever cut in the middle by the exporter.
+    /// `net.core.somaxconn` is smaller). The kernel drops packets of connections beyond that, and
+    /// the client's TCP sends them again after 0.2 s, then after twice that time, and so on. If the
+    /// kernel drops the packet with the request, the exporter can accept the connection before its
+    /// request arrives again. After 5 s without a request, it closes the connection without a
+    /// response. In a test with 10,000 simultaneous scrapes, 69 responses were empty for that
+    /// reason. For each of them the log had one `read header from client timeout` (target
+    /// `volt::http`, level DEBUG). The exporter never cut a response off in the middle.
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
         self
     }
 
-    /// Pushes the metrics to `collector` besides, for as long as the page is served.
+    /// Also pushes the metrics to `collector`, for as long as the page is served.
     #[cfg(feature = "otlp")]
     pub fn otlp(mut self, collector: Otlp) -> Self {
         self.otlp = Some(collector);
         self
     }
 
-    /// Listens, and serves on a runtime of the exporter's own. From any thread, in a runtime or
-    /// not.
+    /// Binds the address and serves the page on a separate runtime.
+    ///
+    /// Can be called from any thread, inside or outside a runtime.
     ///
     /// # Errors
     ///
-    /// `listen` is no address, not of this machine, taken, or remote without
-    /// [`allow_remote`](Self::allow_remote); `max_connections` is 0; `otlp` is nothing that can
-    /// be pushed to; or the operating system gives no thread.
+    /// Returns an error if `listen` is not an address, is not an address of this machine, is
+    /// already in use, or is remote without [`allow_remote`](Self::allow_remote); if
+    /// `max_connections` is 0; if the settings of `otlp` are invalid; or if the operating system
+    /// cannot start a thread.
     pub fn serve(self) -> Result<Exporter, ServeError> {
         if self.max_connections == 0 {
             return Err(ServeError::invalid("max_connections", "must be at least 1"));

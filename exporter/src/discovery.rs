@@ -1,23 +1,31 @@
-//! Other processes: finds their control sockets, keeps a connection to each, and asks them all at
-//! once.
+//! Collects snapshots from other programs, for the sidecar `volt-exporter`: finds their control
+//! sockets, keeps a connection to each, and requests snapshots from all of them at the same time.
 //!
-//! Shape: a thread for each process, which owns the connection and waits for the wish for a
-//! snapshot; whoever renders a page sends the wishes, and gathers the answers until [`PATIENCE`]
-//! has passed.
+//! # Shape
 //!
-//! Who writes: [`Discovery::collect`], under `&mut`, keeps the list; each thread has its connection
-//! to itself.
+//! Each program has a thread, which owns the connection and waits for requests for a snapshot. The
+//! thread that renders a page sends these requests, and gathers the replies until [`PATIENCE`] has
+//! passed.
 //!
-//! Protocol of one process. (1) A new socket gets a thread, which connects and says hello's name.
-//! (2) A collection asks those that owe no answer.
-//! (3) An answer to an earlier collection is too old: it is thrown away, and the process asked
-//! again. (4) A connection that fails ends its thread, which is seen by its channel; the next
-//! collection connects anew if the socket is still there. Until it answers it is told of as silent,
-//! by the name that it once gave.
+//! Ownership: [`Discovery::collect`] has `&mut` access to the list of programs. Each connection is
+//! used only by its thread.
 //!
-//! Invariants. *Nobody is waited for long*: a process that is stopped costs a page [`PATIENCE`] at
-//! most, however many are. *Bounded*: [`PROCESSES_MAX`] threads, each with one wish and
-//! [`ANSWERS_MAX`] answers under way.
+//! # Protocol of one program
+//!
+//! 1. A new socket gets a thread, which connects, and sends the program's name from the hello
+//!    message to the page.
+//! 2. A collection sends a request to each program that has no request outstanding.
+//! 3. A reply to an earlier collection is too old. It is dropped, and the program gets a new
+//!    request.
+//! 4. If the connection fails, its thread exits, and the page finds its channel closed. The next
+//!    collection connects again if the socket still exists. Until the program replies, it is
+//!    reported as not responding, under the name that it sent before.
+//!
+//! # Invariants
+//!
+//! *No long wait*: programs that are stopped delay a page by at most [`PATIENCE`], however many
+//! there are. *Bounded*: at most [`PROCESSES_MAX`] threads, each with at most one request and
+//! [`ANSWERS_MAX`] replies in its channels.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,55 +38,55 @@ use volt_telemetry::socket::{self, Environment};
 
 use crate::samples::Origin;
 
-/// How long a page waits for processes.
+/// How long a page waits for the replies of programs.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What a process's thread may say before somebody listens: hello, and one answer.
+/// Messages that a program's thread can send before the page receives them: hello, and one reply.
 const ANSWERS_MAX: usize = 2;
-/// Processes on one page.
+/// The maximum number of programs on one page.
 const PROCESSES_MAX: usize = 256;
 
-/// One program at one collection.
+/// One program in one collection.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) origin: Origin,
-    /// `None` when it did not answer in time.
+    /// `None` if it did not reply in time.
     pub(crate) process: Option<Process>,
 }
 
-/// See the header of this file.
+/// The programs found so far, and their threads. See the header of this file.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     environments: Vec<Environment>,
     attached: HashMap<PathBuf, Attached>,
-    /// Counts collections, so that an answer to an earlier one is known.
+    /// The number of collections, which identifies replies to an earlier one.
     collections: u64,
-    /// What the programs are called of which a connection has failed, so that one that is silent is
-    /// told of by its name.
+    /// The names of programs whose connection has failed, so that they can be reported under their
+    /// names until they reply again.
     programs: HashMap<PathBuf, String>,
-    /// The paths that were told to be in trouble, so that each is told once.
+    /// The paths whose failure was logged, so that each is logged only once.
     told: Vec<PathBuf>,
-    /// What could not be read at the last collection, as it was reported.
+    /// The directories that could not be read at the last collection, as they were logged.
     refused: Vec<String>,
 }
 
-/// A process that has a thread.
+/// A program that has a thread.
 #[derive(Debug)]
 struct Attached {
     pid: u32,
-    /// Its program's name, once it said hello, on this connection or one before.
+    /// The program's name, once it sent hello on this or an earlier connection.
     program: Option<String>,
     wishes: SyncSender<()>,
     answers: Receiver<Answer>,
-    /// The collection whose wish has not been answered.
+    /// The collection whose request has no reply yet.
     asked_at: Option<u64>,
 }
 
 #[derive(Debug)]
 enum Answer {
     Hello(String),
-    /// Without a runtime if it could not take this one.
+    /// Has no runtimes if the program could not take this snapshot.
     Snapshot(Box<Process>),
-    /// The connection has ended, and why.
+    /// The connection has failed, with the reason.
     Failed(ConnectError),
 }
 
@@ -88,7 +96,7 @@ impl Discovery {
         Self { environments, attached, collections: 0, programs, told: Vec::new(), refused: Vec::new() }
     }
 
-    /// Every process that is there, by pid.
+    /// Returns every program that has a control socket, sorted by pid.
     pub(crate) fn collect(&mut self) -> Vec<Seen> {
         self.collections += 1;
         self.attach();
@@ -106,7 +114,7 @@ impl Discovery {
         for (path, why) in gone {
             let attached = self.attached.remove(&path);
             match why {
-                // It has ended, or is about to.
+                // The program has exited, or is about to.
                 Some(error) if error.is_closed() || error.is_stale() || error.is_missing() => {}
                 Some(error) => {
                     if let Some(attached) = attached {
@@ -122,7 +130,7 @@ impl Discovery {
         seen.into_iter().map(|(_, seen)| seen).collect()
     }
 
-    /// A thread for each socket that has none, and none for sockets that are gone.
+    /// Starts a thread for each new socket, and drops the threads of sockets that no longer exist.
     fn attach(&mut self) {
         let listings: Vec<_> = self.environments.iter().map(socket::list).collect();
         let refused: Vec<_> = listings.iter().flat_map(|listing| &listing.refused).map(ToString::to_string).collect();
@@ -169,7 +177,7 @@ impl Attached {
         let path = path.to_path_buf();
         let run = move || {
             if let Err(error) = serve(&path, &wished, &to_page) {
-                // Nobody listens when the page has ended.
+                // The receiver is gone if the page was dropped.
                 let _ = to_page.send(Answer::Failed(error));
             }
         };
@@ -179,14 +187,15 @@ impl Attached {
     }
 
     fn ask(&mut self, collection: u64) {
-        // A full channel is a wish under way; a closed one is found when its answer is waited for.
+        // A full channel means that a request is already outstanding. `answer` detects a closed
+        // channel.
         if self.asked_at.is_none() && self.wishes.try_send(()).is_ok() {
             self.asked_at = Some(collection);
         }
     }
 
-    /// Its snapshot for this collection; `None` if it does not come in time. An error says that its
-    /// connection has ended, and why if it is known.
+    /// Returns the snapshot for this collection, or `None` if it does not arrive in time. Returns
+    /// an error if the connection has failed, with the reason if it is known.
     fn answer(&mut self, collection: u64, deadline: Instant) -> Result<Option<Process>, Option<ConnectError>> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -212,13 +221,13 @@ impl Attached {
         }
     }
 
-    /// Unknown until it said hello.
+    /// Returns `None` until the program has sent hello.
     fn origin(&self) -> Option<Origin> {
         Some(vec![self.program.clone()?, self.pid.to_string()])
     }
 }
 
-/// The thread of one process, until its connection or its page ends.
+/// Runs the thread of one program, until its connection or its page is closed.
 fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Result<(), ConnectError> {
     let mut client = Client::connect(path)?;
     let (pid, program) = (client.hello().pid, client.hello().program.clone());
@@ -227,7 +236,7 @@ fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Re
     while is_wanted && wished.recv().is_ok() {
         let process = match client.snapshot() {
             Ok(process) => process,
-            // It is there, and no more is known.
+            // The program is up, but it did not send a snapshot.
             Err(error) if error.is_answer() => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(socket = %path.display(), why = %error, "the metrics of this program are missing from one page");

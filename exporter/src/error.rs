@@ -1,9 +1,11 @@
-//! Why a page cannot be served.
+//! The error of an exporter that cannot serve its page.
 
 use std::fmt;
 use std::io;
 
-/// A page could not be served. The message names the setting and what to do.
+/// The error returned when a page cannot be served.
+///
+/// Its message has the name of the setting and a remedy.
 ///
 /// ```
 /// let taken = volt_exporter::serve("127.0.0.1:0").unwrap();
@@ -26,12 +28,12 @@ impl ServeError {
         Self { message: format!("{setting}: {text}"), source: Some(source) }
     }
 
-    /// A setting is out of its bounds.
+    /// Returns whether a setting is invalid.
     pub fn is_invalid_setting(&self) -> bool {
         self.source.is_none()
     }
 
-    /// Somebody else listens at the address.
+    /// Returns whether another program or socket already listens at the address.
     pub fn is_address_in_use(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.kind() == io::ErrorKind::AddrInUse)
     }

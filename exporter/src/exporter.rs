@@ -1,7 +1,7 @@
-//! A page being served: the runtime under it, and the guard that ends it.
+//! A page that is being served: its runtime, and the guard that stops it.
 //!
-//! The runtime is the exporter's own, with one worker, so that a page comes out while every worker
-//! of the application is stuck. It opens no control socket of its own accord.
+//! The exporter has a separate runtime with one worker, so that it serves the page even while every
+//! worker of the application is stuck. That runtime opens no control socket by itself.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -16,23 +16,24 @@ use crate::routes::{Scope, router};
 
 /// The name of the exporter's runtime.
 const RUNTIME: &str = "exporter";
-/// Time for the head of a request, and between two. Scrapes come every 15 s or so and open a
-/// connection anew, which is cheap; connections that say nothing are gone soon. A client whose
-/// connection overflowed the listen queue can exceed it without a fault of its own: see
+/// Time limit for the head of a request, and for the pause between two requests. Scrapes come every
+/// 15 s or so and open a new connection, which is cheap; idle connections are closed soon. A client
+/// whose connection overflowed the listen queue can exceed the limit without being slow itself: see
 /// [`Builder::max_connections`](crate::Builder::max_connections).
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a page waits for a client that takes nothing of it. Prometheus gives a scrape up after
-/// 10 s.
+/// How long the exporter waits for a client that does not read its response. Prometheus cancels a
+/// scrape after 10 s.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of the head of a request; Prometheus sends some 300.
+/// The maximum size of a request's head in bytes. Prometheus sends some 300.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 /// How often the application's histograms are folded into their buckets, so that they do not grow
-/// while nobody scrapes: what metrics-exporter-prometheus does when it serves by itself.
+/// without bound while no client scrapes. metrics-exporter-prometheus does the same in its own
+/// server.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long dropping an exporter waits for its worker.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics`, `/healthz` and a list of both until it is dropped.
+/// Serves `/metrics`, `/healthz` and an index page until it is dropped.
 ///
 /// ```
 /// let exporter = volt_exporter::Exporter::builder().listen("127.0.0.1:0").runtimes(["main"]).serve().unwrap();
@@ -47,7 +48,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Where it listens, the port that the system chose included.
+    /// Returns the address that the exporter listens on, with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -87,7 +88,7 @@ impl Exporter {
         Ok(Self { local_addr, runtime: Some(runtime) })
     }
 
-    /// Runs `task` beside the page, for as long as that is served.
+    /// Spawns `task` on the exporter's runtime, where it runs for as long as the page is served.
     #[cfg(feature = "otlp")]
     pub(crate) fn spawn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
@@ -99,7 +100,7 @@ impl Exporter {
 impl Drop for Exporter {
     fn drop(&mut self) {
         match self.runtime.take() {
-            // Async code must not wait; there the port is free a moment later.
+            // Async code must not block. There, the port is released a moment later.
             Some(runtime) if volt::Handle::try_current().is_some() => runtime.shutdown_background(),
             Some(runtime) => runtime.shutdown_timeout(SHUTDOWN_TIMEOUT),
             None => {}

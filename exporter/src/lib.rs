@@ -1,6 +1,6 @@
-//! Serves what Volt runtimes count as Prometheus metrics, from inside the program.
+//! Serves the metrics of Volt runtimes to Prometheus, from inside the program.
 //!
-//! One call, and a guard to keep:
+//! Call one function and keep the guard that it returns:
 //!
 //! ```
 //! let exporter = volt_exporter::serve("127.0.0.1:0")?; // the usual port is volt_exporter::DEFAULT_ADDRESS's, 9464
@@ -8,18 +8,18 @@
 //! # Ok::<(), volt_exporter::ServeError>(())
 //! ```
 //!
-//! The page has every runtime of the process on it, told apart by the label `runtime`, and whatever
-//! the application counts with `metrics::counter!`, `gauge!` and `histogram!`. It is served by axum
-//! on a runtime of the exporter's own with one worker, so that an application whose workers are all
-//! stuck still answers; that runtime is called `exporter` and is on the page too.
+//! The page has the metrics of every runtime of the program, distinguished by the label `runtime`,
+//! and everything that the application counts with `metrics::counter!`, `gauge!` and `histogram!`.
+//! axum serves it on a separate runtime with one worker, so that it responds even while all workers
+//! of the application are stuck. That runtime is named `exporter` and is on the page too.
 //!
-//! The program `volt-exporter` of this package serves the same for other processes, by their
-//! control sockets ([`Builder::discover`]), so that those need not link this nor open a port.
+//! The program `volt-exporter` in this package serves the same metrics for other programs, which it
+//! finds by their control sockets ([`Builder::discover`]). Those programs need neither link this
+//! crate nor open a port.
 //!
-//! With the feature `otlp` the same numbers are pushed to a collector of OpenTelemetry's besides:
-//! `Otlp`.
+//! The feature `otlp` adds `Otlp`, which also pushes the metrics to an OpenTelemetry collector.
 //!
-//! What the names mean: [`volt_diagnosis::catalog`], and `docs/metrics.md`.
+//! [`volt_diagnosis::catalog`] and `docs/metrics.md` explain each metric.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,17 +1,21 @@
-//! The page for people who have no Grafana: what there is to see now, and a few minutes of it.
+//! The live page, for users without Grafana: the current numbers and a few minutes of history.
 //!
-//! Shape: `/` is a page with its script, style and plot library, all of them in this program, so
-//! that it works where there is no internet. The script asks `/live.json` once a second, and keeps
-//! what it draws; nothing is kept here but the last snapshots. What follows from two of them
-//! (rates, ratios) is computed here, by `volt_diagnosis`, as for everybody else; findings are the
-//! program's own.
+//! # Shape
 //!
-//! Invariants. *Snapshots are far apart*: those who ask within [`FRESH`] get the same answer, so
-//! that two viewers do not halve the time over which rates are taken, and a viewer costs no more
-//! than a scraper. *Nothing is asked of others*: the page loads and sends nothing beyond its own
-//! address, and its policy (`Content-Security-Policy`) forbids it to.
+//! `/` is a page with its script, style sheet and plot library. All of them are part of this
+//! program, so that the page works without an internet connection. The script requests `/live.json`
+//! once a second and keeps what it draws. This module keeps only the last snapshots. It computes
+//! rates and ratios between two snapshots with `volt_diagnosis`, as the other tools do. Findings
+//! come from the observed program.
 //!
-//! Rejected: server-sent events (a connection held open for each viewer, out of a bounded number);
+//! # Invariants
+//!
+//! *Snapshots are far apart*: requests within [`FRESH`] of each other get the same response.
+//! Otherwise two viewers would halve the time over which rates are computed. A viewer therefore
+//! costs no more than a scraper. *No requests to other hosts*: the page loads and sends nothing
+//! beyond its own address, and its `Content-Security-Policy` forbids it.
+//!
+//! Rejected: server-sent events (they keep one of the limited connections open for each viewer);
 //! Chart.js (four times as large).
 
 use std::collections::HashMap;
@@ -27,15 +31,15 @@ use volt_telemetry::snapshot::{Process, Snapshot};
 use crate::discovery::Seen;
 use crate::samples::Origin;
 
-/// How old an answer may be to be given again.
+/// The maximum age at which a response is sent again.
 const FRESH: Duration = Duration::from_millis(900);
-/// A snapshot that is older is nothing to compare with: nobody watched in between.
+/// An older snapshot is not used for rates: no client requested the page in between.
 const STALE_NS: u64 = 10_000_000_000;
-/// Scripts and styles of this program, and questions to it: nothing else.
+/// Allows scripts, styles and requests of this program only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// What the page is made of: paths, types, contents.
+/// The files of the page: paths, types, contents.
 const FILES: [(&str, &str, &str); 5] = [
     ("/", "text/html; charset=utf-8", include_str!("live/index.html")),
     ("/live/live.js", "text/javascript; charset=utf-8", include_str!("live/live.js")),
@@ -44,18 +48,18 @@ const FILES: [(&str, &str, &str); 5] = [
     ("/live/uplot.css", "text/css; charset=utf-8", include_str!("live/uplot/uPlot.min.css")),
 ];
 
-/// The paths of the page and its parts.
+/// Returns the paths of the page's files.
 pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(path, ..)| *path)
 }
 
-/// The part at `path`, which is one of [`paths`].
+/// Returns the file at `path`, which is one of [`paths`].
 pub(crate) fn file(path: &str) -> Response {
     let (_, kind, text) = FILES.iter().find(|(of, ..)| *of == path).expect("a path of `paths`");
     respond(kind, text)
 }
 
-/// A page of HTML that is made at run time.
+/// Returns a response with `text`, a page of HTML that is made at run time.
 pub(crate) fn html(text: &'static str) -> Response {
     respond("text/html; charset=utf-8", text)
 }
@@ -71,7 +75,7 @@ fn respond(kind: &'static str, text: &'static str) -> Response {
     (headers, text).into_response()
 }
 
-/// What the last answer was made of.
+/// The data from which the last response was made.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     last: HashMap<Origin, Process>,
@@ -79,7 +83,7 @@ pub(crate) struct Live {
     answer: Option<(Instant, String)>,
 }
 
-/// One process, for the script.
+/// One program, as the script gets it.
 #[derive(Serialize)]
 struct Shown<'a> {
     program: &'a str,
@@ -92,25 +96,25 @@ struct Shown<'a> {
 struct ShownRuntime<'a> {
     #[serde(flatten)]
     snapshot: &'a Snapshot,
-    /// By worker: a script's numbers do not hold the 64 bits of a bitmap's word.
+    /// One flag per worker: JavaScript numbers cannot represent all 64 bits of a bitmap's word.
     is_parked: Vec<bool>,
-    /// Since the snapshot before, if there was one.
+    /// Rates since the previous snapshot, if there was one.
     rates: Option<Rates>,
 }
 
 impl Live {
-    /// The last answer, if it is still fresh.
+    /// Returns the last response if it is still fresh.
     pub(crate) fn fresh(&self) -> Option<String> {
         self.answer.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, answer)| answer.clone())
     }
 
-    /// The answer for new snapshots.
+    /// Returns the response for new snapshots.
     pub(crate) fn answer(&mut self, seen: &[Seen]) -> String {
         let mut former = std::mem::take(&mut self.watches);
         let last = std::mem::take(&mut self.last);
         for seen in seen {
             let (origin, Some(process)) = (&seen.origin, &seen.process) else {
-                // It may answer the next time.
+                // It may reply the next time.
                 self.watches.extend(former.remove_entry(&seen.origin));
                 continue;
             };

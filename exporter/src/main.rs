@@ -1,7 +1,7 @@
 //! The program `volt-exporter`: serves the metrics of Volt programs as a sidecar.
 //!
-//! Runs until a signal ends it; there is nothing to clean up. Exit code 1: it could not start, with
-//! the reason on standard error; 2: invalid arguments.
+//! Runs until a signal stops it; there is nothing to clean up. Exits with code 1 if it cannot
+//! start, with the reason on standard error, and with code 2 if the arguments are invalid.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -17,7 +17,7 @@ use volt_exporter::Otlp;
 use volt_exporter::{DEFAULT_ADDRESS, Exporter};
 use volt_telemetry::socket::Environment;
 
-/// What the long help ends with.
+/// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
   # Serve the metrics of this user's programs at http://127.0.0.1:9464/metrics
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
     match serve(Arguments::parse()) {
         Ok(exporter) => {
-            // The address is on standard output for scripts; a closed pipe is no reason to stop.
+            // Scripts read the address from standard output. A closed pipe is no reason to stop.
             let _ = writeln!(std::io::stdout(), "metrics http://{}/metrics", exporter.local_addr());
             loop {
                 std::thread::park();

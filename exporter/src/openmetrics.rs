@@ -1,26 +1,31 @@
-//! The page as OpenMetrics, for scrapers that ask for it.
+//! Converts the page to OpenMetrics, for scrapers that request this format.
 //!
-//! Shape: a pass over the lines of the Prometheus text. What differs: a counter's family is named
-//! without `_total`, `untyped` is called `unknown`, quotes in help texts are escaped, there are no
-//! empty lines, and the last line says that it is the last, so that a page that was cut off is
-//! known as such.
+//! # Shape
 //!
-//! Invariant *no series changes its name*: a counter that does not end in `_total`, which an
-//! application may have and OpenMetrics does not allow, comes out as `unknown` instead; so does one
-//! whose family without `_total` would be named as another. Dashboards must not depend
-//! on which format a scraper happened to ask for.
+//! One pass over the lines of the Prometheus text. OpenMetrics differs in these ways:
+//!
+//! * The family of a counter is named without `_total`.
+//! * `untyped` is called `unknown`.
+//! * Quotes in help texts are escaped.
+//! * There are no empty lines.
+//! * A last line marks the end, so that a scraper detects a page that was cut off.
+//!
+//! Invariant *no series changes its name*: an application may have a counter that does not end in
+//! `_total`, which OpenMetrics does not allow. It gets the type `unknown` instead. The same applies
+//! to a counter whose family, without `_total`, would have the name of another family. Dashboards
+//! must not depend on the format that a scraper happened to request.
 //!
 //! Source: the OpenMetrics specification, version 1.0.0.
 
 use std::collections::HashSet;
 
-/// What `/metrics` says it is when it is this.
+/// The content type of `/metrics` in this format.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const MEDIA_TYPE: &str = "application/openmetrics-text";
 const TOTAL: &str = "_total";
 
-/// Whether the values of a request's `Accept` headers like OpenMetrics better than plain text.
+/// Returns whether the values of a request's `Accept` headers prefer OpenMetrics to plain text.
 pub(crate) fn is_preferred<'a>(accepts: impl Iterator<Item = &'a str>) -> bool {
     let (mut openmetrics, mut text) = (0.0, 0.0);
     for range in accepts.flat_map(|value| value.split(',')) {
@@ -37,12 +42,12 @@ pub(crate) fn is_preferred<'a>(accepts: impl Iterator<Item = &'a str>) -> bool {
     openmetrics > text
 }
 
-/// `text`, in the format of Prometheus, as OpenMetrics.
+/// Converts `text` from the Prometheus format to OpenMetrics.
 pub(crate) fn from_text(text: &str) -> String {
     let declared: HashSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, _)| name).collect();
     let mut page = String::with_capacity(text.len() + 64);
-    // A family's help comes before its type, on which its name depends.
+    // A family's help precedes its type, and the name in the help line depends on the type.
     let mut help = None;
     for line in text.lines() {
         if let Some(head) = line.strip_prefix("# HELP ") {
@@ -61,7 +66,7 @@ pub(crate) fn from_text(text: &str) -> String {
     page
 }
 
-/// The name and type that a family has in OpenMetrics.
+/// Returns the name and type of a family in OpenMetrics.
 fn family<'a>(name: &'a str, kind: &'a str, declared: &HashSet<&str>) -> (&'a str, &'a str) {
     match kind {
         "counter" => match name.strip_suffix(TOTAL) {
@@ -107,7 +112,7 @@ mod tests {
     #[test]
     fn openmetrics_is_given_to_those_who_like_it_better() {
         let is_preferred = |accept: &str| is_preferred([accept].into_iter());
-        // What Prometheus 2 sends.
+        // The header that Prometheus 2 sends.
         assert!(is_preferred(
             "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
         ));

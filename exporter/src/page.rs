@@ -1,25 +1,30 @@
-//! The page: everything a process counts, as text for Prometheus.
+//! The Prometheus page: all metrics of one or several programs as text.
 //!
-//! Shape: three parts, one after the other. Whole numbers of the catalog go through a recorder of
-//! this page's own and come out of its `render_to_write`; so do, from theirs, the application's
-//! metrics; counters of seconds and histograms, which no recorder takes ready-made, are written
-//! with the same crate's `formatting`.
+//! # Shape
 //!
-//! Who writes: [`Page::render`], under `&mut`. Handles into the recorder and label sets are made
-//! once and kept, as long as the series are the same; so is what [`Samples`] keeps from collection
-//! to collection.
+//! The page has three parts, one after the other. Whole numbers of the catalog go through a
+//! recorder that belongs to this page, and its `render_to_write` writes them. Counters of seconds
+//! and histograms are written with the `formatting` functions of the same crate, because no
+//! recorder accepts such values ready-made. The application's metrics come from the application's
+//! recorder.
 //!
-//! Invariants. *No ghosts*: a recorder never forgets a series, so when a series comes or goes, or a
-//! runtime is built anew under an old name, the recorder and all handles are made afresh; a runtime
-//! that is gone leaves no last value behind that an alert would believe. *One name, one runtime*:
-//! Prometheus takes no series twice; `volt` gives no two runtimes of a process the same name, and
-//! on a page of several processes each series has their labels ([`ORIGIN_LABELS`]) besides. *One
-//! family, one place*: nothing of the application's comes with the prefix `volt_` (see
-//! [`application`](crate::application)).
+//! Ownership: [`Page::render`] has `&mut` access. It creates handles into the recorder and label
+//! sets once, and keeps them as long as the series stay the same. It also keeps what [`Samples`]
+//! keeps between collections.
 //!
-//! Rejected: one recorder for Volt and the application (ghosts could not be dropped without
-//! dropping the application's counts); histograms through `metrics::Histogram` (it takes single
-//! values; ours are counts already).
+//! # Invariants
+//!
+//! *No ghosts*: a recorder never removes a series. When a series comes or goes, or a runtime is
+//! built anew under an old name, the page therefore creates a new recorder and new handles. A
+//! runtime that no longer exists leaves no last value behind that could mislead an alert. *One
+//! name, one runtime*: Prometheus rejects duplicate series. `volt` gives no two runtimes of a
+//! program the same name, and on a page of several programs each series also has their labels
+//! ([`ORIGIN_LABELS`]). *One family, one place*: no metric of the application has the prefix
+//! `volt_` (see [`application`](crate::application)).
+//!
+//! Rejected: one recorder for Volt and the application (ghosts could not be removed without
+//! removing the application's counts); histograms through `metrics::Histogram` (it accepts single
+//! values; Volt's are counts already).
 
 use std::io;
 
@@ -32,13 +37,13 @@ use volt_telemetry::snapshot::Process;
 use crate::application;
 use crate::samples::{Life, ORIGIN_LABELS, Origin, Samples};
 
-/// What `/metrics` says it is.
+/// The content type of `/metrics`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Renders processes as Prometheus text.
+/// Renders programs as Prometheus text.
 ///
-/// [`serve`](crate::serve) has one; this is for programs that have an HTTP server of their own and
-/// want one more route.
+/// [`serve`](crate::serve) uses one. Use it directly if the program already has an HTTP server and
+/// needs one more route.
 ///
 /// ```
 /// use volt_telemetry::{Process, Snapshot};
@@ -55,12 +60,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page of Volt's metrics alone.
+    /// Creates a page with Volt's metrics only.
     pub fn new() -> Self {
         Self { application: None, samples: Samples::default(), series: Series::new(Vec::new(), &[]) }
     }
 
-    /// The same page with the metrics of `application`'s recorder on it.
+    /// Adds the metrics of `application`'s recorder to the page.
     pub fn with_application(self, application: PrometheusHandle) -> Self {
         Self { application: Some(application), ..self }
     }
@@ -69,8 +74,8 @@ impl Page {
         self.application.is_some()
     }
 
-    /// The text for `process`, whose runtimes have names that differ, in the format of
-    /// [`CONTENT_TYPE`].
+    /// Returns the text for `process` in the format of [`CONTENT_TYPE`]. The names of its runtimes
+    /// must differ.
     pub fn render(&mut self, process: &Process) -> String {
         let mut page = Vec::new();
         self.render_to_write(process, &mut page).expect("a Vec takes every write");
@@ -81,12 +86,13 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// The first write that `output` refuses.
+    /// Returns the error of the first write to `output` that fails.
     pub fn render_to_write(&mut self, process: &Process, output: &mut impl io::Write) -> io::Result<()> {
         self.render_all(&[(Origin::new(), Some(process))], output)
     }
 
-    /// The same for several processes, whose origins differ; `None` for one that did not answer.
+    /// Renders several programs, whose origins must differ; `None` stands for one that did not
+    /// reply.
     pub(crate) fn render_all(
         &mut self,
         processes: &[(Origin, Option<&Process>)],
@@ -112,16 +118,16 @@ impl Default for Page {
     }
 }
 
-/// Where samples go; see *no ghosts*.
+/// Maps each sample to its slot; see *no ghosts*.
 #[derive(Debug)]
 struct Series {
     lives: Vec<Life>,
     recorded: PrometheusHandle,
-    /// For each metric of the catalog, for each of its samples.
+    /// One list for each metric of the catalog, with a slot for each of its samples.
     slots: Vec<Vec<Slot>>,
 }
 
-/// Where one sample goes.
+/// The destination of one sample.
 #[derive(Debug)]
 struct Slot {
     /// The values of its labels.
@@ -146,7 +152,7 @@ impl std::fmt::Debug for Sink {
 }
 
 impl Series {
-    /// `samples` holds those of one metric of the catalog after the other.
+    /// Creates the slots. `samples` has one list per metric of the catalog, in its order.
     fn new(lives: Vec<Life>, samples: &[Vec<Sample>]) -> Self {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metadata = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
@@ -171,7 +177,7 @@ impl Series {
         Self { lives, recorded: recorder.handle(), slots }
     }
 
-    /// Whether there is a slot for each of `samples`, and no other.
+    /// Returns whether there is a slot for each of `samples`, and no other slot.
     fn fits(&self, lives: &[Life], samples: &[Vec<Sample>]) -> bool {
         let is_same = |slots: &[Slot], samples: &[Sample]| {
             let labels = slots.iter().map(|slot| &slot.labels);

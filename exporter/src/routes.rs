@@ -1,10 +1,12 @@
-//! The HTTP side: which paths there are, and who may ask.
+//! The HTTP routes of the exporter, and the checks on requests.
 //!
-//! Invariant *no rebinding*: on a loopback address only requests whose `Host` is `localhost` or an
-//! IP address are answered. A web page that makes its own name resolve to 127.0.0.1 could otherwise
-//! read the metrics through the visitor's browser. Invariant *one collection at a time*: it may
-//! take a second, and a worker's thread with it, of which there are few. Whoever asks meanwhile
-//! waits as a task, which takes no thread, and all who waited share the next.
+//! Invariant *no rebinding*: on a loopback address, only requests whose `Host` is `localhost` or an
+//! IP address get a response. Otherwise a web page that makes its own name resolve to 127.0.0.1
+//! could read the metrics through the visitor's browser.
+//!
+//! Invariant *one collection at a time*: a collection may take a second and blocks a worker's
+//! thread, of which there are few. Requests that arrive during a collection wait as tasks, which
+//! takes no thread, and all that waited share the next collection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -33,23 +35,23 @@ pub(crate) struct Scope {
     pub(crate) page: Page,
     pub(crate) live: Live,
     pub(crate) source: Source,
-    /// Names of the runtimes; `None` = all.
+    /// The names of the runtimes; `None` means all.
     pub(crate) runtimes: Option<Vec<String>>,
     /// The last collection, and when it began.
     pub(crate) last: Option<(Instant, Arc<[Seen]>)>,
 }
 
-/// Whose runtimes.
+/// Whose runtimes a page shows.
 pub(crate) enum Source {
-    /// This process's.
+    /// This program's runtimes.
     Own,
-    /// Those of other processes, which have to be asked.
+    /// The runtimes of other programs, which have to be collected from them.
     Found(Discovery),
 }
 
 impl Scope {
-    /// The runtimes to be shown, of every process, as they were after whoever asks has asked. May
-    /// wait for other processes.
+    /// Returns the selected runtimes of every program, in a state no older than the request. May
+    /// block while other programs reply.
     pub(crate) fn collect(&mut self) -> Arc<[Seen]> {
         if let Some((_, seen)) = &self.last {
             return seen.clone();
@@ -78,7 +80,7 @@ impl Scope {
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 
-    /// What the page for people is drawn from.
+    /// Returns the data of the live page as JSON.
     fn live(&mut self) -> String {
         match self.live.fresh() {
             Some(answer) => answer,
@@ -89,7 +91,7 @@ impl Scope {
         }
     }
 
-    /// One process as an object, or several as an array.
+    /// Returns one program as an object, or several as an array.
     fn json(&mut self) -> Response {
         let seen = self.collect();
         let mut processes: Vec<&Process> = seen.iter().filter_map(|seen| seen.process.as_ref()).collect();
@@ -99,7 +101,7 @@ impl Scope {
         }
     }
 
-    /// The runtimes that were asked for by name and are nowhere.
+    /// Returns the names of selected runtimes that no program has.
     fn missing(&mut self) -> Vec<String> {
         let seen = self.collect();
         let is_there = |name: &String| {
@@ -110,8 +112,8 @@ impl Scope {
     }
 }
 
-/// Does `work` with the scope. Other processes may take a second to answer, so the worker is handed
-/// on for that time.
+/// Runs `work` with the scope. Other programs may take a second to reply, so the worker's tasks are
+/// handed to another thread for that time.
 pub(crate) async fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
     let asked_at = Instant::now();
     let mut scope = scope.lock().await;
@@ -121,7 +123,7 @@ pub(crate) async fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) 
 
 type Shared = State<Arc<Mutex<Scope>>>;
 
-/// The service of an exporter that listens at `local_addr`.
+/// Creates the routes of an exporter that listens at `local_addr`.
 pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router {
     let files = live::paths().fold(Router::new(), |router, path| router.route(path, get(async || live::file(path))));
     let router = files
@@ -175,7 +177,8 @@ async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether the value of a `Host` header is `localhost` or an IP address, with or without a port.
+/// Returns whether the value of a `Host` header is `localhost` or an IP address, with or without a
+/// port.
 fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

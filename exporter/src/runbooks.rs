@@ -1,9 +1,11 @@
-//! The runbooks, `docs/alerts.md`, as a page: `/runbooks#voltworkerstuck`.
+//! Serves the runbooks of the alerts, `docs/alerts.md`, as a page: `/runbooks#voltworkerstuck`.
 //!
-//! The `runbook_url` of each alert points here, so that it works on any machine that reaches the
-//! exporter, without internet and without this repository. The document is served as plain text in
-//! one section per alert. An engine for Markdown would be in every program that links the exporter,
-//! for a page that reads well without one.
+//! The `runbook_url` of each alert points to this page. It therefore works on any machine that can
+//! reach the exporter, without internet access and without this repository. The page has one
+//! section per alert, as plain text.
+//!
+//! Rejected: a Markdown renderer, because every program that links the exporter would contain it,
+//! and the text is readable without it.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -11,14 +13,14 @@ use std::sync::LazyLock;
 /// The path of the page.
 pub(crate) const PATH: &str = "/runbooks";
 
-/// The document of which the page is made.
+/// The document that the page is made from.
 const DOCUMENT: &str = include_str!("../../docs/alerts.md");
 
 /// The whole page.
 pub(crate) static PAGE: LazyLock<String> = LazyLock::new(|| page(DOCUMENT));
 
-/// Markdown with one `##` heading per alert, as a page in which each section has its alert's name
-/// in lower case as its anchor.
+/// Converts Markdown with one `##` heading per alert to a page. The anchor of each section is its
+/// alert's name in lower case.
 fn page(document: &str) -> String {
     let mut sections = document.split("\n## ");
     let introduction = sections.next().unwrap_or_default();
@@ -36,7 +38,7 @@ fn page(document: &str) -> String {
     page + "</main>\n</html>\n"
 }
 
-/// The first line of a section, and the rest; both escaped.
+/// Returns the first line of a section and the rest, both escaped.
 fn heading_and_text(section: &str) -> (String, String) {
     let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
     (escaped(heading.trim()), escaped(text.trim()))

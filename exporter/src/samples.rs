@@ -1,8 +1,9 @@
-//! The samples of every metric of the catalog, for each collection.
+//! Reads the samples of every metric of the catalog, once for each collection.
 //!
-//! Who writes: [`Samples::read`], under `&mut`. Kept from collection to collection are, for each
-//! runtime, which spawn locations have series ([`Locations`]), and, for each process, the findings
-//! of one that does not judge itself ([`Watch`]); both also while the process is silent.
+//! Ownership: [`Samples::read`] has `&mut` access. Two things are kept between collections. For
+//! each runtime, it keeps which spawn locations have series ([`Locations`]). For each program that
+//! does not compute its own findings, it keeps the findings so far ([`Watch`]). Both are also kept
+//! while the program does not reply.
 
 use std::collections::HashMap;
 
@@ -11,14 +12,15 @@ use volt_diagnosis::doctor::watch::Watch;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::text::is_invisible;
 
-/// What the series of one process are told apart by from those of others: values of
-/// [`ORIGIN_LABELS`], or nothing where there is one process.
+/// The values of [`ORIGIN_LABELS`], which distinguish the series of one program from those of
+/// others. Empty if the page shows a single program.
 pub(crate) type Origin = Vec<String>;
 
-/// The labels that a page of several processes adds.
+/// The labels that a page of several programs adds.
 pub(crate) const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
 
-/// A runtime from its building to its end: another one of the same name counts from 0 again.
+/// A runtime from its creation to its shutdown. Another runtime of the same name counts from 0
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Life {
     pub(crate) origin: Origin,
@@ -27,7 +29,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Those of a process's runtimes, in their order.
+    /// Returns the lives of a program's runtimes, in their order.
     pub(crate) fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
         process.runtimes.iter().map(|runtime| Life {
             origin: origin.clone(),
@@ -37,18 +39,19 @@ impl Life {
     }
 }
 
-/// See the header of this file.
+/// The state between collections. See the header of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     /// Of every runtime of the last collection.
     locations: HashMap<Life, Locations>,
-    /// Of every process of the last collection.
+    /// Of every program of the last collection.
     watches: HashMap<Origin, Watch>,
 }
 
 impl Samples {
-    /// For each metric of the catalog, its samples of all processes and runtimes, with the values
-    /// of its own labels and then of the origin's; `None` for a process that did not answer.
+    /// Returns, for each metric of the catalog, its samples of all programs and runtimes. Each
+    /// sample has the values of the metric's labels, then those of the origin's. `None` stands for
+    /// a program that did not reply.
     pub(crate) fn read(&mut self, processes: &[(Origin, Option<&Process>)]) -> Vec<Vec<Sample>> {
         let mut former_locations = std::mem::take(&mut self.locations);
         let mut former_watches = std::mem::take(&mut self.watches);
@@ -62,11 +65,11 @@ impl Samples {
             for (metric, read) in METRICS.iter().zip(&mut read) {
                 read.extend(metric.samples_of_process(*process).into_iter().map(with_origin));
             }
-            // One that could not tell of its runtimes has none.
+            // A program that could not send a snapshot has no runtimes.
             let Some(process) = process.filter(|process| !process.runtimes.is_empty()) else {
-                // It may answer the next time, and its counters are to go on from where they were.
+                // It may reply the next time, and its counters must then continue where they were.
                 self.locations.extend(former_locations.extract_if(|life, _| life.origin == *origin));
-                // So are its findings, whose history would begin anew.
+                // The history of its findings is kept for the same reason.
                 self.watches.extend(former_watches.remove_entry(origin));
                 continue;
             };
@@ -86,10 +89,12 @@ impl Samples {
     }
 }
 
-/// Writes out what a terminal that shows the page would obey, or what would turn a line of it
-/// around: names of programs and runtimes come from the programs. Written out and not taken out, so
-/// that two labels that differ stay two; for that reason the backslash of a name that reads as if
-/// it were written out is written out, too.
+/// Escapes characters that would control a terminal that shows the page, or reverse the direction
+/// of a line. Names of programs and runtimes come from those programs, so they can contain
+/// anything.
+///
+/// Characters are escaped and not removed, so that different labels stay different. For the same
+/// reason, the backslash of a name that looks like an escape is escaped too.
 fn make_harmless(label: &mut String) {
     const WRITTEN: &str = "\\u{";
     let is_wild = |c: char| c.is_control() || is_invisible(c);
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn a_silent_process_keeps_what_was_known_of_it() {
         const SECOND: u64 = 1_000_000_000;
-        // An older one, that does not judge itself, and was paused once between two readings.
+        // An older program that computes no findings, and was paused once between two collections.
         let paused = |second: u64, pauses: u64| {
             let sentinel = Sentinel { pauses, ..Sentinel::default() };
             let runtime = Snapshot { at_ns: second * SECOND, sentinel, ..Snapshot::default() };

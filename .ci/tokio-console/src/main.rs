@@ -1,10 +1,10 @@
-//! Whether tokio-console works with Volt: its subscriber listens to a program on Volt, and a client
-//! of its protocol, as the console is one, searches until it has seen a task with its name, its
-//! line, its polls, wake-ups and wakers, and a blocking job.
+//! Tests that tokio-console works with Volt. Its subscriber observes a program on Volt. A client of
+//! its protocol, like the console itself, waits until it has received a task with its name, line,
+//! polls, wake-ups and wakers, and a blocking job.
 //!
-//! `cargo run` in this folder, whose `.cargo/config.toml` tells the subscriber that another runtime
-//! than Tokio is meant. Exit code 0 if all was seen within [`PATIENCE`]; else what was seen is
-//! printed.
+//! Run it with `cargo run` in this directory, whose `.cargo/config.toml` configures the subscriber
+//! for a runtime other than Tokio. Exits with code 0 if everything was received within
+//! [`PATIENCE`]; otherwise prints what was received.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -18,10 +18,10 @@ use console_api::tasks::{Stats, Task};
 use console_subscriber::ConsoleLayer;
 use tracing_subscriber::prelude::*;
 
-/// How long everything may take.
+/// The time limit of the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the console knows.
+/// The data received so far.
 #[derive(Default)]
 struct Seen {
     tasks: HashMap<u64, Task>,
@@ -29,7 +29,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// The text of a field of a task's.
+    /// Returns the text of a field of a task.
     fn field(task: &Task, name: &str) -> String {
         let is_it = |field: &&console_api::Field| matches!(&field.name, Some(Name::StrName(found)) if found == name);
         match task.fields.iter().find(is_it).and_then(|field| field.value.as_ref()) {
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Takes updates in until all was seen.
+/// Receives updates until everything was seen.
 async fn watch(port: u16, seen: &mut Seen) {
     let mut client = loop {
         // The server may not listen yet.

@@ -5,10 +5,10 @@
 
 use clap::builder::{StyledStr, Styles};
 
-/// A title, and the lines of the section.
+/// The title and the lines of a section.
 pub(crate) type Chapter = (&'static str, &'static str);
 
-/// What the short help ends with.
+/// The end of the short help.
 pub(crate) const SHORT: &str = "\
 Run `volt-console COMMAND --help` for the options and examples of a command,
 and `volt-console --help` for exit codes, files and environment.";
@@ -155,7 +155,8 @@ volt-console processes
 volt-console processes shop --sort lost --limit 10",
 )];
 
-/// One line for each option of which one is required; clap's own line is wider than 80 columns.
+/// One usage line for each option of which one is required; clap's own line is wider than 80
+/// columns.
 pub(crate) const CHECK_USAGE: &str = "\
 volt-console check [OPTIONS] --max-poll <LIMIT> [PROGRAM]
        volt-console check [OPTIONS] --max-delay <LIMIT> [PROGRAM]";

@@ -12,7 +12,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::arguments::help::CHAPTERS;
 
-/// The page of `command`, as roff.
+/// Returns the manual page of `command`, as roff.
 pub(crate) fn page(mut command: Command) -> String {
     command.build();
     let verbs: Vec<Command> = command.get_subcommands().cloned().collect();
@@ -42,14 +42,15 @@ fn of_verb(verb: Command) -> String {
         rendered(|to| man.render_options_section(to)),
     ];
     let body = parts.iter().map(|part| rest(part)).collect::<String>();
-    // All of it stands under the one heading.
+    // The whole body goes under one heading.
     let lines = body.lines().filter(|line| !line.starts_with(".SH "));
     let body: String = lines.map(|line| format!("{line}\n")).collect();
     let sections = sections.split("\n\n").fold(String::new(), |page, part| page + &section(part));
     heading + &body + &sections
 }
 
-/// A part of a command's sections: a title in bold, if it begins with one, and the lines below it.
+/// Formats a part of a command's sections: a title in bold, if it begins with one, and the lines
+/// below it.
 fn section(part: &str) -> String {
     match part.split_once(":\n").filter(|(title, _)| !title.starts_with(' ')) {
         Some((title, lines)) => {
@@ -59,7 +60,7 @@ fn section(part: &str) -> String {
     }
 }
 
-/// Lines that keep their breaks and their indentation.
+/// Formats lines that keep their breaks and their indentation.
 fn preformatted(text: &str) -> String {
     let mut roff = Roff::new();
     roff.control("PP", []).control("nf", []);
@@ -73,7 +74,7 @@ fn rendered(render: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> String
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Returns `text` without the definition of the apostrophe, with which each rendered part begins.
+/// Returns `text` without the definition of the apostrophe, which begins each rendered part.
 fn rest(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with(".ie ") && !line.starts_with(".el "));
     lines.map(|line| format!("{line}\n")).collect()

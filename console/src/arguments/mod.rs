@@ -27,7 +27,7 @@ use volt_telemetry::tasks::{MAX_ROWS, Rank};
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// The longest interval between two snapshots.
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// Help is never wider than this, also on a wider terminal and in a file.
+/// The largest width of the help, also on a wider terminal and in a file.
 const HELP_COLUMNS: usize = 80;
 
 /// Inspect running Volt programs
@@ -101,9 +101,9 @@ pub(crate) enum Verb {
     },
     /// Print the stacks of stuck polls
     ///
-    /// A poll is stuck when it has lasted 10 ms, or what `Builder::incident_after` says. The
-    /// program captures the stack at that time; of many similar polls it captures some. This
-    /// command interrupts nothing.
+    /// A poll is stuck when it has lasted 10 ms, or the time set with `Builder::incident_after`.
+    /// The program captures the stack at that time; of many similar polls, it captures only some.
+    /// This command does not interrupt the program.
     #[command(after_long_help = help::chapters(&help::STACKS))]
     Stacks {
         #[command(flatten)]
@@ -405,23 +405,23 @@ fn process_rank() -> impl TypedValueParser<Value = processes::Rank> {
     names.try_map(|name| Rank::ALL.into_iter().find(|rank| rank.name() == name).ok_or("no such order"))
 }
 
-/// `250ms`, `2s`, `0.5s`, between the bounds of an interval.
+/// Parses `250ms`, `2s` or `0.5s`, within the bounds of an interval.
 fn interval(text: &str) -> Result<Duration, String> {
     figures::time(text).and_then(|time| within(time, INTERVAL_MIN))
 }
 
-/// As [`interval`], but at least the doctor's shortest interval, or 0.
+/// Like [`interval`], but accepts 0, and otherwise at least the doctor's shortest interval.
 fn interval_or_zero(text: &str) -> Result<Duration, String> {
     let time = figures::time(text)?;
     if time.is_zero() { Ok(time) } else { within(time, doctor::WAIT_MIN) }
 }
 
-/// As [`interval_or_zero`], but not 0.
+/// Like [`interval_or_zero`], but rejects 0.
 fn positive_interval(text: &str) -> Result<Duration, String> {
     figures::time(text).and_then(|time| within(time, doctor::WAIT_MIN))
 }
 
-/// `10`, `0.5`, `2s`, `300ms`, above 0.
+/// Parses `10`, `0.5`, `2s` or `300ms`; must be above 0.
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds above 0")?,
@@ -430,7 +430,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("expected a number of seconds above 0".into()) } else { Ok(time) }
 }
 
-/// `64M`, `1G`, `2000000`: bytes, at least [`MIN_FILE_BYTES`].
+/// Parses `64M`, `1G` or `2000000` as bytes; at least [`MIN_FILE_BYTES`].
 fn size(text: &str) -> Result<u64, String> {
     let units = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
     let unit = units.into_iter().find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)));

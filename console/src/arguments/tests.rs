@@ -1,4 +1,4 @@
-//! The arguments of every command, and their limits.
+//! Tests of the arguments of every command, and of their limits.
 
 use clap::CommandFactory;
 

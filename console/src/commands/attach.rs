@@ -1,4 +1,5 @@
-//! `volt-console attach`: the live screen. The loop that joins connection, keys, model and view.
+//! `volt-console attach`: the live screen. This module has the loop that connects the program, the
+//! keyboard, the model and the view.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -24,34 +25,35 @@ use crate::view;
 use crate::view::hits::Hits;
 use crate::view::theme::Theme;
 
-/// How long the loop waits for a key before it checks everything else; a key wakes it.
+/// How long the loop waits for a key before it checks everything else. A key press ends the wait
+/// early.
 const FRAME: Duration = Duration::from_millis(40);
-/// The screen is drawn anew this often when nothing happens, for what counts time.
+/// How often the screen is redrawn when nothing happens, so that elapsed times stay current.
 const STILL_FRAME: Duration = Duration::from_millis(500);
 
-/// How to show a program.
+/// Options of the live screen.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Time between two snapshots to begin with; keys change it.
+    /// The initial time between two snapshots; keys change it.
     pub interval: Duration,
-    /// Ends the console when it becomes true: for a program that shows itself, and ends.
+    /// Ends the console when it becomes true. For programs that show themselves and may exit.
     pub stop: Arc<AtomicBool>,
     /// Whether SIGTERM, SIGHUP and SIGINT end the console with [`Ended::Signal`]. Afterwards these
-    /// signals have their default action, so a program that handles them itself says `false`
-    /// and uses `stop`.
+    /// signals have their default action. A program that handles them itself should set this to
+    /// `false` and use `stop`.
     pub takes_signals: bool,
-    /// How to draw.
+    /// How the screen is drawn.
     pub appearance: Appearance,
 }
 
-/// How to draw, as far as somebody has asked for it.
+/// The user's choices for drawing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Appearance {
-    /// No colours, also where `NO_COLOR` does not say so.
+    /// Draw without colours, even if `NO_COLOR` is not set.
     pub is_plain: bool,
-    /// Nothing but ASCII.
+    /// Draw only ASCII characters.
     pub is_ascii: bool,
-    /// The mouse is left to the terminal, so that it selects text.
+    /// Leave the mouse to the terminal, which can then select text.
     pub leaves_mouse: bool,
 }
 
@@ -76,16 +78,18 @@ impl Default for Options {
 /// Why the console ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Somebody pressed a key.
+    /// The user quit with a key.
     Quit,
     /// [`Options::stop`] became true.
     Stopped,
-    /// This signal came.
+    /// The console received this signal.
     Signal(i32),
 }
 
-/// Shows the program whose control socket is at `path`, until somebody quits. Blocks; draws on this
-/// process's terminal and gives it back as it was.
+/// Shows the program whose control socket is at `path` on a live screen, until the user quits.
+///
+/// Blocks the calling thread. Draws on the terminal of the calling program, and restores it at the
+/// end.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -94,36 +98,40 @@ pub enum Ended {
 /// ```
 ///
 /// # Errors
-/// [`Error::is_not_a_terminal`]; [`Error::is_connect`] when the program cannot be reached at the
-/// start. A program that ends later is no error: the screen says so and waits for it.
+///
+/// Returns an error if there is no terminal ([`Error::is_not_a_terminal`]), or if the program
+/// cannot be reached at the start ([`Error::is_connect`]). It is not an error if the program exits
+/// later: the screen reports it and waits for the program to come back.
 pub fn attach(path: &Path, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
     let client = Client::connect(path)?;
     attach_to(Found { client, again: Again::Path(path.into()) }, options)
 }
 
-/// Whether there is a terminal to draw on and to read keys from, and not a dumb one.
+/// Checks that standard input and output are a terminal, and that it is not a dumb one.
 ///
 /// # Errors
-/// [`Error::is_not_a_terminal`].
+///
+/// Fails with [`Error::is_not_a_terminal`] otherwise.
 pub fn check_terminal() -> Result<(), Error> {
     check_terminal_or(Instead::OF_ATTACH)
 }
 
-/// The same, for a screen that other commands can replace.
+/// Like [`check_terminal`], for a screen that the commands `instead` can replace.
 pub(crate) fn check_terminal_or(instead: Instead) -> Result<(), Error> {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return Err(Error::not_a_terminal(instead));
     }
-    // One that says so obeys none of what the screen is made of, and would show it.
+    // A dumb terminal would print the control sequences of the screen.
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     if is_dumb { Err(Error::dumb_terminal(instead)) } else { Ok(()) }
 }
 
-/// [`attach`] for a program that was found before.
+/// Like [`attach`], for a program that was found before.
 ///
 /// # Errors
-/// [`Error::is_not_a_terminal`], and those of the terminal.
+///
+/// Fails with [`Error::is_not_a_terminal`], or an error of the terminal.
 pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
     let locate = || found.again.clone().locate(Environment::of_process());
@@ -152,7 +160,7 @@ fn run(
         if let Some(signal) = signals.received() {
             return Ok(Ended::Signal(signal));
         }
-        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        // ORDERING: Relaxed; the flag alone is the message, no other data is published with it.
         if options.stop.load(Ordering::Relaxed) {
             return Ok(Ended::Stopped);
         }
@@ -163,7 +171,7 @@ fn run(
             is_changed = true;
         }
         let mut wait = FRAME;
-        // Keys that came together, as when one is held down, are taken in together.
+        // Handles all keys that have arrived before drawing, for example while one is held down.
         while let Some(event) = next_event(&keyboard, wait)? {
             wait = Duration::ZERO;
             is_changed |= matches!(event, Event::Resize(..));
@@ -192,7 +200,7 @@ fn next_event(keyboard: &Keyboard, wait: Duration) -> Result<Option<Event>, Erro
     }
 }
 
-/// Takes in what has come; whether anything has.
+/// Passes all received messages to the model. Returns whether there were any.
 fn take_messages(messages: &Receiver<Message>, model: &mut Model) -> Result<bool, Error> {
     let mut is_changed = false;
     loop {
@@ -207,10 +215,11 @@ fn take_messages(messages: &Receiver<Message>, model: &mut Model) -> Result<bool
     }
 }
 
-/// The signals that end the console, while this lives.
+/// Handles the signals that end the console, until it is dropped.
 ///
-/// What was registered with signal-hook keeps the system's own action away for good, so that action
-/// is imitated from then on whenever no console is there.
+/// Once signal-hook has handled a signal, the system's default action for it is disabled for good.
+/// After the first `Signals` is dropped, the default action is therefore emulated whenever there is
+/// no console.
 pub(crate) struct Signals {
     received: Arc<AtomicUsize>,
     ids: Vec<SigId>,
@@ -218,7 +227,8 @@ pub(crate) struct Signals {
 
 const ENDING: [i32; 3] = [SIGTERM, SIGHUP, SIGINT];
 
-/// Whether nobody takes the signals any more, once somebody has; registered once a process.
+/// Whether the default action is to be emulated: a console has handled the signals, and none does
+/// now. Registered once per program.
 static IS_UNATTENDED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 impl Signals {
@@ -227,7 +237,7 @@ impl Signals {
         if !is_wanted {
             return Ok(signals);
         }
-        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        // ORDERING: Relaxed; the flag alone is the message, no other data is published with it.
         IS_UNATTENDED.get_or_init(Arc::default).store(false, Ordering::Relaxed);
         for signal in ENDING {
             signals.ids.push(flag::register_usize(signal, signals.received.clone(), signal as usize)?);
@@ -236,7 +246,7 @@ impl Signals {
     }
 
     pub(crate) fn received(&self) -> Option<i32> {
-        // ORDERING: Relaxed; the number alone is the message, nothing is published with it.
+        // ORDERING: Relaxed; the number alone is the message, no other data is published with it.
         let signal = self.received.load(Ordering::Relaxed);
         (signal != 0).then_some(signal as i32)
     }
@@ -251,11 +261,11 @@ impl Drop for Signals {
         static IMITATE: Once = Once::new();
         IMITATE.call_once(|| {
             for signal in ENDING {
-                // It fails only for signals that cannot be handled, and these can.
+                // This fails only for signals that cannot be handled, and these can.
                 let _ = flag::register_conditional_default(signal, is_unattended.clone());
             }
         });
-        // ORDERING: Relaxed; as in `take`.
+        // ORDERING: Relaxed, as in `take`.
         is_unattended.store(true, Ordering::Relaxed);
         for id in self.ids.drain(..) {
             signal_hook::low_level::unregister(id);

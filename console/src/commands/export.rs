@@ -1,8 +1,8 @@
-//! `volt-console export`: a recording as a trace that Perfetto, `chrome://tracing` and speedscope
-//! open.
+//! `volt-console export`: converts a recording to a trace that Perfetto, `chrome://tracing` and
+//! speedscope open.
 //!
-//! Invariant: *half a trace is none*: no program opens it, so that what cannot be written to its
-//! end, for a full disk or for Ctrl-C, is taken away.
+//! Invariant *no incomplete trace*: no tool opens half a trace. If a trace cannot be completed,
+//! because the disk is full or because of Ctrl-C, the file is removed.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -19,14 +19,17 @@ use crate::error::Error;
 use crate::text::clean;
 use crate::text::figures::count;
 
-/// Exports the recording at `path`, each file of it, to `to`, numbered if there are several, or
-/// beside it under the same name; `-` is `out`. What was made is said on standard error. Returns
-/// why it ended, if before its end.
+/// Exports the recording at `path`, one trace for each of its files.
+///
+/// Writes to `to`, numbered if there are several files; without `to`, writes next to the recording
+/// under the same name; `-` is `out`. Prints the results on standard error. Returns the signal that
+/// ended the export early, if there was one.
 ///
 /// # Errors
-/// [`Error::is_recording`] if there is none, or several files of it are to go to `out`, or the
-/// trace cannot be written; a recording that breaks off is none, but is told.
-/// [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_recording`] if there is no recording, if several files would have to go
+/// to `out`, or if the trace cannot be written. A recording that ends in the middle is not an
+/// error, but a message reports it. Also fails with [`Error::is_output_closed`].
 pub fn run(path: &Path, to: Option<&Path>, out: &mut impl Write) -> Result<Option<Ended>, Error> {
     let signals = Signals::take(true).map_err(Error::signals)?;
     let exported = export_all(path, to, &signals, out);
@@ -61,7 +64,7 @@ fn export_all(path: &Path, to: Option<&Path>, signals: &Signals, out: &mut impl 
     Ok(())
 }
 
-/// `trace.0007.json` for the part `stall.0007.voltrec`, if the trace is to go to `trace.json`.
+/// Returns `trace.0007.json` for the part `stall.0007.voltrec`, if `to` is `trace.json`.
 fn numbered(to: &Path, part: &Path) -> PathBuf {
     let number = part.file_stem().map(Path::new).and_then(Path::extension).unwrap_or_default();
     let ending = to.extension().unwrap_or(OsStr::new("json"));
@@ -70,7 +73,7 @@ fn numbered(to: &Path, part: &Path) -> PathBuf {
 
 fn to_file(part: &Path, to: &Path, signals: &Signals) -> Result<(), Error> {
     let shown = to.display().to_string();
-    // Before the recording is opened nothing is made.
+    // Creates no file unless the recording can be opened.
     Reader::open(part)?;
     let file = OpenOptions::new().write(true).create_new(true).open(to);
     let file = file.map_err(|error| Error::file(to, &error))?;
@@ -83,7 +86,7 @@ fn to_file(part: &Path, to: &Path, signals: &Signals) -> Result<(), Error> {
     }
 }
 
-/// Gives and takes nothing more when a signal has come that ends the program.
+/// A reader or writer that fails after a signal that ends the program.
 struct UntilSignal<'a, T> {
     inner: T,
     signals: &'a Signals,
@@ -92,7 +95,7 @@ struct UntilSignal<'a, T> {
 impl<T> UntilSignal<'_, T> {
     fn inner(&mut self) -> io::Result<&mut T> {
         match self.signals.received() {
-            // Not of the kind Interrupted, after which one tries again.
+            // Not the kind Interrupted, after which callers try again.
             Some(_) => Err(io::Error::other("a signal came")),
             None => Ok(&mut self.inner),
         }

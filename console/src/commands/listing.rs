@@ -1,7 +1,8 @@
-//! `volt-console tasks` and `volt-console processes`: print what a program has, one row each.
+//! `volt-console tasks` and `volt-console processes`: print a program's tasks or processes, one row
+//! each.
 //!
 //! A program with very many tasks does not search them again for each client. It may return a list
-//! that another client has requested: the request is then repeated until the list is the right one.
+//! that another client has requested. The request is then repeated until the list is the right one.
 
 use std::io::Write;
 use std::thread;
@@ -16,44 +17,45 @@ use crate::error::Error;
 use crate::tables;
 use crate::text::clean;
 
-/// How long a request is repeated before any list will do.
+/// How long a request is repeated before any list is accepted.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What to print.
 #[derive(Clone, Debug)]
 pub struct Options<Q> {
-    /// The runtime, of a program that has several; each if left out.
+    /// The runtime; `None` means every runtime of the program.
     pub runtime: Option<String>,
-    /// Which rows.
+    /// The selection and order of the rows.
     pub query: Q,
-    /// One JSON object.
+    /// Whether to print one JSON object.
     pub as_json: bool,
 }
 
 /// A list of tasks, or of processes.
 pub trait List: Sized {
-    /// Which rows, and in which order.
+    /// The selection and order of the rows.
     type Query;
 
     /// Requests the list of `runtime`.
     ///
     /// # Errors
-    /// Those of the connection, and of a program that has no such list.
+    ///
+    /// Returns an error of the connection, or of a program that has no such list.
     fn request(client: &mut Client, runtime: &str, query: &Self::Query) -> Result<Self, ConnectError>;
 
-    /// Whether it is the list for `query`.
+    /// Returns whether it is the list for `query`.
     fn is_for(&self, query: &Self::Query) -> bool;
 
-    /// Removes what a terminal would obey.
+    /// Removes what would control a terminal.
     fn cleaned(self) -> Self;
 
-    /// The list as JSON.
+    /// Returns the list as JSON.
     fn json(&self) -> Value;
 
-    /// The list as text, if a list of every runtime should include it.
+    /// Returns the list as text, or `None` if a listing of every runtime should omit it.
     fn text(&self, is_only: bool) -> Option<String>;
 
-    /// The text where there is nothing.
+    /// The text if there are no lists.
     const NOTHING: &str;
 }
 
@@ -102,7 +104,7 @@ impl List for ProcessList {
         json!(self)
     }
 
-    /// Most programs have runtimes without processes; a line each would hide the others.
+    /// Most runtimes have no processes; a line for each would hide the others.
     fn text(&self, is_only: bool) -> Option<String> {
         (self.alive > 0 || is_only).then(|| tables::processes::text(self))
     }
@@ -111,8 +113,9 @@ impl List for ProcessList {
 /// Prints a list of each runtime, or of one.
 ///
 /// # Errors
-/// [`Error::is_connect`]: also if the program is too old for that, or has no such runtime.
-/// [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`], also if the program is too old for this request or has no such
+/// runtime, and [`Error::is_output_closed`].
 pub fn run<L: List>(client: &mut Client, options: &Options<L::Query>, out: &mut impl Write) -> Result<(), Error> {
     let names = match &options.runtime {
         Some(name) => vec![name.clone()],
@@ -131,7 +134,7 @@ pub fn run<L: List>(client: &mut Client, options: &Options<L::Query>, out: &mut 
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
-/// The list for `query`, or after [`PATIENCE`] the one that there is.
+/// Returns the list for `query`, or after [`PATIENCE`] the last one received.
 fn ask<L: List>(client: &mut Client, runtime: &str, query: &L::Query) -> Result<L, ConnectError> {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The commands of `volt-console`, a file or folder each.
+//! The commands of `volt-console`, each in a file or directory.
 
 pub mod progress;
 

@@ -1,9 +1,12 @@
-//! `volt-console` alone, with several programs: which one is meant is asked for, line by line, so
-//! that it works on any terminal.
+//! `volt-console` without arguments, if several programs are running: prompts for one of them, line
+//! by line, so that it works on any terminal.
 //!
-//! Protocol. (1) The programs, numbered, each with how it is. (2) A line: a number of the list, a
-//! pid or a name; Enter refreshes; q quits, and so does the end of the input. (3) A choice
-//! that cannot be attached to says why, and (1) follows.
+//! # Protocol
+//!
+//! 1. Print the programs, numbered, with the state of each.
+//! 2. Read a line: a number of the list, a pid or a name. Enter refreshes the list. q or the end of
+//!    the input quits.
+//! 3. If the console cannot attach to the choice, print the reason and continue with (1).
 
 use std::io::{BufRead, Write};
 
@@ -13,13 +16,14 @@ use crate::error::Error;
 use crate::programs::list::{self, Listing};
 use crate::programs::target::{self, Found};
 
-/// A line that is longer is nobody's choice.
+/// A longer line is not a valid choice.
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// The program that is chosen; `None` if none is.
+/// Prompts for a program and returns it; `None` if the user quits.
 ///
 /// # Errors
-/// Those of the output; [`Error::is_no_program`] when none is left.
+///
+/// Returns the errors of the output, and [`Error::is_no_program`] when no program is left.
 pub fn choose(
     environment: &Environment,
     mut input: impl BufRead,
@@ -28,7 +32,7 @@ pub fn choose(
     let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
     loop {
         let mut listing = list::scan_with_health(environment);
-        // Nobody can attach to a socket that a program has left behind.
+        // The console cannot attach to the socket of a program that has exited.
         listing.entries.retain(|entry| !entry.is_stale());
         print(&numbered(&listing, environment))?;
         print("Select a program by number, pid or name (Enter refreshes, q quits): ")?;
@@ -41,7 +45,7 @@ pub fn choose(
             }
             (_, "q" | "quit") => return Ok(None),
             (_, "") => {}
-            // An arrow key, say: this is a line of text.
+            // For example an arrow key, which has no function here.
             (_, choice) if choice.contains(char::is_control) => {
                 print("Type a number, a pid or a name; other keys have no function here.\n")?;
             }
@@ -54,7 +58,7 @@ pub fn choose(
     }
 }
 
-/// A number of the list means the pid there; anything else what it says.
+/// Returns the pid for a number of the list, and any other choice unchanged.
 fn meant(listing: &Listing, choice: &str) -> String {
     let row = choice.parse::<usize>().ok().and_then(|number| listing.entries.get(number.checked_sub(1)?));
     row.map_or_else(|| choice.to_owned(), |entry| entry.pid.to_string())

@@ -1,20 +1,20 @@
-//! How far a long piece of work is: a line on standard error, if that is a terminal, and nothing
+//! The progress of a long operation: a line on standard error if that is a terminal, and nothing
 //! otherwise.
 //!
-//! Invariants: *nothing for what is quick*: the first line comes after `QUICK`; *one line*, written
-//! over itself and taken away at the end, so that what is printed next stands alone.
+//! Invariants. *Nothing for quick operations*: the first line appears after `QUICK`. *One line*: it
+//! is overwritten in place and erased at the end, so that it does not mix with later output.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Work that takes no longer is not spoken of.
+/// Operations up to this length show no progress.
 const QUICK: Duration = Duration::from_millis(300);
-/// Between two lines.
+/// The time between two updates of the line.
 const APART: Duration = Duration::from_millis(100);
-/// Columns of the line.
+/// The width of the line in columns.
 const WIDTH: usize = 78;
 
-/// A piece of work that is going on; dropped when it is done.
+/// A running operation; dropped when it is done.
 #[derive(Debug)]
 pub struct Progress {
     is_terminal: bool,
@@ -23,23 +23,23 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// It begins now.
+    /// Starts an operation now.
     pub fn begin() -> Progress {
         let is_terminal = io::stderr().is_terminal();
         Progress { is_terminal, due_at: Instant::now() + QUICK, is_told: false }
     }
 
-    /// It is so far, 0..=1.
+    /// Shows the progress as a ratio in 0..=1.
     pub fn tell(&mut self, what: &str, ratio: f64) {
         self.say(|| format!("{what} {:>3.0} %", ratio.clamp(0.0, 1.0) * 100.0));
     }
 
-    /// What `line` says, if it is time to say something.
+    /// Shows `line` if an update is due.
     pub fn say(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         if self.is_terminal && now >= self.due_at {
             (self.due_at, self.is_told) = (now + APART, true);
-            // When stderr is closed there is nobody to tell.
+            // If stderr is closed, no user can read this.
             let _ = write!(io::stderr(), "\r{:<WIDTH$}\r", line());
         }
     }

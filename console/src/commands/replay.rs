@@ -1,13 +1,15 @@
-//! `volt-console replay`: a recording on the screens of `attach`, moment by moment, or one moment
-//! as text or JSON.
+//! `volt-console replay`: shows a recording on the screens of `attach`, one snapshot after the
+//! other, or prints one moment as text or JSON.
 //!
-//! Shape: the times of the recording's snapshots, read once; the snapshots themselves are read from
-//! the file when they are shown. The model is the one of `attach`; what moves it here is not a
-//! connection but a place in the recording: left and right go a snapshot back and forth, space
-//! plays and stops.
+//! # Shape
 //!
-//! Invariant: *what is whole is shown*: a recording that breaks off is shown up to there, and that
-//! is said.
+//! The times of the recording's snapshots are read once; the snapshots themselves are read from the
+//! file when they are shown. The model is the same as in `attach`, but a position in the recording
+//! drives it instead of a connection. The left and right arrow keys step through the snapshots, and
+//! space plays and stops.
+//!
+//! Invariant *complete events are shown*: a recording that ends in the middle is shown up to there,
+//! and a message reports it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,9 +40,9 @@ const FRAME: Duration = Duration::from_millis(40);
 /// The snapshots of a recording.
 struct Film {
     readers: Vec<Reader>,
-    /// By time: which reader, and when.
+    /// The snapshots in order of time: the index of the reader, and the time.
     places: Vec<(usize, u64)>,
-    /// What is wrong with the recording.
+    /// Why the recording ends early, if it does.
     broke: Option<String>,
     path: PathBuf,
 }
@@ -83,7 +85,7 @@ impl Film {
         self.readers[0].head()
     }
 
-    /// The state of the program at the place of that index.
+    /// Returns the state of the program at the snapshot with this index.
     fn process(&mut self, index: usize) -> Result<Process, Error> {
         let (reader, at_ns) = self.places[index];
         let reader = &mut self.readers[reader];
@@ -93,12 +95,12 @@ impl Film {
         Ok(clean::process(Process { pid, program, at_ns: snapshot.at_ns, observer: None, runtimes: vec![snapshot] }))
     }
 
-    /// The time from the first snapshot to the one of that index.
+    /// Returns the time from the first snapshot to the one with this index.
     fn since_begin(&self, index: usize) -> Duration {
         Duration::from_nanos(self.places[index].1.saturating_sub(self.places[0].1))
     }
 
-    /// The last snapshot that is not later than `at`, from the first.
+    /// Returns the index of the last snapshot that is not later than `at`, counted from the first.
     fn index_at(&self, at: Duration) -> usize {
         (0..self.places.len()).rev().find(|index| self.since_begin(*index) <= at).unwrap_or(0)
     }
@@ -108,11 +110,12 @@ impl Film {
     }
 }
 
-/// Prints the moment `at`, or the last: what happened since the snapshot before it. Text is ASCII
-/// if that is wanted.
+/// Prints the moment `at`, or the last one: its state, and the rates since the previous snapshot.
+/// If `is_ascii`, the text has only ASCII characters.
 ///
 /// # Errors
-/// [`Error::is_recording`], [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_recording`] and [`Error::is_output_closed`].
 pub fn print(
     path: &Path,
     as_json: bool,
@@ -135,12 +138,13 @@ pub fn print(
     Ok(())
 }
 
-/// Shows the recording on this process's terminal, from `at` on, until somebody quits.
+/// Shows the recording on the terminal, starting at `at`, until the user quits.
 ///
 /// # Errors
-/// [`Error::is_not_a_terminal`], [`Error::is_recording`], and those of the terminal.
+///
+/// Fails with [`Error::is_not_a_terminal`], [`Error::is_recording`], or an error of the terminal.
 pub fn run(path: &Path, at: Option<Duration>, appearance: Appearance) -> Result<Ended, Error> {
-    // First what is wrong with the file, wherever it is to be shown.
+    // Errors of the file come first, even if there is no terminal.
     let mut film = Film::open(path)?;
     check_terminal_or(Instead::OF_REPLAY)?;
     let signals = Signals::take(true).map_err(Error::terminal)?;
@@ -174,12 +178,12 @@ pub fn run(path: &Path, at: Option<Duration>, appearance: Appearance) -> Result<
     }
 }
 
-/// The model, and where in the recording it is.
+/// The model and the position in the recording.
 struct Player {
     model: Model,
     index: usize,
     last: usize,
-    /// When the snapshot came that is shown, if it plays.
+    /// When the current snapshot was shown, if the recording is playing.
     playing_since: Option<Instant>,
 }
 
@@ -189,17 +193,17 @@ impl Player {
         let head = film.head().clone();
         let hello = Hello { pid: head.pid, program: head.program, volt: head.volt, ..Hello::default() };
         model.update(Message::Connected(hello));
-        // Of the first nothing is known that needs two.
+        // Starts at the second snapshot, because rates need two.
         let index = at.map_or(film.last().min(1), |at| film.index_at(at));
         Player { model, index, last: film.last(), playing_since: None }
     }
 
-    /// Whether the next snapshot is to be shown.
+    /// Returns whether the next snapshot is due.
     fn is_due(&self) -> bool {
         self.index < self.last && self.playing_since.is_some_and(|since| since.elapsed() >= self.model.interval)
     }
 
-    /// Shows the snapshot of that index, and what has happened since the one before.
+    /// Shows the snapshot with this index, with the rates since the previous one.
     fn go_to(&mut self, film: &mut Film, index: usize) -> Result<(), Error> {
         let index = index.min(self.last);
         let is_next = index == self.index + 1;
@@ -254,8 +258,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A recording of five snapshots, a quarter of a second apart, in so many files; gone with the
-    /// test.
+    /// A recording of five snapshots, a quarter of a second apart, in this many files. Removed with
+    /// the test.
     struct Recorded(PathBuf);
 
     impl Recorded {

@@ -1,8 +1,8 @@
-//! `volt-console stacks`: what holds workers up, with the calls that led there, as text or as JSON.
+//! `volt-console stacks`: prints the stacks of stuck polls, as text or as JSON.
 //!
-//! The stacks are those that the program has taken when it saw that a poll does not end; nothing is
-//! asked of its threads here. Of many like polls it writes one down in a while: for a poll in
-//! flight of which there is nothing, the latest like it stands in.
+//! The program captures these stacks itself when it detects that a poll is stuck. This command does
+//! not interrupt any of its threads. Of many similar polls, the program captures only some. For a
+//! poll in flight without a stack, the command prints the latest similar incident.
 
 use std::io::Write;
 
@@ -17,22 +17,23 @@ use crate::facts::incidents::{Unwritten, calls, cause, named, newest_first, reme
 use crate::text::clean;
 use crate::text::figures::{count, duration, left, width};
 
-/// Columns of the functions at most; a longer one pushes its place to the right.
+/// The maximum width of the function column; a longer name moves its location to the right.
 const FUNCTION_WIDTH: usize = 72;
 
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Also incidents that are over, as many as the program keeps.
+    /// Whether to print past incidents too, as many as the program keeps.
     pub is_all: bool,
-    /// One JSON object.
+    /// Whether to print one JSON object.
     pub as_json: bool,
 }
 
-/// Prints once.
+/// Prints the stacks once.
 ///
 /// # Errors
-/// [`Error::is_connect`] when the program ends; [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`] if the program exits, and [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<(), Error> {
     let process = clean::process(client.snapshot()?);
     let text =
@@ -40,12 +41,12 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
-/// The incidents that are asked for, the latest first.
+/// Returns the selected incidents, the latest first.
 fn chosen(runtime: &Snapshot, is_all: bool) -> impl Iterator<Item = &Incident> {
     newest_first(&runtime.incidents).filter(move |incident| is_all || !incident.is_over)
 }
 
-/// For people: those that are not over, or all that are kept.
+/// Returns text: the current incidents, or all that the program keeps.
 pub fn text(process: &Process, is_all: bool) -> String {
     let mut text = String::new();
     for runtime in &process.runtimes {
@@ -54,7 +55,7 @@ pub fn text(process: &Process, is_all: bool) -> String {
         unwritten.iter().for_each(|one| text.push_str(&unwritten_text(one)));
         let incidents: Vec<_> = chosen(runtime, is_all).collect();
         let like: Vec<_> = unwritten.iter().filter_map(|one| one.like).collect();
-        // Each once, whoever it stands for.
+        // Prints each incident once, even if several polls refer to it.
         let stands_in =
             |incident: &&Incident| like.iter().any(|like| like.id == incident.id) && !is_all && incident.is_over;
         let shown = incidents.into_iter().chain(newest_first(&runtime.incidents).filter(stands_in));
@@ -71,10 +72,10 @@ pub fn text(process: &Process, is_all: bool) -> String {
     text
 }
 
-/// For programs: `incidents` holds every incident that is asked for, the latest first, each number
-/// under its own name, with its `runtime`, and `guilty`, the innermost call of the application's
-/// own. `unwritten` holds the polls in flight of which there is no incident that goes on, with the
-/// number of the latest `like` it.
+/// Returns JSON. `incidents` has every selected incident, the latest first, with each number under
+/// its own name, its `runtime`, and `guilty`, the innermost call of the application's code.
+/// `unwritten` has the polls in flight without a current incident, with the number of the latest
+/// incident `like` each.
 pub fn json(process: &Process, is_all: bool) -> Value {
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
         let with_more = |incident: &Incident| {
@@ -153,7 +154,7 @@ fn incident_text(incident: &Incident, at_ns: u64) -> String {
     let calls = calls(incident);
     let widest = calls.iter().map(|call| width(&call.function)).max().unwrap_or(0).min(FUNCTION_WIDTH);
     for (number, call) in calls.iter().enumerate() {
-        // Not cut: this is for reading, and for searching.
+        // Not truncated, so that the whole name can be read and searched.
         let function = left(&call.function, widest.max(width(&call.function)));
         text.push_str(format!("{number:>4} {} {function}  {}", call.whose.mark(), call.place).trim_end());
         text.push('\n');

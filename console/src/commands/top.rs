@@ -1,7 +1,9 @@
-//! `volt-console top`: the numbers as text or as JSON, once or again and again, without a terminal.
+//! `volt-console top`: prints the metrics as text or JSON, once or at regular intervals. Needs no
+//! terminal.
 //!
-//! A program that ends is waited for, as `tail -F` waits for a file, if it was meant by its name or
-//! as the only one; a process that was meant by its pid does not come back, and that is the end.
+//! If the program exits, the command waits for it to come back, as `tail -F` waits for a file. This
+//! applies if the program was selected by name or as the only one. A program that was selected by
+//! its pid does not come back, so the command ends.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -23,29 +25,30 @@ use crate::text::clean;
 use crate::text::figures::duration;
 use crate::view::ascii;
 
-/// Time between the two snapshots from which the rates of a single output follow.
+/// The time between the two snapshots from which the rates of a single output are computed.
 pub const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
-/// Columns for the poll in flight; text has no edge to end at.
+/// The width of the poll in flight in columns. Text output has no screen edge to end at.
 const IN_FLIGHT_WIDTH: usize = 100;
 
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Stop after one output.
+    /// Whether to stop after one output.
     pub is_once: bool,
-    /// JSON, one object a line.
+    /// Whether to print JSON, one object per line.
     pub as_json: bool,
-    /// Nothing but ASCII in the text.
+    /// Whether the text has only ASCII characters.
     pub is_ascii: bool,
     /// Time between two snapshots.
     pub interval: Duration,
 }
 
-/// Prints until the output is closed, the program has ended for good, or after one if `is_once`.
+/// Prints until the output is closed or the program has exited for good; only once if `is_once`.
 ///
 /// # Errors
-/// [`Error::is_connect`] when the program ends and will not come back, or at once if `is_once`;
-/// [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`] if the program exits and cannot come back, or, if `is_once`, as
+/// soon as it exits; and [`Error::is_output_closed`].
 pub fn run(found: Found, environment: &Environment, options: Options, out: &mut impl Write) -> Result<(), Error> {
     let Found { mut client, again } = found;
     let mut earlier = clean::process(client.snapshot()?);
@@ -63,7 +66,7 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
                 lost += missed;
                 say(&format!("{} is back, pid {}: {missed} updates lost", back.program, back.pid));
                 heard = Instant::now();
-                // What follows from two snapshots of one process follows over the gap as well.
+                // Two snapshots of the same program can be compared across the gap.
                 if back.pid != earlier.pid {
                     earlier = back;
                 }
@@ -84,8 +87,8 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
     }
 }
 
-/// A connection to the program once it is there again and answers, and the answer; tries at growing
-/// intervals.
+/// Returns a connection to the program once it is running and responds again, and its first
+/// snapshot. Retries at growing intervals.
 fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Process), Error> {
     let mut locate = again.clone().locate(environment.clone());
     let mut retry_in = FIRST_RETRY;
@@ -111,18 +114,18 @@ fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) 
 }
 
 fn say(text: &str) {
-    // When stderr is closed there is nobody to tell.
+    // If stderr is closed, no user can read this.
     let _ = writeln!(io::stderr(), "volt-console: {}", clean::text(text));
 }
 
-/// [`json`], and how many updates were lost since the begin.
+/// Returns [`json`] with the number of updates lost since the start of the command.
 fn json_with(earlier: &Process, later: &Process, lost: u64) -> Value {
     let mut whole = json(earlier, later);
     whole["lost"] = json!(lost);
     whole
 }
 
-/// What happened from `earlier` to `later`, for people.
+/// Returns text: the state in `later`, and the rates since `earlier`.
 pub fn text(earlier: &Process, later: &Process) -> String {
     let mut text = String::new();
     for (snapshot, rates) in later.runtimes.iter().zip(Rates::between_processes(earlier, later)) {
@@ -149,11 +152,11 @@ pub fn text(earlier: &Process, later: &Process) -> String {
     text
 }
 
-/// What happened from `earlier` to `later`, for programs.
+/// Returns JSON: the state in `later`, and the rates since `earlier`.
 ///
-/// `runtimes` holds every runtime: each number of its [`Snapshot`] under its own name, as at
-/// `/snapshot`, and beside them `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for
-/// the runtime and for each worker. The busiest runtime's fields stand at the top level too.
+/// `runtimes` has every runtime: each number of its [`Snapshot`] under its own name, as in
+/// `/snapshot`, and also `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for the
+/// runtime and for each worker. The fields of the busiest runtime are at the top level too.
 pub fn json(earlier: &Process, later: &Process) -> Value {
     let rates = Rates::between_processes(earlier, later);
     let runtimes: Vec<Value> =
@@ -187,7 +190,7 @@ fn runtime_json(snapshot: &Snapshot, rates: Option<&Rates>) -> Value {
     }
     let mut of_runtime = json!(rates);
     if let Value::Object(of_runtime) = &mut of_runtime {
-        // Each worker has its own beside its numbers.
+        // Each worker has its rates next to its numbers.
         of_runtime.remove("workers");
     }
     runtime["rates"] = of_runtime;

@@ -1,4 +1,5 @@
-//! `volt-console why`: the chain of wake-ups that led to a task's last poll, as text or as JSON.
+//! `volt-console why`: prints the chain of wake-ups that caused a task's last poll, as text or as
+//! JSON.
 
 use std::io::Write;
 
@@ -14,7 +15,9 @@ use crate::text::clean;
 /// tries each runtime of the program until one has the task.
 ///
 /// # Errors
-/// [`Error::is_connect`]: also if no runtime knows the task. [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`], also if no runtime has the task, and
+/// [`Error::is_output_closed`].
 pub fn run(
     client: &mut Client,
     runtime: Option<&str>,

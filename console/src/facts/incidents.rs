@@ -1,5 +1,4 @@
-//! What screens and text say of polls that did not end in time: how many, why, which line, and the
-//! calls that led there.
+//! Texts about stuck polls for screens and commands: how many, why, which line, and the stack.
 //!
 //! Independent of the terminal. Used by [`view`](crate::view), [`stacks`](crate::commands::stacks)
 //! and [`top`](crate::commands::top).
@@ -11,34 +10,33 @@ use crate::facts::{LONG_NS, Tone};
 use crate::text::figures::short_place;
 use crate::text::figures::{age, count, duration, head, tail, width};
 
-/// Incidents, the latest first.
+/// Returns the incidents, the latest first.
 pub fn newest_first(incidents: &Incidents) -> impl Iterator<Item = &Incident> {
     incidents.latest.iter().rev()
 }
 
-/// The one to look at first: the longest that is not over, else the latest.
+/// Returns the most important incident: the longest that is not over, else the latest.
 pub fn worst(incidents: &Incidents) -> Option<&Incident> {
     let open = incidents.latest.iter().filter(|incident| !incident.is_over);
     open.max_by_key(|incident| incident.for_ns).or(incidents.latest.last())
 }
 
-/// Columns from which on there is room for folders.
+/// The smallest width at which paths include directories.
 const FOLDERS_FROM: usize = 30;
 
-/// A poll that has lasted long, and of which no incident is written.
+/// A poll that has lasted long, and that has no incident.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwritten<'a> {
-    /// The worker that it holds.
+    /// The worker that it blocks.
     pub worker: &'a Worker,
     /// The poll.
     pub poll: &'a InFlight,
-    /// The latest incident of a task that was spawned at the same place: one of a kind is written
-    /// down in a while.
+    /// The latest incident of a task with the same spawn location: of similar polls, only one is
+    /// captured within some time.
     pub like: Option<&'a Incident>,
 }
 
-/// The polls in flight that have lasted long and of which no incident that goes on is written, the
-/// longest first.
+/// Returns the long polls in flight that have no current incident, the longest first.
 pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
     let incidents = &snapshot.incidents;
     let is_written = |worker: &Worker, poll: &InFlight| {
@@ -57,28 +55,28 @@ pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
     long
 }
 
-/// How long ago it began; `now` for one that is not over.
+/// Returns how long ago the incident began; `now` if it is not over.
 pub fn when(incident: &Incident, at_ns: u64) -> String {
     if incident.is_over { age(at_ns.saturating_sub(incident.began_at_ns)) } else { "now".into() }
 }
 
-/// How long its poll has lasted or did last, with the mark of its tone.
+/// Returns the duration of the poll, so far or in total, with the mark of its tone.
 pub fn how_long(incident: &Incident) -> (String, Tone) {
     let tone = Tone::of_duration(incident.for_ns);
     (format!("{}{}", duration(incident.for_ns), tone.mark()), tone)
 }
 
-/// `GET /blocking #48212`.
+/// Returns the task as `GET /blocking #48212`.
 pub fn task(incident: &Incident) -> String {
     named(incident.task_name.as_deref(), incident.task_id)
 }
 
-/// A task's name and number.
+/// Returns a task's name and id.
 pub fn named(name: Option<&str>, id: u64) -> String {
     name.map_or_else(|| format!("#{id}"), |name| format!("{name} #{id}"))
 }
 
-/// [`task`] in at most `columns`: of its name as much as fits before its number.
+/// Returns [`task`] in at most `columns`; a long name is cut before the id.
 pub fn task_within(incident: &Incident, columns: usize) -> String {
     let number = format!("#{}", incident.task_id);
     match &incident.task_name {
@@ -87,15 +85,15 @@ pub fn task_within(incident: &Incident, columns: usize) -> String {
     }
 }
 
-/// `src/handlers.rs:118`: the line to look at, if the stack tells; where it does not fit into
-/// `columns`, its end, and on few columns without its folders.
+/// Returns the line to fix, such as `src/handlers.rs:118`, if the stack has it. If it does not fit
+/// into `columns`, it is cut from the left; with few columns, it has no directories.
 pub fn line_within(incident: &Incident, columns: usize) -> Option<String> {
     let line = incident.guilty().and_then(place)?;
     Some(tail(if columns < FOLDERS_FROM { short_place(&line) } else { &line }, columns))
 }
 
-/// The line to look at, or else where the task was spawned, with the word that fits: `at
-/// handlers.rs:118`.
+/// Returns the line to fix (`at handlers.rs:118`), or else where the task was spawned (`spawned at
+/// …`).
 pub fn place_of(incident: &Incident) -> String {
     match incident.guilty().and_then(place) {
         Some(line) => format!("at {}", short_place(&line)),
@@ -103,7 +101,7 @@ pub fn place_of(incident: &Incident) -> String {
     }
 }
 
-/// What was done about it, in words.
+/// Returns what the runtime did about it.
 pub fn remedy(incident: &Incident) -> String {
     let done = match incident.remedy {
         Remedy::Replaced => "a spare worker replaced it",
@@ -126,25 +124,25 @@ pub fn remedy(incident: &Incident) -> String {
     format!("{}: {done}; {waiting}{like_it}", incident.remedy.name())
 }
 
-/// Why it does not end, in words: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`.
+/// Returns why the poll is stuck: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`.
 pub fn cause(incident: &Incident) -> String {
     let channel = incident.wait_channel.as_ref().map_or_else(String::new, |channel| format!(" ({channel})"));
     format!("{}: the thread {}{channel}", incident.cause.name(), incident.cause.explain())
 }
 
-/// Whose code a call is.
+/// Whose code a call belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// The innermost call of the application's own: the line to look at.
+    /// The innermost call of the application's code: the line to fix.
     Guilty,
-    /// The application's.
+    /// The application.
     User,
-    /// A library's, Rust's or Volt's.
+    /// A library, Rust's standard library, or Volt.
     Library,
 }
 
 impl Whose {
-    /// What marks it where there are no colours.
+    /// Returns the mark that is used without colours.
     pub fn mark(self) -> &'static str {
         match self {
             Whose::Guilty => "→",
@@ -159,13 +157,13 @@ impl Whose {
 pub struct Call {
     /// Whose code it is.
     pub whose: Whose,
-    /// The function, or where the code is when nobody knows its name.
+    /// The function, or the address of the code if its name is unknown.
     pub function: String,
-    /// `file:line`, or the program or library; empty when neither is known.
+    /// `file:line`, or the program or library; empty if neither is known.
     pub place: String,
 }
 
-/// The calls of an incident's stack, the innermost first.
+/// Returns the calls of an incident's stack, the innermost first.
 pub fn calls(incident: &Incident) -> Vec<Call> {
     let guilty = incident.stack.iter().position(|frame| frame.is_user_code);
     let call = |(index, frame): (usize, &Frame)| Call {
@@ -180,14 +178,14 @@ pub fn calls(incident: &Incident) -> Vec<Call> {
     incident.stack.iter().enumerate().map(call).collect()
 }
 
-/// `src/handlers.rs:118`.
+/// Formats a frame's line as `src/handlers.rs:118`.
 fn place(frame: &Frame) -> Option<String> {
     let file = library_path(frame.file.as_deref()?);
     Some(frame.line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}")))
 }
 
-/// A path without what comes before `library/` of Rust's own, and before the package of one from a
-/// registry.
+/// Removes the prefix before `library/` from a path of Rust's standard library, and the prefix
+/// before the package from a path of a registry.
 fn library_path(file: &str) -> &str {
     if let Some((_, inside)) = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/')) {
         return inside;
@@ -198,8 +196,8 @@ fn library_path(file: &str) -> &str {
     }
 }
 
-/// `function` in at most `columns` if that can be done by leaving out what stands in angle
-/// brackets, the innermost first.
+/// Shortens `function` to at most `columns` by omitting what is in angle brackets, the innermost
+/// first. The result may still be longer.
 pub fn shortened(function: &str, columns: usize) -> String {
     let mut text = function.to_string();
     while width(&text) > columns {
@@ -209,11 +207,11 @@ pub fn shortened(function: &str, columns: usize) -> String {
     text
 }
 
-/// `text` with `…` for what stands in its deepest angle brackets; `None` when there is nothing to
-/// leave out.
+/// Returns `text` with `…` for the contents of its deepest angle brackets; `None` if there is
+/// nothing to omit.
 fn without_innermost(text: &str) -> Option<String> {
     let brackets = |text: &str| {
-        // The `>` of `->` closes nothing.
+        // The `>` of `->` is not a bracket.
         let mut before = ' ';
         let ends = text.char_indices().filter(move |(_, c)| {
             let is_arrow = *c == '>' && before == '-';
@@ -230,7 +228,7 @@ fn without_innermost(text: &str) -> Option<String> {
             depth += 1;
             open.push(at + 1);
         } else if let Some(start) = open.pop() {
-            // What is left out already is no span, nor is the type whose function it is.
+            // Skips what is omitted already, and the type whose method it is.
             if start > 1 && &text[start..at] != "…" {
                 deepest = deepest.max(depth);
                 spans.push((depth, start, at));

@@ -1,9 +1,9 @@
-//! What the overview says about a runtime and about one worker, as labelled values in groups.
+//! The facts about a runtime or a worker that the screens show, as labelled values in groups.
 //!
-//! One list for every shape of the screen: a narrow one prints a group as a line, a wide one as a
-//! panel. Within a group the facts stand in the order in which they may be left out, the last
-//! first. No terminal in here: a [`Tone`] says what a value means, the view decides how that is
-//! drawn.
+//! All screen sizes use the same list: a narrow screen prints a group as a line, a wide one as a
+//! panel. If there is too little room, the facts at the end of a group are left out first. This
+//! module is independent of the terminal: a [`Tone`] is the meaning of a value, and the view
+//! decides how to draw it.
 
 use volt_diagnosis::rates::{Quantiles, Rates, Shares, WorkerRates, local_queue_len, searchers_max, worker_count};
 use volt_telemetry::incident::{Cause, Incidents};
@@ -15,29 +15,30 @@ pub mod incidents;
 pub mod why;
 mod worker;
 
-/// A poll or a delay of this length is felt by those who wait behind it.
+/// A poll or a delay of this length affects other tasks noticeably.
 pub const LONG_NS: u64 = 10_000_000;
-/// A poll of this length is an outage of its worker.
+/// A poll of this length counts as stuck.
 pub const STUCK_NS: u64 = 100_000_000;
-/// A task that has waited in the global queue for this long is late, however short the target is.
+/// A task that has waited in the global queue for this long is late, however short the target
+/// latency is.
 const LATE_NS: u64 = 10_000_000;
 
-/// What a value means to the reader.
+/// The meaning of a value for the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
-    /// Zero or absent: nothing to see.
+    /// Zero or absent.
     Quiet,
-    /// A value.
+    /// An ordinary value.
     #[default]
     Plain,
-    /// Worth a look; marked with `!`.
+    /// A warning; marked with `!`.
     Warn,
-    /// Wrong; marked with `!!`.
+    /// A problem; marked with `!!`.
     Alarm,
 }
 
 impl Tone {
-    /// What marks it where there are no colours.
+    /// Returns the mark that is used without colours.
     pub fn mark(self) -> &'static str {
         match self {
             Tone::Quiet | Tone::Plain => "",
@@ -46,7 +47,7 @@ impl Tone {
         }
     }
 
-    /// That of a poll that lasts, or a delay that lasted, `ns`.
+    /// Returns the tone of a poll or delay of `ns`.
     pub fn of_duration(ns: u64) -> Tone {
         match ns {
             STUCK_NS.. => Tone::Alarm,
@@ -59,11 +60,11 @@ impl Tone {
 /// A labelled value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is.
+    /// The label.
     pub label: &'static str,
-    /// Its figure.
+    /// The value as text.
     pub value: String,
-    /// Its meaning.
+    /// The meaning of the value.
     pub tone: Tone,
 }
 
@@ -75,12 +76,12 @@ impl Fact {
         Fact { label, value, tone }
     }
 
-    /// One that should be 0.
+    /// Returns a counter that should be 0.
     fn fault(label: &'static str, number: u64, tone: Tone) -> Fact {
         Fact { label, value: count(number), tone: if number > 0 { tone } else { Tone::Quiet } }
     }
 
-    /// A time that should be short.
+    /// Returns a time that should be short.
     fn time(label: &'static str, ns: Option<u64>) -> Fact {
         let fact = Fact::new(label, maybe_duration(ns));
         let tone = ns.map_or(fact.tone, Tone::of_duration);
@@ -91,7 +92,7 @@ impl Fact {
         Fact { tone, ..self }
     }
 
-    /// The value with the mark of its tone.
+    /// Returns the value with the mark of its tone.
     pub fn marked(&self) -> String {
         format!("{}{}", self.value, self.tone.mark())
     }
@@ -100,28 +101,28 @@ impl Fact {
 /// Facts under a title.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What they are about.
+    /// The title.
     pub title: &'static str,
-    /// The most important first.
+    /// The facts, the most important first.
     pub facts: Vec<Fact>,
 }
 
-/// What is known of one runtime.
+/// The numbers and rates of one runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
-    /// Its numbers.
+    /// The numbers.
     pub snapshot: &'a Snapshot,
-    /// What follows from two of them; `None` after the first.
+    /// The rates between the last two snapshots; `None` after the first.
     pub rates: Option<&'a Rates>,
 }
 
 impl<'a> Scene<'a> {
-    /// The rates of worker `index`.
+    /// Returns the rates of worker `index`.
     pub fn worker_rates(&self, index: usize) -> Option<&'a WorkerRates> {
         self.rates?.workers.get(index)
     }
 
-    /// The indexes of the workers that are shown: all but the spares that are not needed now.
+    /// Returns the indexes of the workers that are shown: all except unused spares.
     pub fn shown_workers(&self) -> Vec<usize> {
         shown_workers(self.snapshot)
     }
@@ -130,14 +131,15 @@ impl<'a> Scene<'a> {
         self.rates.map_or_else(|| ABSENT.into(), |rates| rate(of(rates)))
     }
 
-    /// Parked and searching workers, and where the workers' time goes.
+    /// Returns the parked and searching workers, and how the workers spend their time.
     pub fn workers(&self) -> Group {
         let snapshot = self.snapshot;
         let (on_duty, searchers) = (snapshot.on_duty_count(), searchers_max(worker_count(snapshot)));
         let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
         let facts = vec![
             Fact::new("parked", format!("{}/{on_duty}", snapshot.parked_count())),
-            // Above the limit if more were woken, which it does not concern.
+            // More workers than the limit can search if they were woken, which the limit does not
+            // cover.
             Fact::new("searching", format!("{}/{searchers}", snapshot.searching)),
             Fact::new("busy", shares(|shares| shares.busy_ratio)),
             Fact::new("search", shares(|shares| shares.searching_ratio)),
@@ -148,7 +150,7 @@ impl<'a> Scene<'a> {
         Group { title: "workers", facts }
     }
 
-    /// The global queue, and what waits in the workers' own.
+    /// Returns the lengths of the global queue and of the workers' local queues.
     pub fn queues(&self) -> Group {
         let queue = &self.snapshot.global_queue;
         let target = self.snapshot.config.target_global_queue_latency_ns;
@@ -164,7 +166,7 @@ impl<'a> Scene<'a> {
         Group { title: "queues", facts }
     }
 
-    /// Tasks since start.
+    /// Returns the counts of tasks since the runtime started.
     pub fn tasks(&self) -> Group {
         let tasks = &self.snapshot.tasks;
         let facts = vec![
@@ -178,7 +180,7 @@ impl<'a> Scene<'a> {
         Group { title: "tasks", facts }
     }
 
-    /// The I/O driver.
+    /// Returns the facts about the I/O driver.
     pub fn driver(&self) -> Group {
         let driver = &self.snapshot.driver;
         let owner = driver.owner.map_or_else(|| "no worker".into(), |worker| format!("worker {worker}"));
@@ -196,7 +198,7 @@ impl<'a> Scene<'a> {
         Group { title: "driver", facts }
     }
 
-    /// Timers.
+    /// Returns the facts about timers.
     pub fn timers(&self) -> Group {
         let timers = &self.snapshot.timers;
         let mut facts = vec![
@@ -211,7 +213,7 @@ impl<'a> Scene<'a> {
         Group { title: "timers", facts }
     }
 
-    /// The threads for blocking work.
+    /// Returns the facts about the blocking threads.
     pub fn blocking(&self) -> Group {
         let blocking = &self.snapshot.blocking;
         let is_saturated = blocking.queue_len > 0 && blocking.threads >= blocking.max_threads;
@@ -226,7 +228,7 @@ impl<'a> Scene<'a> {
         Group { title: "blocking", facts }
     }
 
-    /// Polls that did not end in time, since start, by cause.
+    /// Returns the number of stuck polls since the runtime started, by cause.
     pub fn incidents(&self) -> Group {
         let incidents = &self.snapshot.incidents;
         let mut facts = vec![Fact::fault("", incidents.total(), Tone::Warn)];
@@ -241,7 +243,7 @@ impl<'a> Scene<'a> {
         Group { title: "incidents", facts }
     }
 
-    /// What was done about workers that are stuck.
+    /// Returns what the sentinel did about stuck workers.
     pub fn sentinel(&self) -> Group {
         let sentinel = &self.snapshot.sentinel;
         let facts = vec![
@@ -258,7 +260,7 @@ impl<'a> Scene<'a> {
         Group { title: "sentinel", facts }
     }
 
-    /// The runtime's settings that decide where tasks go and when.
+    /// Returns the runtime's settings that decide where and when tasks run.
     pub fn settings(&self) -> Group {
         let config = &self.snapshot.config;
         let bounds = |min: u32, max: u32| format!("{min}..{max}");
@@ -276,12 +278,12 @@ impl<'a> Scene<'a> {
         Group { title: "settings", facts }
     }
 
-    /// Poll times of the last interval.
+    /// Returns the poll times of the last interval.
     pub fn poll_time(&self) -> Group {
         Group { title: "poll time", facts: distribution(self.rates.map(|rates| &rates.poll_time)) }
     }
 
-    /// Schedule delays of the last interval.
+    /// Returns the schedule delays of the last interval.
     pub fn schedule_delay(&self) -> Group {
         Group { title: "delay", facts: distribution(self.rates.map(|rates| &rates.schedule_delay)) }
     }
@@ -299,23 +301,22 @@ fn distribution(quantiles: Option<&Quantiles>) -> Vec<Fact> {
     ]
 }
 
-/// `sleep 2, cpu 1`: the causes that were seen, the most frequent first.
+/// Returns the causes that occurred, the most frequent first: `sleep 2, cpu 1`.
 pub fn causes(incidents: &Incidents) -> String {
     let mut counts: Vec<(Cause, u64)> = incidents.counts().filter(|(_, n)| *n > 0).collect();
-    // Equals stay in the order of the causes.
+    // The sort is stable: equal counts keep the order of the causes.
     counts.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let texts: Vec<_> = counts.iter().map(|(cause, n)| format!("{} {}", cause.name(), count(*n))).collect();
     texts.join(", ")
 }
 
-/// The indexes of the workers of `snapshot` that are shown: all but the spares that are not needed
-/// now.
+/// Returns the indexes of the workers of `snapshot` that are shown: all except unused spares.
 pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
     let workers = snapshot.workers.iter().enumerate();
     workers.filter(|(_, worker)| worker.duty != Duty::Off).map(|(index, _)| index).collect()
 }
 
-/// What a worker does, in at most five columns: its phase, or why it is not there for tasks.
+/// Returns the state of a worker in at most five columns: its phase, or why it runs no tasks.
 pub fn state_word(worker: &Worker) -> &'static str {
     match (worker.duty, worker.phase) {
         (Duty::Away, _) => "away",
@@ -324,7 +325,7 @@ pub fn state_word(worker: &Worker) -> &'static str {
     }
 }
 
-/// What a worker does, as one letter: the lamp's.
+/// Returns the state of a worker as the one letter of its lamp.
 pub fn state_letter(worker: &Worker) -> char {
     match (worker.duty, worker.phase) {
         (Duty::Away, _) => 'A',

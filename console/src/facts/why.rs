@@ -1,10 +1,11 @@
-//! Why a task was polled last: the chain of wake-ups in words.
+//! The text of a chain of wake-ups: why a task was polled last.
 
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
 use crate::text::figures::duration;
 
-/// For people: the task, who woke it, and so on, one a line, the cause at the end.
+/// Returns the chain as text: the task, what woke it, and so on, one per line, with the cause at
+/// the end.
 pub fn text(why: &Why) -> String {
     let mut text = String::new();
     let mut has_later = false;
@@ -42,7 +43,7 @@ fn when(woken: &Woken) -> String {
     format!("; {what}{later} {} ago", duration(woken.ago_ns))
 }
 
-/// What stands behind the last link.
+/// Returns the cause behind the last link.
 fn end(why: &Why) -> String {
     let Some(woken) = why.links.last().and_then(|link| link.woken.as_ref()) else {
         return "its first poll; its spawner is known only after the task has waited once".to_owned();

@@ -1,4 +1,4 @@
-//! What is said of one worker, in groups.
+//! The facts about one worker, in groups.
 
 use volt_diagnosis::rates::{Shares, WorkerRates};
 use volt_telemetry::snapshot::{GlobalChecks, Worker};
@@ -6,11 +6,11 @@ use volt_telemetry::snapshot::{GlobalChecks, Worker};
 use super::{Fact, Group, Scene, Tone};
 use crate::text::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
 
-/// A worker that could run and is not let for so much of its time is short of processor.
+/// The share of time that a runnable worker waits for a processor from which it counts as starved.
 const STARVED_RATIO: f64 = 0.2;
 
 impl Scene<'_> {
-    /// Everything about worker `index`, in groups, the most important first.
+    /// Returns all facts about worker `index`, in groups, the most important first.
     pub fn worker(&self, index: usize) -> Vec<Group> {
         let Some(worker) = self.snapshot.workers.get(index) else { return Vec::new() };
         let rates = self.worker_rates(index);

@@ -1,4 +1,4 @@
-//! What keys and the mouse do to the model.
+//! Applies actions of the keyboard and the mouse to the model.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use volt_telemetry::incident::Incident;
 use super::{Action, Effect, INTERVALS, Kind, Model, Screen};
 use crate::facts::incidents::newest_first;
 
-/// Characters that a filter may have.
+/// The largest number of characters in a filter.
 const FILTER_MAX: usize = 100;
 
 impl Model {
@@ -55,7 +55,7 @@ impl Model {
         self.screen != Screen::Latency
     }
 
-    /// Closes what lies on top, then goes back to the overview, then leaves.
+    /// Closes what is open on top; otherwise returns to the overview; otherwise quits.
     fn back(&mut self) -> Option<Effect> {
         if std::mem::take(&mut self.is_typing) {
             self.list_mut().filter.clear();
@@ -80,7 +80,7 @@ impl Model {
             }
             Screen::Tasks => {
                 self.tasks.is_open = !self.tasks.is_open;
-                // It stays selected while it is open.
+                // The task stays selected while its detail is open.
                 self.tasks.chosen = self.selected_task().map(|task| task.id);
             }
             Screen::Processes => {
@@ -113,7 +113,7 @@ impl Model {
         self.screen = Screen::Incidents;
     }
 
-    /// Selects the row at the place that `to` makes of the present one.
+    /// Selects the row at the position that `to` computes from the current one.
     fn select(&mut self, to: impl Fn(usize) -> usize) {
         let bounded = |place: Option<usize>, rows: usize| to(place.unwrap_or(0)).min(rows.saturating_sub(1));
         match self.screen {
@@ -126,7 +126,7 @@ impl Model {
                 let rows = self.task_rows();
                 let place = bounded(self.position(), rows.len());
                 let chosen = rows.get(place).map(|row| row.item.id);
-                // At the top of the table one follows the first.
+                // At the top of the table, the selection follows the first row.
                 self.tasks.chosen = chosen.filter(|_| place > 0 || self.tasks.is_open);
             }
             Screen::Processes => {
@@ -136,7 +136,7 @@ impl Model {
                 self.processes.chosen = chosen.filter(|_| place > 0 || self.processes.is_open);
             }
             Screen::Latency => {
-                // All of them stand before the first.
+                // The first position stands for all workers together.
                 let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());
                 let place = to(self.latency.worker.map_or(0, |index| index + 1)).min(workers);
                 self.latency.worker = place.checked_sub(1);
@@ -163,10 +163,10 @@ impl Model {
         }
     }
 
-    /// Holds the choices against a picture that has changed: what has gone is no longer selected.
+    /// Adjusts the selections to a new picture: items that no longer exist are deselected.
     pub(super) fn refresh_choices(&mut self) {
         let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
-        // The spare that has gone off duty was the last, or one before.
+        // If the selected spare has gone off duty, selects the nearest worker before it.
         let nearest = shown.iter().rev().find(|index| **index <= self.selected_worker).or(shown.first());
         self.selected_worker = nearest.copied().unwrap_or(0);
         let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());

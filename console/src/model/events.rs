@@ -1,12 +1,13 @@
-//! What has happened since the console attached: stuck polls that began and ended, workers that
-//! were replaced, findings of the doctor that came and went, runtimes, lost snapshots, lost
-//! connections.
+//! The log of events since the console attached: stuck polls that began and ended, replaced
+//! workers, findings that appeared and disappeared, runtimes, lost snapshots, and lost connections.
 //!
-//! Shape: a list, the latest last, and per runtime what is known of it from the snapshot before.
-//! Bounds: [`EVENTS_MAX`] events, the oldest go first and are counted; a snapshot adds
-//! [`OF_A_SNAPSHOT`] at most of one kind, and one that says how many more there were. What is
-//! counted by number, as replacements, makes one event in [`TOGETHER`], so that a program in which
-//! they go on does not push everything else out.
+//! The log is a list of events, the latest last, and for each runtime the state of the previous
+//! snapshot.
+//!
+//! Bounds: [`EVENTS_MAX`] events are kept, and the number of older ones. A snapshot adds at most
+//! [`OF_A_SNAPSHOT`] events of one kind, and one event with the number of the others. Counted
+//! events, such as replacements, become one event per [`TOGETHER`], so that a steady stream of them
+//! does not push out all others.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,32 +23,32 @@ use crate::facts::incidents::{named, newest_first, place_of};
 use crate::text::clean;
 use crate::text::figures::{age, count, duration};
 
-/// Events that are kept.
+/// The maximum number of events.
 pub const EVENTS_MAX: usize = 500;
-/// Events that are the same but for their number are one if they come so soon after the first.
+/// Counted events become one if they follow the first within this time.
 const TOGETHER: Duration = Duration::from_secs(10);
-/// Stuck polls that are told one by one of one snapshot.
+/// The maximum number of stuck polls of one snapshot that are logged individually.
 const OF_A_SNAPSHOT: usize = 8;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Happened {
     /// The time since the console started.
     pub at: Duration,
     /// Its kind, in one word.
     pub kind: &'static str,
-    /// The runtime; empty if it is about the program.
+    /// The runtime; empty if the event is about the program.
     pub runtime: String,
-    /// What.
+    /// The text.
     pub text: String,
-    /// What it means.
+    /// The meaning for the user.
     pub tone: Tone,
-    /// How many of them, of what is counted, and when the first was.
+    /// For counted events: how many there were, and the time of the first.
     counted: Option<(u64, Duration)>,
 }
 
 impl Happened {
-    /// What, with how many there were.
+    /// Returns the text, with the number of counted events.
     pub fn told(&self) -> String {
         match self.counted {
             None => self.text.clone(),
@@ -60,41 +61,41 @@ impl Happened {
     }
 }
 
-/// See the header of this file.
+/// The log. See the header of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     events: VecDeque<Happened>,
-    /// Events that were forgotten.
+    /// The number of events that were removed.
     pub forgotten: u64,
     runtimes: Vec<Known>,
     pid: Option<u32>,
 }
 
-/// What is known of a runtime.
+/// The state of a runtime in the previous snapshot.
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
     started_at_ns: u64,
     course: Course,
-    /// The number of the latest incident that was told.
+    /// The number of the latest incident that was logged.
     last_incident: u64,
-    /// Those that went on.
+    /// The incidents that were not over.
     open: Vec<u64>,
     replacements: u64,
     capped: u64,
     panicked: u64,
-    /// Processes that ended abnormally, and restarts.
+    /// Processes that exited abnormally, and restarts.
     failed: u64,
     restarts: u64,
 }
 
 impl Log {
-    /// The events, the latest first.
+    /// Returns the events, the latest first.
     pub fn newest_first(&self) -> impl Iterator<Item = &Happened> {
         self.events.iter().rev()
     }
 
-    /// Adds one.
+    /// Adds an event.
     pub(super) fn add(&mut self, at: Duration, kind: &'static str, runtime: &str, text: String, tone: Tone) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
@@ -103,7 +104,8 @@ impl Log {
         self.events.push_back(Happened { at, kind, runtime: runtime.into(), text, tone, counted: None });
     }
 
-    /// Adds so many of one, to the last of its kind if that is not long ago.
+    /// Adds `times` events of one kind. If the last event of this kind is recent, adds them to that
+    /// event.
     fn count(&mut self, at: Duration, kind: &'static str, runtime: &str, times: u64, text: &str, tone: Tone) {
         if times == 0 {
             return;
@@ -118,7 +120,7 @@ impl Log {
         }
     }
 
-    /// Compares a snapshot with what is known.
+    /// Compares a snapshot with the previous one, and logs the differences.
     pub(super) fn take(&mut self, process: &Process, now: Duration) {
         if self.pid.replace(process.pid).is_some_and(|pid| pid != process.pid) {
             self.runtimes.clear();
@@ -135,7 +137,7 @@ impl Log {
         for runtime in &process.runtimes {
             let index = self.runtimes.iter().position(|known| known.is(runtime));
             let index = index.unwrap_or_else(|| {
-                // What the console found when it came is no event.
+                // A runtime that existed when the console attached is not an event.
                 if !is_first {
                     let text = format!("started with {} workers", runtime.workers.len());
                     self.add(now, "runtime", &runtime.runtime, text, Tone::Plain);
@@ -215,7 +217,7 @@ impl Log {
 impl Known {
     fn new(runtime: &Snapshot) -> Known {
         let mut course = Course::default();
-        // Nothing is reported for the first snapshot.
+        // Findings of the first snapshot are not events.
         let _ = course.check(runtime);
         Known {
             name: runtime.runtime.clone(),
@@ -245,12 +247,13 @@ fn subject(incident: &Incident) -> String {
     format!("worker {} by {task} {}", incident.worker, place_of(incident))
 }
 
-/// `stalled-poll: task 7 has held …`, without what a terminal would obey.
+/// Formats a finding as `stalled-poll: task 7 has held …`, without characters that control a
+/// terminal.
 fn told(finding: &Finding) -> String {
     format!("{}: {}", finding.rule.name(), clean::text(&finding.title))
 }
 
-/// What a severity means.
+/// Returns the tone of a severity.
 pub(crate) fn tone_of(severity: Severity) -> Tone {
     match severity {
         Severity::Info => Tone::Plain,

@@ -1,9 +1,9 @@
-//! What is kept of the snapshots that have gone by: for each runtime how delays and poll times were
-//! spread, and what each worker did.
+//! The history of past snapshots: for each runtime, the distribution of delays and poll times, and
+//! what each worker did.
 //!
-//! Bounds: [`HISTORY_MAX`] moments; of a moment `2 * CLASSES` counts a runtime and 12 bytes a
-//! worker: with 64 workers 400 kB, with 1024 (the most there can be) 5 MB. A runtime that is gone
-//! takes its history with it.
+//! Bounds: [`HISTORY_MAX`] moments are kept. Each takes `2 * CLASSES` counts per runtime and 12
+//! bytes per worker, in total 400 kB with 64 workers, and 5 MB with 1024, the maximum. The history
+//! of a runtime is dropped with the runtime.
 
 use std::collections::VecDeque;
 
@@ -11,29 +11,29 @@ use volt_diagnosis::rates::Rates;
 use volt_telemetry::histogram::{Histogram, bounds_of};
 use volt_telemetry::snapshot::Snapshot;
 
-/// Moments that are kept: one for each column of a wide terminal.
+/// The number of moments that are kept: one for each column of a wide terminal.
 pub const HISTORY_MAX: usize = 400;
-/// The classes of times end at powers of two: the first at 2^10 ns, a µs, the last but one at 2^28,
-/// 268 ms; above that is the last.
+/// The range of the edges between the classes of times, as powers of two in ns. The lowest edge is
+/// 2^10 ns (1 µs), and the highest 2^28 ns (268 ms); the last class is above it.
 pub const EDGE_POWERS: [usize; 2] = [10, 28];
-/// How many there are.
+/// The number of classes.
 pub const CLASSES: usize = EDGE_POWERS[1] - EDGE_POWERS[0] + 2;
 
-/// What is counted in classes of time.
+/// A duration that is counted in classes of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// From a task's wake-up to its poll.
+    /// The time from a task's wake-up to its poll.
     #[default]
     Delay,
-    /// How long polls took.
+    /// The duration of polls.
     Poll,
 }
 
 impl Kind {
-    /// Both.
+    /// Both kinds.
     pub const ALL: [Kind; 2] = [Kind::Delay, Kind::Poll];
 
-    /// What it is called.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Delay => "schedule delay",
@@ -42,13 +42,13 @@ impl Kind {
     }
 }
 
-/// Counts of one interval by class.
+/// The counts of one interval, by class.
 pub type Spread = [u32; CLASSES];
 
-/// `histogram` in classes.
+/// Sums `histogram` up in classes.
 pub fn spread(histogram: &Histogram) -> Spread {
     let mut spread = [0; CLASSES];
-    // The edges are bounds of buckets too, so that each bucket belongs to one class.
+    // The edges are also bounds of buckets, so that each bucket belongs to one class.
     for (bucket, count) in histogram.counts().iter().enumerate().filter(|(_, count)| **count > 0) {
         let power = (bounds_of(bucket).1 - 1).checked_ilog2().map_or(0, |power| power as usize + 1);
         let class = &mut spread[power.saturating_sub(EDGE_POWERS[0]).min(CLASSES - 1)];
@@ -60,28 +60,28 @@ pub fn spread(histogram: &Histogram) -> Spread {
 /// What a worker did in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
-    /// Polls a second.
+    /// Polls per second.
     pub polls: u32,
-    /// Per cent of its time.
+    /// The busy time, in per cent.
     pub busy: u8,
-    /// Per cent of its time.
+    /// The time spent searching, in per cent.
     pub searching: u8,
-    /// Per cent of its time, in a park or in the driver.
+    /// The time parked or in the driver, in per cent.
     pub asleep: u8,
     /// Tasks in its queues at the end of the interval.
     pub queued: u32,
 }
 
-/// Of one runtime. `None` where there was no connection.
+/// The history of one runtime. `None` stands for a moment without a connection.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The runtime's name.
     pub name: String,
-    /// Polls a second.
+    /// Polls per second.
     pub polls: VecDeque<Option<u64>>,
-    /// By [`Kind`].
+    /// The distributions, by [`Kind`].
     pub spreads: VecDeque<Option<[Spread; 2]>>,
-    /// By the worker's index.
+    /// The workers' points, by index.
     pub workers: Vec<VecDeque<Option<Point>>>,
 }
 
@@ -106,14 +106,14 @@ impl History {
         }
     }
 
-    /// The connection was lost.
+    /// Records that the connection was lost.
     pub(super) fn break_off(&mut self) {
         push(&mut self.polls, None);
         push(&mut self.spreads, None);
         self.workers.iter_mut().for_each(|points| push(points, None));
     }
 
-    /// How the times of a kind were spread, the latest first.
+    /// Returns the distributions of a kind, the latest first.
     pub fn spreads_of(&self, kind: Kind) -> impl Iterator<Item = Option<&Spread>> {
         self.spreads.iter().rev().map(move |both| both.as_ref().map(|both| &both[kind as usize]))
     }

@@ -1,4 +1,5 @@
-//! What goes into the model, and what comes out.
+//! The input and the output of the model: [`Message`] and [`Action`] go in, [`Effect`] and [`Wish`]
+//! come out.
 
 use std::time::Duration;
 
@@ -10,66 +11,66 @@ use volt_telemetry::wire::Hello;
 
 use super::screens::Screen;
 
-/// Something happened.
+/// An event that changes the model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// The time since the console started.
     Tick(Duration),
-    /// The connection stands.
+    /// The connection is established.
     Connected(Hello),
-    /// All runtimes at one moment.
+    /// A snapshot of all runtimes.
     Snapshot {
         /// The numbers.
         process: Box<Process>,
-        /// Snapshots of this subscription that the server skipped so far.
+        /// The number of snapshots of this subscription that the server has skipped so far.
         lost: u64,
     },
-    /// The connection stands again: so many snapshots would have come while it did not.
+    /// The connection is established again. This many snapshots were missed in the meantime.
     Missed(u64),
-    /// The connection ended, or could not be made again.
+    /// The connection was closed, or could not be established again.
     Disconnected {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// When it is tried again.
+        /// The time until the next attempt.
         retry_in: Duration,
     },
-    /// The tasks that were asked for.
+    /// A reply to a request for tasks.
     Tasks(Box<TaskList>),
-    /// The processes that were asked for.
+    /// A reply to a request for processes.
     Processes(Box<ProcessList>),
-    /// Why a task was polled last, or why that cannot be told.
+    /// Why a task was polled last, or why this is unknown.
     Why {
-        /// Its id.
+        /// The task's id.
         task: u64,
-        /// The chain.
+        /// The chain of wake-ups, or the error.
         why: Result<Box<Why>, String>,
     },
-    /// What was asked for cannot be told.
+    /// The program could not reply to a request.
     Refused(String),
-    /// A key, or the mouse.
+    /// An action of the keyboard or the mouse.
     Do(Action),
 }
 
-/// What a person asks for.
+/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Leave.
+    /// Quit.
     Quit,
-    /// Close what lies on top, else leave.
+    /// Close what is open on top, or else quit.
     Back,
-    /// Hold the picture, or let it go on.
+    /// Pause the picture, or continue.
     TogglePause,
-    /// The help text.
+    /// Open or close the help.
     ToggleHelp,
-    /// Another screen.
+    /// Show another screen.
     Show(Screen),
-    /// The details of the selected worker, the stack of the selected incident.
+    /// Open or close the details of the selected row.
     ToggleDetail,
-    /// Counters a second or since start.
+    /// Switch between rates per second and totals since the runtime started.
     ToggleTotals,
-    /// The next runtime, the first after the last.
+    /// Select the next runtime, or the first after the last.
     NextRuntime,
-    /// The one before.
+    /// Select the previous runtime.
     PreviousRuntime,
     /// Refresh less often.
     Slower,
@@ -77,7 +78,7 @@ pub enum Action {
     Faster,
     /// Sort by another column, this many to the right.
     SortBy(isize),
-    /// Sort the other way round.
+    /// Reverse the sort order.
     InvertSort,
     /// Select another row, this many down.
     Move(isize),
@@ -85,28 +86,28 @@ pub enum Action {
     First,
     /// Select the last row.
     Last,
-    /// Select the row at this place; the selected one: open it.
+    /// Select the row at this position. If it is selected already, open it.
     Pick(usize),
-    /// Begin to type what rows must have in them.
+    /// Start typing a filter.
     Filter,
-    /// One character more of it.
+    /// Append a character to the filter.
     Type(char),
-    /// One less.
+    /// Delete the last character of the filter.
     Erase,
-    /// That was it.
+    /// Finish typing the filter.
     Accept,
 }
 
-/// What is to be done outside.
+/// What the caller of the model must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Subscribe with another interval.
     Subscribe(Duration),
-    /// End.
+    /// Quit.
     Quit,
 }
 
-/// What is to be asked, again and again.
+/// The requests that the current screen needs, repeated at an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wish {
     /// The tasks of a runtime.
@@ -115,12 +116,12 @@ pub struct Wish {
     pub processes: Option<(String, processes::Query)>,
     /// Why a task of a runtime was polled last.
     pub why: Option<(String, u64)>,
-    /// Time between two answers.
+    /// The time between two replies.
     pub interval: Duration,
 }
 
 impl Wish {
-    /// Whether there is nothing to ask.
+    /// Returns whether there is nothing to request.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_none() && self.processes.is_none() && self.why.is_none()
     }

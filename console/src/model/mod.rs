@@ -1,15 +1,16 @@
-//! What the console knows and how messages change it: message → [`Model::update`] → a screen drawn
-//! from `&Model`.
+//! The state of the console. A message changes it through [`Model::update`], and the view draws a
+//! screen from `&Model`.
 //!
-//! Who writes: the loop in `attach`, one message after the other. Who reads: the view. No terminal,
-//! no socket and no clock in here: time comes in with [`Message::Tick`], what is to be done outside
-//! goes out as an [`Effect`]. So that it can be tested, and driven from something else than a
-//! socket.
+//! The loop in `attach` applies the messages one after the other. The model uses no terminal, no
+//! socket and no clock, so that it can be tested, and so that a recording can drive it. Time
+//! arrives with [`Message::Tick`], and the caller performs the returned [`Effect`].
 //!
-//! Invariants. *What is shown is one moment*: a picture changes whole, with a snapshot; pausing
-//! keeps the picture of that moment while the live one goes on below. *History is bounded* by
-//! [`HISTORY_MAX`]. *What was lost is counted and stays counted* over reconnections. *A choice
-//! follows its name*: the selected runtime stays selected when others come and go.
+//! # Invariants
+//!
+//! *A screen shows one moment*: each snapshot replaces the whole picture. While the console is
+//! paused, the held picture stays, and the live one is updated in the background. *The history is
+//! bounded* by [`HISTORY_MAX`]. *Lost snapshots are counted*, and the count survives reconnections.
+//! *A selection follows its name*: the selected runtime stays selected when others come and go.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -42,7 +43,7 @@ pub use message::{Action, Effect, Message, Wish};
 pub use rows::{PROCESSES_SHOWN, TASKS_SHOWN, WORKER_ORDERS};
 pub use screens::{IncidentList, LatencyChoice, List, ProcessTable, Screen, TaskTable};
 
-/// Refresh intervals to choose from.
+/// The selectable refresh intervals.
 pub const INTERVALS: [Duration; 7] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
@@ -52,69 +53,69 @@ pub const INTERVALS: [Duration; 7] = [
     Duration::from_secs(2),
     Duration::from_secs(5),
 ];
-/// The one to begin with: slow enough to read figures, quick enough to see a stall of a second.
+/// The default interval: long enough to read the figures, short enough to see a stall of a second.
 pub const DEFAULT_INTERVAL: Duration = INTERVALS[3];
-/// Without a snapshot for this long beyond three intervals, a connection counts as silent.
+/// A connection counts as silent if no snapshot arrives for three intervals and this time.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// How the connection is.
+/// The state of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Snapshots come in.
+    /// Snapshots arrive.
     Live,
-    /// It ended and is being made again.
+    /// The connection was lost, and the console tries to connect again.
     Lost {
-        /// When it ended, since the console started.
+        /// When it was lost, since the console started.
         since: Duration,
-        /// What the last try said.
+        /// The error of the last attempt.
         reason: String,
-        /// When the next try is due.
+        /// When the next attempt is due.
         retry_at: Duration,
     },
 }
 
-/// Where in a recording the picture is from.
+/// The position in a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Played {
-    /// The time from its first snapshot.
+    /// The time since its first snapshot.
     pub at: Duration,
-    /// That of its last.
+    /// The time of its last snapshot.
     pub whole: Duration,
-    /// Whether it goes on by itself.
+    /// Whether it is playing.
     pub is_playing: bool,
-    /// Why it ends before its end.
+    /// Why the recording ends early, if it does.
     pub broke: Option<String>,
 }
 
-/// One moment of the program, and what led to it.
+/// One moment of the program, and its history.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// The numbers; `None` before the first snapshot.
     pub process: Option<Process>,
-    /// What follows from the two last snapshots, by index of the runtime.
+    /// The rates between the last two snapshots, by index of the runtime.
     pub rates: Vec<Option<Rates>>,
-    /// The numbers before.
+    /// The previous snapshot.
     earlier: Option<Process>,
     histories: Vec<History>,
-    /// When the snapshot came in.
+    /// When the snapshot arrived.
     pub received_at: Duration,
-    /// The tasks that were asked for last.
+    /// The last list of tasks.
     pub tasks: Option<TaskList>,
-    /// How much of the time since the list before each of them was polled.
+    /// For each task, the share of the time since the previous list that it was being polled.
     task_loads: HashMap<u64, f64>,
-    /// The processes that were asked for last.
+    /// The last list of processes.
     pub processes: Option<ProcessList>,
-    /// The same of these, by pid.
+    /// The same for each process, by pid.
     process_loads: HashMap<String, f64>,
-    /// What is wrong with each runtime, the worst first: the runtime's name, and the finding.
+    /// The findings of each runtime, the worst first: the runtime's name, and the finding.
     pub findings: Vec<(String, Finding)>,
-    /// What has happened.
+    /// The events.
     pub log: Log,
-    /// Judges programs that do not judge themselves.
+    /// Computes the findings of programs that do not compute them.
     watch: Watch,
 }
 
-/// Everything that the screen shows.
+/// The state of everything that the screens show.
 ///
 /// ```
 /// use volt_console::model::{Action, DEFAULT_INTERVAL, Effect, Message, Model};
@@ -125,57 +126,57 @@ pub struct Picture {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Who answers.
+    /// The hello message of the program.
     pub hello: Hello,
-    /// How the connection is.
+    /// The state of the connection.
     pub link: Link,
-    /// Snapshots that were skipped because somebody was too slow, or would have come while there
-    /// was no connection, since the console started.
+    /// The number of lost snapshots since the console started: those that the server skipped
+    /// because the console or the program was too slow, and those missed without a connection.
     pub lost: u64,
     /// Time between two snapshots.
     pub interval: Duration,
     /// The time since the console started.
     pub now: Duration,
-    /// What is shown.
+    /// The current screen.
     pub screen: Screen,
-    /// How the rows of each screen stand.
+    /// The order and filter of each screen's rows.
     lists: [List; Screen::ALL.len()],
-    /// What is typed goes into the filter of the screen.
+    /// Whether keys are typed into the filter of the screen.
     pub is_typing: bool,
-    /// The list of incidents.
+    /// The state of the incidents screen.
     pub incidents: IncidentList,
-    /// The table of tasks.
+    /// The state of the tasks screen.
     pub tasks: TaskTable,
-    /// The table of processes.
+    /// The state of the processes screen.
     pub processes: ProcessTable,
-    /// The latency screen.
+    /// The state of the latency screen.
     pub latency: LatencyChoice,
-    /// The selected row of the blame table: its location.
+    /// The location of the selected row of the blame table.
     chosen_location: Option<String>,
-    /// The selected finding, and its runtime.
+    /// The selected finding and its runtime.
     chosen_finding: Option<(String, Key)>,
-    /// The place of the selected event, the first being the latest.
+    /// The position of the selected event; 0 is the latest.
     chosen_event: usize,
-    /// The selected worker, by its index.
+    /// The index of the selected worker.
     pub selected_worker: usize,
     /// Whether the help is open.
     pub is_help_open: bool,
     /// Whether the selected worker's details are shown.
     pub is_detail_open: bool,
-    /// Counters since start instead of a second.
+    /// Whether counters show totals since the runtime started instead of rates per second.
     pub shows_totals: bool,
-    /// If it is a recording that is shown: where.
+    /// The position in the recording, if the console replays one.
     pub played: Option<Played>,
     selected_runtime: Option<String>,
     live: Picture,
     held: Option<Picture>,
     lost_in_subscription: u64,
-    /// The connection is to another process than the one before.
+    /// Whether the connection is to another program than the previous one.
     is_another_life: bool,
 }
 
 impl Model {
-    /// Before the first message.
+    /// Returns a model before the first message.
     pub fn new(interval: Duration) -> Model {
         let mut lists: [List; Screen::ALL.len()] = Default::default();
         for screen in Screen::ALL {
@@ -210,7 +211,7 @@ impl Model {
         }
     }
 
-    /// Takes one message in, and says what is to be done outside.
+    /// Applies one message, and returns what the caller must do.
     pub fn update(&mut self, message: Message) -> Option<Effect> {
         match message {
             Message::Tick(now) => self.now = now,
@@ -227,7 +228,7 @@ impl Model {
                 self.live.received_at = self.now;
                 self.lost_in_subscription = 0;
             }
-            // A program that was not there has sent nothing that could be lost.
+            // A program that was not running sent nothing that could be lost.
             Message::Missed(_) if self.is_another_life => {}
             Message::Missed(updates) => self.lost = self.lost.saturating_add(updates),
             Message::Snapshot { process, lost } => self.take(clean::process(*process), lost),
@@ -247,8 +248,8 @@ impl Model {
         None
     }
 
-    /// Shows a moment of a recording; with `earlier`, the picture before it, what was shown is
-    /// forgotten.
+    /// Shows a moment of a recording. With `earlier`, the previous snapshot, forgets the current
+    /// history.
     pub fn play(&mut self, played: Played, earlier: Option<Process>, process: Process) {
         self.played = Some(played);
         if let Some(earlier) = earlier {
@@ -258,61 +259,62 @@ impl Model {
         self.take(process, 0);
     }
 
-    /// The picture to draw: the held one while paused.
+    /// Returns the picture to draw: the held one while paused.
     pub fn picture(&self) -> &Picture {
         self.held.as_ref().unwrap_or(&self.live)
     }
 
-    /// Whether the picture is held.
+    /// Returns whether the picture is held.
     pub fn is_paused(&self) -> bool {
         self.held.is_some()
     }
 
-    /// The runtimes of the picture.
+    /// Returns the runtimes of the picture.
     pub fn runtimes(&self) -> &[Snapshot] {
         self.picture().process.as_ref().map_or(&[], |process| &process.runtimes)
     }
 
-    /// The index of the selected runtime.
+    /// Returns the index of the selected runtime.
     pub fn runtime_index(&self) -> usize {
         let is_selected = |runtime: &Snapshot| Some(&runtime.runtime) == self.selected_runtime.as_ref();
         self.runtimes().iter().position(is_selected).unwrap_or(0)
     }
 
-    /// The selected runtime; `None` before the first snapshot, and for a process that has none.
+    /// Returns the selected runtime; `None` before the first snapshot, and for a program without
+    /// runtimes.
     pub fn scene(&self) -> Option<Scene<'_>> {
         let index = self.runtime_index();
         let snapshot = self.runtimes().get(index)?;
         Some(Scene { snapshot, rates: self.picture().rates.get(index).and_then(Option::as_ref) })
     }
 
-    /// Polls a second of the selected runtime, the oldest first; `None` where there was no
-    /// connection.
+    /// Returns the polls per second of the selected runtime, the oldest first; `None` for a moment
+    /// without a connection.
     pub fn history(&self) -> impl DoubleEndedIterator<Item = Option<u64>> + '_ {
         self.past().into_iter().flat_map(|history| history.polls.iter().copied())
     }
 
-    /// What is kept of the selected runtime's past.
+    /// Returns the history of the selected runtime.
     pub fn past(&self) -> Option<&History> {
         let name = self.scene().map(|scene| scene.snapshot.runtime.as_str());
         self.picture().histories.iter().find(|history| Some(history.name.as_str()) == name)
     }
 
-    /// The selected runtime in the snapshot before.
+    /// Returns the selected runtime in the previous snapshot.
     pub fn earlier(&self) -> Option<&Snapshot> {
         let name = &self.scene()?.snapshot.runtime;
         self.picture().earlier.as_ref()?.runtimes.iter().find(|runtime| runtime.runtime == *name)
     }
 
-    /// How long nothing was heard over a standing connection, when that is longer than it should
-    /// be.
+    /// Returns how long no snapshot has arrived over an open connection, if that is longer than
+    /// expected.
     pub fn silent_for(&self) -> Option<Duration> {
         let since = self.now.saturating_sub(self.live.received_at);
         (self.link == Link::Live && since > self.interval * 3 + SILENCE).then_some(since)
     }
 
     fn take(&mut self, process: Process, lost: u64) {
-        // A subscription that was made anew counts from 0 again.
+        // A new subscription counts from 0 again.
         let before = if lost < self.lost_in_subscription { 0 } else { self.lost_in_subscription };
         if lost > before {
             let text = format!("{} snapshots skipped: the console or the program was too slow", lost - before);
@@ -322,7 +324,7 @@ impl Model {
         self.lost_in_subscription = lost;
         self.link = Link::Live;
         if self.live.process.as_ref().is_some_and(|former| former.pid != process.pid) {
-            // Another program counts its incidents anew.
+            // Another program numbers its incidents from the start.
             self.incidents = IncidentList::default();
         }
         self.live.take(process, self.now);
@@ -396,19 +398,19 @@ impl Picture {
         self.received_at = now;
     }
 
-    /// How much of the time since the list before the task of this id was polled.
+    /// Returns the share of the time since the previous list that this task was being polled.
     pub fn load_of(&self, task: u64) -> Option<f64> {
         self.task_loads.get(&task).copied()
     }
 
-    /// The same of the process of this pid.
+    /// Returns the same for the process with this pid.
     pub fn load_of_process(&self, pid: &str) -> Option<f64> {
         self.process_loads.get(pid).copied()
     }
 }
 
-/// How much of `past_ns` each was polled that is in both lists; `of` says who it is, and for how
-/// long it was polled, ns.
+/// Returns, for each row in both lists, the share of `past_ns` that it was being polled. `of`
+/// returns the row's key and its total poll time in ns.
 fn loads<T, K: Eq + Hash>(
     before: &[T],
     now: &[T],
@@ -428,12 +430,11 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The runtime whose workers have been busy longest since its start: in a program with helpers (an
-/// exporter's), the application's own.
+/// Returns the runtime whose workers have been busy longest since it started: in a program with
+/// additional runtimes (an exporter's, for example), the application's.
 pub fn busiest(runtimes: &[Snapshot]) -> Option<usize> {
     let busy_ns = |runtime: &Snapshot| runtime.workers.iter().map(|worker| worker.busy_ns).fold(0, u64::saturating_add);
-    // The last of equals is the greatest for `max_by_key`: scanned from the back, that is the
-    // first.
+    // `max_by_key` returns the last of equal elements; in reverse order, that is the first.
     (0..runtimes.len()).rev().max_by_key(|index| busy_ns(&runtimes[*index]))
 }
 

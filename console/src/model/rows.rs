@@ -1,4 +1,4 @@
-//! The rows of each screen's list: filtered, sorted, and which of them is selected.
+//! The rows of each screen's list: filtered, sorted, and with one selected.
 
 use std::cmp::Reverse;
 
@@ -18,17 +18,17 @@ use crate::tables::processes;
 use crate::tables::tasks;
 use crate::tables::workers::in_flight;
 
-/// Tasks that are asked for: more than fit on any screen.
+/// The maximum number of tasks that are requested: more than fit on any screen.
 pub const TASKS_SHOWN: u32 = 300;
-/// Processes that are asked for, likewise.
+/// The maximum number of processes that are requested, likewise.
 pub const PROCESSES_SHOWN: u32 = 300;
-/// What workers may be sorted by.
+/// The sort orders of the workers.
 pub const WORKER_ORDERS: [&str; 5] = ["number", "busy", "polls/s", "queue", "in flight"];
-/// What incidents may be sorted by.
+/// The sort orders of the incidents.
 const INCIDENT_ORDERS: [&str; 4] = ["when", "for", "worker", "cause"];
 
 impl Model {
-    /// How the rows of the screen stand.
+    /// Returns the order and filter of the current screen's rows.
     pub fn list(&self) -> &List {
         &self.lists[self.screen as usize]
     }
@@ -41,7 +41,7 @@ impl Model {
         &self.lists[screen as usize]
     }
 
-    /// What the screen's rows may be sorted by.
+    /// Returns the sort orders of the current screen.
     pub fn orders(&self) -> Vec<&'static str> {
         match self.screen {
             Screen::Overview | Screen::Workers => WORKER_ORDERS.to_vec(),
@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    /// The place of the selected row; `None` on a screen that has no list.
+    /// Returns the position of the selected row; `None` on a screen without a list.
     pub fn position(&self) -> Option<usize> {
         Some(match self.screen {
             Screen::Overview | Screen::Workers => {
@@ -83,7 +83,7 @@ impl Model {
         })
     }
 
-    /// The indexes of the workers that are shown.
+    /// Returns the indexes of the workers that are shown.
     pub fn worker_rows(&self) -> Vec<usize> {
         let Some(scene) = self.scene() else { return Vec::new() };
         let screen = if self.screen == Screen::Workers { Screen::Workers } else { Screen::Overview };
@@ -107,7 +107,7 @@ impl Model {
                 2 => per_second(index, |rates| rates.polls_per_second),
                 3 => worker.queued(),
                 4 => worker.in_flight.as_ref().map_or(0, |poll| poll.for_ns),
-                // By number they begin with the first, by all else with the greatest.
+                // Sorted by number, the smallest comes first; in all other orders, the largest.
                 _ => u64::MAX - u64::from(worker.index),
             }
         };
@@ -118,7 +118,7 @@ impl Model {
         rows
     }
 
-    /// The tasks that are shown.
+    /// Returns the tasks that are shown.
     pub fn task_rows(&self) -> Vec<Row<'_, Task>> {
         let picture = self.picture();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
@@ -127,7 +127,7 @@ impl Model {
         };
         let list = self.list_of(Screen::Tasks);
         let rank = self.task_query().rank;
-        // Of thousands of rows none is read for nothing.
+        // There may be thousands of rows, so their texts are compared only if there is a filter.
         let has = |task: &&Task| {
             if list.filter.is_empty() {
                 return true;
@@ -141,21 +141,21 @@ impl Model {
         rows
     }
 
-    /// The selected task.
+    /// Returns the selected task.
     pub fn selected_task(&self) -> Option<&Task> {
         let rows = self.task_rows();
         let chosen = rows.iter().find(|row| Some(row.item.id) == self.tasks.chosen);
         chosen.or(rows.first()).map(|row| row.item)
     }
 
-    /// Which tasks the screen is about.
+    /// Returns the query for the tasks on the screen.
     pub fn task_query(&self) -> Query {
         let list = self.list_of(Screen::Tasks);
         let rank = listing::orders(&tasks::COLUMNS).get(list.order).copied().unwrap_or_default();
         Query { rank, is_inverted: list.is_inverted, filter: listing::filter(&list.filter), limit: TASKS_SHOWN }
     }
 
-    /// The processes that are shown.
+    /// Returns the processes that are shown.
     pub fn process_rows(&self) -> Vec<Row<'_, Process>> {
         let picture = self.picture();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
@@ -174,7 +174,7 @@ impl Model {
         rows
     }
 
-    /// Which processes the screen is about.
+    /// Returns the query for the processes on the screen.
     pub fn process_query(&self) -> volt_telemetry::processes::Query {
         let list = self.list_of(Screen::Processes);
         let rank = listing::orders(&processes::COLUMNS).get(list.order).copied().unwrap_or_default();
@@ -182,7 +182,7 @@ impl Model {
         volt_telemetry::processes::Query { rank, is_inverted, filter, limit: PROCESSES_SHOWN }
     }
 
-    /// What is to be asked of the program, besides its snapshots.
+    /// Returns the requests that the screen needs in addition to the snapshots.
     pub fn wish(&self) -> Wish {
         let runtime = self.scene().map(|scene| scene.snapshot.runtime.clone());
         let Some(runtime) = runtime.filter(|_| self.played.is_none()) else { return Wish::default() };
@@ -199,7 +199,7 @@ impl Model {
         Wish { tasks: Some((runtime, self.task_query())), why, interval: self.interval, ..Wish::default() }
     }
 
-    /// The incidents that are shown.
+    /// Returns the incidents that are shown.
     pub fn incident_rows(&self) -> Vec<&Incident> {
         let Some(scene) = self.scene() else { return Vec::new() };
         let list = self.list_of(Screen::Incidents);
@@ -208,7 +208,7 @@ impl Model {
             list.has([task.as_str(), &line, &incident.spawned_at, incident.cause.name(), incident.remedy.name()])
         };
         let mut rows: Vec<&Incident> = newest_first(&scene.snapshot.incidents).filter(has).collect();
-        // Equals stay as they are, the latest first.
+        // The sort is stable: equal rows stay in order, the latest first.
         match list.order {
             1 => rows.sort_by_key(|incident| Reverse(incident.for_ns)),
             2 => rows.sort_by_key(|incident| incident.worker),
@@ -221,7 +221,7 @@ impl Model {
         rows
     }
 
-    /// The rows of the blame table.
+    /// Returns the rows of the blame table.
     pub fn blame_rows(&self) -> Vec<blame::Row<'_>> {
         let Some(scene) = self.scene() else { return Vec::new() };
         let list = self.list_of(Screen::Blame);
@@ -230,7 +230,7 @@ impl Model {
         rows
     }
 
-    /// What is wrong, of every runtime.
+    /// Returns the findings of every runtime.
     pub fn finding_rows(&self) -> Vec<&(String, Finding)> {
         let list = self.list_of(Screen::Doctor);
         let has = |row: &&(String, Finding)| {
@@ -246,7 +246,7 @@ impl Model {
         rows
     }
 
-    /// What has happened, the latest first.
+    /// Returns the events, the latest first.
     pub fn event_rows(&self) -> Vec<&Happened> {
         let list = self.list_of(Screen::Events);
         let has = |event: &&Happened| list.has([event.kind, event.runtime.as_str(), &event.told()]);
@@ -258,12 +258,13 @@ impl Model {
     }
 }
 
-/// What tells a finding from others, whatever its numbers are.
+/// Returns the identity of a finding, which does not depend on its numbers.
 pub(super) fn key_of((runtime, finding): &(String, Finding)) -> (String, Key) {
     (runtime.clone(), Key::of(finding))
 }
 
-/// The greatest weight first, or the least; equals by their number. `key` returns both.
+/// Sorts by weight, the largest first unless `is_inverted`, and equal weights by number. `key`
+/// returns both.
 fn sort<T>(rows: &mut [Row<'_, T>], is_inverted: bool, key: impl Fn(&T) -> (u64, u64)) {
     rows.sort_by_key(|row| {
         let (weight, number) = key(row.item);

@@ -1,8 +1,10 @@
-//! What each screen remembers: which of its rows is meant, and how they stand.
+//! The state of each screen: the selected row, the order, and the filter.
 //!
-//! Invariants. *A choice follows its name*: an incident by its number, a location by its text, a
-//! task by its id, a process by its pid, while others come and go. *What is being read stays*: an
-//! incident whose stack is open is kept when the program has made room for newer ones.
+//! # Invariants
+//!
+//! *A selection follows its name*: an incident by its number, a location by its text, a task by its
+//! id, a process by its pid, while other rows come and go. *An open stack stays*: an incident whose
+//! stack is open is kept even when the program has dropped it for newer ones.
 
 use volt_telemetry::incident::{Incident, Incidents};
 use volt_telemetry::why::Why;
@@ -10,32 +12,32 @@ use volt_telemetry::why::Why;
 use crate::facts::incidents::{Whose, calls, newest_first};
 use crate::model::history::Kind;
 
-/// What the terminal shows.
+/// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
-    /// The runtime, its workers, and one of them in full.
+    /// The runtime, its workers, and one worker in full.
     #[default]
     Overview,
-    /// One worker, and what it did before.
+    /// One worker and its history.
     Workers,
-    /// Tasks one by one.
+    /// Individual tasks.
     Tasks,
-    /// How delays and poll times are spread, now and over time.
+    /// The distribution of delays and poll times, now and over time.
     Latency,
-    /// Polls that did not end in time.
+    /// Stuck polls.
     Incidents,
-    /// Who makes others wait.
+    /// Which spawn locations delay other tasks.
     Blame,
-    /// What is wrong, and what to change.
+    /// Findings and remedies.
     Doctor,
-    /// What has happened.
+    /// The log of events.
     Events,
-    /// State machines with mailboxes, one by one.
+    /// Individual processes (actors with mailboxes).
     Processes,
 }
 
 impl Screen {
-    /// All of them, in the order of their keys.
+    /// All screens, in the order of their keys.
     pub const ALL: [Screen; 9] = [
         Screen::Overview,
         Screen::Workers,
@@ -48,7 +50,7 @@ impl Screen {
         Screen::Processes,
     ];
 
-    /// Its name.
+    /// Returns the name of the screen.
     pub fn name(self) -> &'static str {
         match self {
             Screen::Overview => "overview",
@@ -63,7 +65,7 @@ impl Screen {
         }
     }
 
-    /// The same where there is little room.
+    /// Returns a shorter name for narrow terminals.
     pub fn short_name(self) -> &'static str {
         match self {
             Screen::Overview => "over",
@@ -75,92 +77,91 @@ impl Screen {
         }
     }
 
-    /// The order that it begins with: tasks by the time that their polls took, processes by their
-    /// mailboxes.
+    /// Returns the initial sort order: tasks by their poll time, processes by their mailboxes.
     pub(super) fn first_order(self) -> usize {
         usize::from(matches!(self, Screen::Tasks | Screen::Processes))
     }
 }
 
-/// How the rows of a screen stand, and which there are.
+/// The order and filter of a screen's rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// By which of its orders it is sorted.
+    /// The index of the sort order.
     pub order: usize,
-    /// Whether it is sorted the other way round.
+    /// Whether the order is reversed.
     pub is_inverted: bool,
-    /// What rows must have in them, whatever the case of its letters; empty for all.
+    /// The text that rows must contain, ignoring case; empty for all rows.
     pub filter: String,
 }
 
 impl List {
-    /// Whether a row that consists of these texts is shown.
+    /// Returns whether a row with these texts is shown.
     pub fn has<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
         let wanted = self.filter.to_lowercase();
         wanted.is_empty() || texts.into_iter().any(|text| text.to_lowercase().contains(&wanted))
     }
 }
 
-/// The table of tasks.
+/// The state of the tasks screen.
 #[derive(Clone, Debug, Default)]
 pub struct TaskTable {
-    /// The id of the one that was chosen; `None` = the first, whichever that is.
+    /// The id of the selected task; `None` means the first row.
     pub chosen: Option<u64>,
-    /// Whether all that is known of the selected one is shown.
+    /// Whether the detail of the selected task is open.
     pub is_open: bool,
-    /// Why a task was polled last, by its id.
+    /// Why a task was polled last, with the task's id.
     pub why: Option<(u64, Result<Box<Why>, String>)>,
-    /// Why the tasks cannot be told.
+    /// Why there is no list of tasks.
     pub trouble: Option<String>,
 }
 
-/// The table of processes.
+/// The state of the processes screen.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTable {
-    /// The pid of the one that was chosen; `None` = the first, whichever that is.
+    /// The pid of the selected process; `None` means the first row.
     pub chosen: Option<String>,
-    /// Whether all that is known of the selected one is shown.
+    /// Whether the detail of the selected process is open.
     pub is_open: bool,
-    /// Why the processes cannot be told.
+    /// Why there is no list of processes.
     pub trouble: Option<String>,
 }
 
-/// What the latency screen shows.
+/// The state of the latency screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyChoice {
-    /// The worker; `None` = all of them.
+    /// The worker; `None` means all workers.
     pub worker: Option<usize>,
-    /// What is shown where there is room for one kind.
+    /// The kind to show if there is room for only one.
     pub kind: Kind,
 }
 
-/// The list of incidents, and the stack of one of them.
+/// The state of the incidents screen: the selected incident, and its stack.
 #[derive(Clone, Debug, Default)]
 pub struct IncidentList {
-    /// The number of the one that was chosen; `None` = the first, whichever that is.
+    /// The number of the selected incident; `None` means the first row.
     chosen: Option<u64>,
-    /// The one whose stack is open, and the call in it that is pointed at.
+    /// The incident whose stack is open, and the index of the selected call.
     open: Option<(Incident, usize)>,
 }
 
 impl IncidentList {
-    /// The place of the selected one in `rows`.
+    /// Returns the position of the selected incident in `rows`.
     pub fn position(&self, rows: &[&Incident]) -> usize {
         rows.iter().position(|incident| Some(incident.id) == self.chosen).unwrap_or(0)
     }
 
-    /// The selected one: that whose stack is open, else the one in the list.
+    /// Returns the selected incident: the one whose stack is open, else the one in the list.
     pub fn selected<'a>(&'a self, rows: &[&'a Incident]) -> Option<&'a Incident> {
         let in_list = || rows.get(self.position(rows)).copied();
         self.open.as_ref().map(|(incident, _)| incident).or_else(in_list)
     }
 
-    /// The call that is pointed at, when a stack is open.
+    /// Returns the selected call, if a stack is open.
     pub fn open_call(&self) -> Option<usize> {
         self.open.as_ref().map(|(_, call)| *call)
     }
 
-    /// Opens the stack of the selected one, or closes it.
+    /// Opens or closes the stack of the selected incident.
     pub(super) fn toggle(&mut self, rows: &[&Incident]) {
         if self.close() {
             return;
@@ -172,30 +173,30 @@ impl IncidentList {
         self.open = Some((incident, call));
     }
 
-    /// Opens the stack of this one.
+    /// Opens the stack of this incident.
     pub(super) fn show(&mut self, incident: Incident) {
         self.chosen = Some(incident.id);
         let call = first_call(&incident);
         self.open = Some((incident, call));
     }
 
-    /// Closes the stack; whether one was open.
+    /// Closes the stack. Returns whether one was open.
     pub(super) fn close(&mut self) -> bool {
         self.open.take().is_some()
     }
 
-    /// Moves in the open stack, else in the list.
+    /// Moves the selection in the open stack, else in the list.
     pub(super) fn move_to(&mut self, rows: &[&Incident], to: impl Fn(usize) -> usize) {
         if let Some((incident, call)) = &mut self.open {
             *call = to(*call).min(incident.stack.len().saturating_sub(1));
             return;
         }
         let place = to(self.position(rows)).min(rows.len().saturating_sub(1));
-        // At the top of the list one follows the first.
+        // At the top of the list, the selection follows the first row.
         self.chosen = rows.get(place).map(|incident| incident.id).filter(|_| place > 0);
     }
 
-    /// Takes in what has become of the one that is open.
+    /// Updates the open incident from the program's incidents.
     pub(super) fn refresh(&mut self, incidents: &Incidents) {
         let Some((incident, call)) = &mut self.open else { return };
         if let Some(now) = newest_first(incidents).find(|now| now.id == incident.id) {
@@ -207,7 +208,7 @@ impl IncidentList {
     }
 }
 
-/// The call to point at first: the line to look at.
+/// Returns the call to select first: the line to fix.
 fn first_call(incident: &Incident) -> usize {
     calls(incident).iter().position(|call| call.whose == Whose::Guilty).unwrap_or(0)
 }

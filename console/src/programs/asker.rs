@@ -1,15 +1,23 @@
-//! The thread that asks for what no subscription brings: the tasks of a runtime, why one of them
-//! was polled, and its processes.
+//! The thread that requests what a subscription does not include: the tasks of a runtime, why one
+//! of them was polled, and its processes.
 //!
-//! Protocol. (1) It sleeps until something is wished for. (2) It connects, if it is not connected,
-//! and asks; what is told goes to the screen. (3) It asks again after the interval, or at once for
-//! another wish. (4) Without a wish it gives its connection up, so that a program has a place more
-//! for others. (5) It ends with its [`Asker`], at the latest after the answer that it waits for.
+//! It has a separate connection. On the connection of the subscription, replies would have to be
+//! told apart from snapshots, and a long reply would delay the snapshots.
 //!
-//! A connection of its own, since the answer to a request and the snapshots of a subscription would
-//! have to be told apart, and a long answer would hold the snapshots up. Invariants: *bounded*, one
-//! question at a time, and `INBOX_MAX` answers wait for a screen that does not draw; *a program
-//! that cannot answer is asked less often*.
+//! # Protocol
+//!
+//! 1. The thread sleeps until the current screen needs data (a wish).
+//! 2. It connects, if it is not connected, sends the requests, and passes the replies to the
+//!    screen.
+//! 3. It repeats this after the interval, or immediately for another wish.
+//! 4. Without a wish it closes its connection, because a program accepts only a limited number of
+//!    connections.
+//! 5. It exits when its [`Asker`] is dropped, at the latest after the reply that it waits for.
+//!
+//! # Invariants
+//!
+//! *Bounded*: one request at a time, and at most `INBOX_MAX` replies wait for a screen that does
+//! not draw. *A program that cannot reply gets fewer requests*.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -19,30 +27,31 @@ use volt_telemetry::client::{Client, ConnectError};
 use crate::model::{Message, Wish};
 use crate::programs::connection::Locate;
 
-/// The shortest time from an answer to the next question: figures of single tasks cannot be read
-/// faster.
+/// The shortest time from a reply to the next request: users cannot read the figures of single
+/// tasks faster.
 pub const PACE_MIN: Duration = Duration::from_millis(200);
-/// The time from an answer about something else than was asked to the next question.
+/// The time to the next request after a reply to another query.
 const AGAIN: Duration = Duration::from_millis(50);
-/// The time after a question that could not be asked.
+/// The time to the next request after one that failed.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Answers that wait to be taken.
+/// The maximum number of replies that wait to be received.
 const INBOX_MAX: usize = 4;
 
-/// See the header of this file.
+/// The handle of the thread. See the header of this file.
 #[derive(Debug)]
 pub struct Asker {
-    /// What is told.
+    /// The replies.
     pub messages: Receiver<Message>,
     wishes: Sender<Wish>,
     last: Wish,
 }
 
 impl Asker {
-    /// Asks the program that `locate` finds.
+    /// Starts the thread, which sends requests to the program that `locate` finds.
     ///
     /// # Errors
-    /// The system's, when no thread can be made.
+    ///
+    /// Returns an error if the system cannot start a thread.
     pub fn start(locate: Locate) -> std::io::Result<Asker> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
         let (wishes, wished) = channel();
@@ -51,11 +60,11 @@ impl Asker {
         Ok(Asker { messages, wishes, last: Wish::default() })
     }
 
-    /// What is wished for from now on.
+    /// Sets the requests to send from now on.
     pub fn wish(&mut self, wish: Wish) {
         if wish != self.last {
             self.last = wish.clone();
-            // A thread that has ended has nobody left to tell.
+            // The send fails only if the thread has exited.
             let _ = self.wishes.send(wish);
         }
     }
@@ -81,7 +90,7 @@ impl Thread {
                         AGAIN
                     }
                 }
-                // Nobody listens any more.
+                // The receiver is gone.
                 Ok(None) => return,
                 Err(error) => {
                     if !error.is_answer() {
@@ -96,7 +105,7 @@ impl Thread {
         }
     }
 
-    /// Waits until it is time to ask; `false` when nobody will want to know.
+    /// Waits until the next request is due. Returns `false` if the [`Asker`] was dropped.
     fn wait(&mut self, pace: Duration) -> bool {
         loop {
             let wish = if self.wish.is_empty() {
@@ -106,7 +115,7 @@ impl Thread {
                 self.wished.recv_timeout(pace)
             };
             match wish {
-                // The last of those that came together.
+                // Takes the last of the wishes that have arrived.
                 Ok(wish) => {
                     self.wish = self.wished.try_iter().last().unwrap_or(wish);
                     if !self.wish.is_empty() {
@@ -119,7 +128,8 @@ impl Thread {
         }
     }
 
-    /// Asks everything once. Whether it was answered; `None` when the screen has gone.
+    /// Sends every request once. Returns whether the replies match them; `None` if the screen is
+    /// gone.
     fn ask(&mut self) -> Result<Option<bool>, ConnectError> {
         let client = match &mut self.client {
             Some(client) => client,

@@ -1,16 +1,22 @@
-//! The thread that keeps a connection: reads snapshots, and connects again when the program goes
-//! away.
+//! The thread that keeps a subscription: it receives snapshots, and connects again when the program
+//! exits.
 //!
-//! Protocol. (1) The first connection is made by the caller, so that an error is told before the
-//! screen is taken. (2) The thread subscribes and sends what it reads. (3) When the connection
-//! ends, it says so, waits, finds the program anew and connects; the wait doubles from
-//! [`FIRST_RETRY`] to [`LAST_RETRY`] and starts over with the first snapshot. (4) It ends when its
-//! [`Connection`] is dropped, at the latest after the wait it is in. (5) With the first snapshot of
-//! a new connection it says how many were missed.
+//! # Protocol
 //!
-//! Invariants: *bounded*, at most `INBOX_MAX` snapshots wait for a screen that does not draw; then
-//! the thread stops reading, and the server skips and counts. *Only a running subscription is
-//! live*: a server that accepts and says nothing is lost again.
+//! 1. The caller establishes the first connection, so that an error is printed before the screen is
+//!    opened.
+//! 2. The thread subscribes, and sends each snapshot to the screen.
+//! 3. When the connection is closed, the thread reports it, waits, finds the program again, and
+//!    connects. The wait doubles from [`FIRST_RETRY`] to [`LAST_RETRY`], and starts over with the
+//!    first snapshot.
+//! 4. The thread exits when its [`Connection`] is dropped, at the latest after its current wait.
+//! 5. With the first snapshot of a new connection, it reports how many snapshots were missed.
+//!
+//! # Invariants
+//!
+//! *Bounded*: at most `INBOX_MAX` snapshots wait for a screen that does not draw. Then the thread
+//! stops reading, and the server skips snapshots and counts them. *Only a running subscription is
+//! live*: a server that accepts the connection and sends nothing counts as lost again.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -20,31 +26,33 @@ use volt_telemetry::client::{Client, ConnectError};
 
 use crate::model::Message;
 
-/// The wait before the first try to connect again.
+/// The wait before the first attempt to connect again.
 pub const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// Where the doubling ends.
+/// The longest wait.
 pub const LAST_RETRY: Duration = Duration::from_secs(5);
-/// Messages that wait to be taken.
+/// The maximum number of messages that wait to be received.
 const INBOX_MAX: usize = 4;
-/// How long the thread listens to the server before it checks for requests.
+/// How long the thread waits for the server before it checks for requests.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Finds the program's socket, each time that a connection is to be made.
+/// Finds the program's socket, each time that a connection is to be established.
 pub type Locate = Box<dyn FnMut() -> Result<PathBuf, ConnectError> + Send>;
 
-/// A connection that is kept.
+/// The handle of a kept connection.
 #[derive(Debug)]
 pub struct Connection {
-    /// What comes in.
+    /// The messages for the screen.
     pub messages: Receiver<Message>,
     intervals: Sender<Duration>,
 }
 
 impl Connection {
-    /// Goes on with `client`, and keeps up the connection to what `locate` finds.
+    /// Starts the thread with the connection `client`. After that connection is closed, the thread
+    /// connects to the program that `locate` finds.
     ///
     /// # Errors
-    /// The system's, when no thread can be made.
+    ///
+    /// Returns an error if the system cannot start a thread.
     pub fn keep(client: Client, interval: Duration, locate: Locate) -> std::io::Result<Connection> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
         let (intervals, wishes) = channel();
@@ -53,14 +61,14 @@ impl Connection {
         Ok(Connection { messages, intervals })
     }
 
-    /// Asks for another interval between two snapshots.
+    /// Changes the interval between two snapshots.
     pub fn subscribe(&self, interval: Duration) {
-        // A thread that has ended is noticed where its messages are received.
+        // If the thread has exited, the receiver of its messages reports it.
         let _ = self.intervals.send(interval);
     }
 }
 
-/// How many updates should have come in between, when two are so far apart.
+/// Returns how many updates are missing between two that are `apart`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,7 +81,7 @@ pub fn missed(apart: Duration, interval: Duration) -> u64 {
     u64::try_from(steps).unwrap_or(u64::MAX).saturating_sub(1)
 }
 
-/// The screen has gone: the thread may end.
+/// The screen is gone, so the thread can exit.
 struct Unwanted;
 
 struct Keeper {
@@ -81,13 +89,13 @@ struct Keeper {
     wishes: Receiver<Duration>,
     interval: Duration,
     locate: Locate,
-    /// When the last snapshot came.
+    /// When the last snapshot arrived.
     heard: Option<Instant>,
 }
 
 impl Keeper {
     fn run(mut self, client: Client) {
-        // An error only means that nobody listens any more.
+        // The error only means that the receiver is gone.
         let Err(Unwanted) = self.keep(client);
     }
 
@@ -109,7 +117,7 @@ impl Keeper {
         }
     }
 
-    /// Sends what `client` reads, until that ends.
+    /// Sends what `client` receives, until the connection is closed.
     fn read(&mut self, client: &mut Client, retry_in: &mut Duration) -> Result<ConnectError, Unwanted> {
         if let Err(error) = client.subscribe(self.interval) {
             return Ok(error);
@@ -126,7 +134,7 @@ impl Keeper {
                     self.send(Message::Snapshot { process: Box::new(update.process), lost: update.lost })?;
                 }
                 Ok(None) => {}
-                // It could not take this one snapshot; the next may be better.
+                // The program could not take this snapshot; the next may succeed.
                 Err(error) if error.is_answer() => {}
                 Err(error) => return Ok(error),
             }
@@ -142,7 +150,7 @@ impl Keeper {
         self.to_screen.send(message).map_err(|_| Unwanted)
     }
 
-    /// Whether the interval has changed.
+    /// Returns whether the interval has changed.
     fn take_wishes(&mut self) -> Result<bool, Unwanted> {
         let former = self.interval;
         loop {

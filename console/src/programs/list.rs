@@ -1,4 +1,4 @@
-//! Which programs there are, and how each is.
+//! Lists the running programs and their state.
 
 use std::path::PathBuf;
 
@@ -12,46 +12,46 @@ use crate::facts::STUCK_NS;
 use crate::text::clean;
 use crate::text::figures::{ABSENT, age, count, duration, head, left, right, width};
 
-/// Sockets that are asked for their names at one time: one that is stopped takes seconds to say
-/// nothing.
+/// The number of sockets that are queried at the same time: a stopped program takes seconds to time
+/// out.
 const ASKED_AT_ONCE: usize = 16;
-/// Columns for a program's name, and for the names of its runtimes.
+/// The largest width of a program's name, and of the names of its runtimes.
 const NAME_MAX_WIDTH: usize = 24;
 
-/// One socket.
+/// One control socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The process's id.
+    /// The pid of the program.
     pub pid: u32,
-    /// Where its socket is.
+    /// The path of the socket.
     pub path: PathBuf,
-    /// When the process started, in clock ticks since boot.
+    /// When the program started, in clock ticks since boot.
     pub start_time: u64,
-    /// Who answered; `None` when nobody did.
+    /// The program's hello message; `None` if it did not reply.
     pub hello: Option<Hello>,
-    /// How it is; `None` when it was not asked, or did not say.
+    /// The program's state; `None` if it was not requested, or if there was no reply.
     pub condition: Option<Condition>,
     /// Why something is missing.
     pub trouble: Option<String>,
 }
 
-/// How a program is at the moment.
+/// The state of a program at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// How long ago the oldest of its runtimes was built, ns.
     pub up_ns: u64,
-    /// Workers on duty, those that are stuck included.
+    /// Workers on duty, including stuck ones.
     pub workers: u32,
-    /// Of these, workers whose poll has lasted for [`STUCK_NS`] and more.
+    /// The number of these whose poll has lasted for at least [`STUCK_NS`].
     pub stuck: u32,
-    /// How long the longest poll has lasted so far, ns; `None` when there is none.
+    /// The duration so far of the longest poll, ns; `None` if there is none.
     pub longest_poll_ns: Option<u64>,
-    /// Tasks that live.
+    /// The number of tasks that are alive.
     pub tasks: u64,
 }
 
 impl Condition {
-    /// That of `process`.
+    /// Returns the state of `process`.
     pub fn of(process: &Process) -> Condition {
         let runtimes = || process.runtimes.iter();
         let polls = || runtimes().flat_map(|of| &of.workers).filter_map(|of| of.in_flight.as_ref()).map(|of| of.for_ns);
@@ -65,7 +65,7 @@ impl Condition {
         }
     }
 
-    /// `4 workers, 812 tasks`, `2 of 4 workers stuck, 3.1s`.
+    /// Formats the state as `4 workers, 812 tasks` or `2 of 4 workers stuck, 3.1s`.
     fn in_words(self) -> String {
         let Condition { workers, stuck, tasks, .. } = self;
         let several = if workers == 1 { "worker" } else { "workers" };
@@ -78,24 +78,24 @@ impl Condition {
     }
 }
 
-/// What is said of a socket that nobody listens at.
+/// The text for a socket without a program that listens.
 const STALE: &str = "stale: its program has ended";
 
-/// What was found.
+/// The sockets that were found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
-    /// By pid.
+    /// The sockets by pid.
     pub entries: Vec<Entry>,
-    /// Folders and sockets that could not be read, and why.
+    /// Directories and sockets that could not be read, with the reasons.
     pub refused: Vec<String>,
 }
 
-/// Reads every control socket of this user, and asks each program for its name.
+/// Finds every control socket of this user, and requests the name of each program.
 pub fn scan(environment: &Environment) -> Listing {
     scan_with(environment, ask)
 }
 
-/// [`scan`], and asks each how it is.
+/// Like [`scan`], and also requests the state of each program.
 pub fn scan_with_health(environment: &Environment) -> Listing {
     scan_with(environment, ask_with_health)
 }
@@ -145,15 +145,14 @@ fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Conditio
 }
 
 impl Entry {
-    /// Whether it is a socket that a program has left behind, and no program.
+    /// Returns whether it is a socket that an exited program has left behind.
     pub fn is_stale(&self) -> bool {
         self.trouble.as_deref() == Some(STALE)
     }
 }
 
 impl Listing {
-    /// As a table of programs for people; sockets that programs have left behind are named below
-    /// it.
+    /// Returns a table of programs as text. Stale sockets are listed below it.
     pub fn table(&self) -> String {
         let mut rows = vec![["PID", "PROGRAM", "UP", "RUNTIMES", "STATE"].map(String::from)];
         rows.extend(self.entries.iter().filter(|entry| !entry.is_stale()).map(|entry| {
@@ -191,7 +190,8 @@ impl Listing {
         stale.map(line).collect()
     }
 
-    /// [`table`](Self::table), or the folders that were searched if there is nothing.
+    /// Returns [`table`](Self::table), or the directories that were searched if there is no
+    /// program.
     pub fn table_or(&self, environment: &Environment) -> String {
         if !self.entries.iter().all(Entry::is_stale) {
             return self.table();
@@ -202,7 +202,7 @@ impl Listing {
         nobody + &self.left_behind()
     }
 
-    /// As a JSON array for programs.
+    /// Returns the list as a JSON array.
     pub fn json(&self) -> Value {
         let entry = |entry: &Entry| {
             let hello = entry.hello.as_ref();
@@ -228,7 +228,7 @@ impl Listing {
     }
 }
 
-/// Most messages begin with the path.
+/// Most messages begin with the path already.
 fn with_trouble(path: &str, trouble: &str) -> String {
     if trouble.starts_with(path) { trouble.into() } else { format!("{path} {trouble}") }
 }

@@ -1,4 +1,4 @@
-//! Programs: how one is found, and the threads that keep a connection to it.
+//! Finds programs, and keeps connections to them on separate threads.
 
 pub mod list;
 pub mod target;

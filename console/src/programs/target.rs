@@ -1,4 +1,4 @@
-//! Which program is meant.
+//! Finds the program that a command's argument selects.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use crate::programs::connection::Locate;
 use crate::programs::list;
 use crate::text::clean;
 
-/// A program that was found and answers.
+/// A program that was found and replies.
 #[derive(Debug)]
 pub struct Found {
     /// The connection to it.
     pub client: Client,
-    /// How to find it again: a program that was meant by its name, or as the only one, by its name,
-    /// since a restarted one has another pid; one that was meant by pid or path there and
-    /// nowhere else.
+    /// How to find it again after a restart. A program that was selected by name, or as the only
+    /// one, is found by its name, because a restarted program has another pid. A program that was
+    /// selected by pid or path is only found at that path.
     pub again: Again,
 }
 
@@ -31,15 +31,15 @@ pub enum Again {
 }
 
 impl Again {
-    /// Whether it will not come back: one that was meant by the pid of a process that has ended, or
-    /// by its socket.
+    /// Returns whether the program cannot come back: it was selected by its pid or socket, and has
+    /// exited.
     pub fn is_over(&self) -> bool {
         let Again::Path(path) = self else { return false };
         let name = path.file_name().and_then(|name| name.to_str()).and_then(parse_file_name);
         name.is_some_and(|(pid, start_time)| !is_process_alive(pid, start_time))
     }
 
-    /// As what the connection's thread calls.
+    /// Returns a function for the connection's thread that finds the program.
     pub fn locate(self, environment: Environment) -> Locate {
         match self {
             Again::Path(path) => Box::new(move || Ok(path.clone())),
@@ -48,10 +48,11 @@ impl Again {
     }
 }
 
-/// Attaches to `target`, a path, a pid or a name; without one, to the only program that runs.
+/// Attaches to `target`, a path, a pid or a name; without a target, to the only running program.
 ///
 /// # Errors
-/// [`Error::is_connect`]; without a target also [`Error::is_no_program`] and
+///
+/// Fails with [`Error::is_connect`]; without a target also [`Error::is_no_program`] and
 /// [`Error::is_several_programs`].
 pub fn find(target: Option<&str>, environment: &Environment) -> Result<Found, Error> {
     match target {

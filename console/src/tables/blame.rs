@@ -1,10 +1,9 @@
-//! The blame table: what the tasks of each spawn location have done to others, by what one wants to
-//! know first.
+//! The blame table: how the tasks of each spawn location have delayed others.
 //!
 //! Independent of the terminal. Used by [`view`](crate::view) and [`top`](crate::commands::top).
 //!
-//! Invariants. *A figure is never cut*: a column is as wide as its widest value and its title with
-//! the arrow of the order. *Equals keep one order*, that of their names, so that rows do not dance.
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value, and as its title
+//! with the arrow of the order. *Equal rows keep one order*, by name, so that rows do not jump.
 
 use std::cmp::Ordering;
 
@@ -18,20 +17,20 @@ use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration,
 /// One spawn location.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// What was counted since start.
+    /// The counts since the runtime started.
     pub blame: &'a Blame,
-    /// What follows from two of them; `None` after the first.
+    /// The rates between the last two snapshots; `None` after the first.
     pub rates: Option<&'a LocationRates>,
 }
 
-/// One column; each can be sorted by.
+/// One column. The table can be sorted by each.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its heading.
+    /// The title.
     pub title: &'static str,
-    /// How wide its values get.
+    /// The largest width of its values.
     pub width: usize,
-    /// Whether only a wide screen has it.
+    /// Whether only a wide screen shows it.
     pub is_extra: bool,
     content: Content,
     meaning: Meaning,
@@ -45,7 +44,7 @@ enum Content {
     Now(fn(&LocationRates) -> f64),
 }
 
-/// What a value above 0 means.
+/// The meaning of a value above 0.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
     Nothing,
@@ -53,7 +52,7 @@ enum Meaning {
     Length,
 }
 
-/// Every column, from left to right; the location itself follows.
+/// Every column, from left to right; the location follows.
 pub const COLUMNS: [Column; 9] = [
     column("caused", DURATION_WIDTH, Content::Time(|blame| blame.delay_caused_ns)),
     column("now", COUNT_WIDTH, Content::Now(|rates| rates.delayed_by_it)),
@@ -77,13 +76,13 @@ const fn column(title: &'static str, width: usize, content: Content) -> Column {
     Column { title, width, is_extra: false, content, meaning: Meaning::Nothing }
 }
 
-/// The place of a row, sorted by it instead of a number.
+/// The title of the location, by which rows can be sorted too.
 pub const LOCATION_TITLE: &str = "spawned at";
-/// What rows may be sorted by: the columns, and the location.
+/// The number of sort orders: the columns, and the location.
 pub const ORDERS: usize = COLUMNS.len() + 1;
 
-/// The rows of `scene` sorted by column `order`, the largest first; by location when that is behind
-/// the last column. `is_inverted` turns it round.
+/// Returns the rows of `scene` sorted by column `order`, the largest first, or by location if
+/// `order` is past the last column. `is_inverted` reverses the order.
 pub fn rows<'a>(scene: &Scene<'a>, order: usize, is_inverted: bool) -> Vec<Row<'a>> {
     let rates = scene.rates.map_or(&[][..], |rates| &rates.locations);
     let row = |(index, blame): (usize, &'a Blame)| Row { blame, rates: rates.get(index) };
@@ -101,7 +100,7 @@ pub fn rows<'a>(scene: &Scene<'a>, order: usize, is_inverted: bool) -> Vec<Row<'
 }
 
 impl Column {
-    /// What it says of a location.
+    /// Returns the cell of a location.
     pub fn cell(&self, row: &Row<'_>) -> Cell {
         let weight = self.weight(row);
         let text = match (self.content, weight) {
@@ -120,8 +119,8 @@ impl Column {
         Cell { text: format!("{text}{}", tone.mark()), tone }
     }
 
-    /// How many columns of a terminal it takes: its values with their marks, its title with the
-    /// arrow of the order.
+    /// Returns its width on a terminal: its values with their marks, and its title with the arrow
+    /// of the order.
     pub fn full_width(&self) -> usize {
         let mark = match self.meaning {
             Meaning::Nothing => 0,
@@ -131,7 +130,7 @@ impl Column {
         (self.width + mark).max(self.title.len() + 1)
     }
 
-    /// The number that it shows, to sort by; `None` when there is none.
+    /// Returns the number to sort by; `None` if there is none.
     fn weight(&self, row: &Row<'_>) -> Option<f64> {
         match self.content {
             Content::Time(of) | Content::Count(of) => Some(of(row.blame) as f64),
@@ -141,7 +140,7 @@ impl Column {
     }
 }
 
-/// Numbers in their total order.
+/// A number with a total order.
 #[derive(PartialEq)]
 struct Weight(f64);
 

@@ -1,47 +1,47 @@
-//! One cell of a table: text, and what it means.
+//! One cell of a table: its text and its tone.
 
 use crate::facts::Tone;
 use crate::text::figures::{ABSENT, left, right};
 
-/// Text and what it means.
+/// A text and its tone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// What stands there, not yet padded.
+    /// The text, not padded.
     pub text: String,
     /// Its meaning.
     pub tone: Tone,
 }
 
 impl Cell {
-    /// `text`, quiet where it is nothing.
+    /// Creates a cell with `text`, which is quiet if it is zero or absent.
     pub(crate) fn new(text: impl Into<String>) -> Cell {
         let text = text.into();
         let tone = if ["0", "0%", "0ns", ABSENT].contains(&text.as_str()) { Tone::Quiet } else { Tone::Plain };
         Cell { text, tone }
     }
 
-    /// The same text without a meaning.
+    /// Returns the same text with the plain tone.
     pub(crate) fn plain(self) -> Cell {
         Cell { tone: Tone::Plain, ..self }
     }
 
-    /// The same text, quiet if `is_quiet`.
+    /// Returns the same text, quiet if `is_quiet`.
     pub(crate) fn quiet_if(self, is_quiet: bool) -> Cell {
         Cell { tone: if is_quiet { Tone::Quiet } else { self.tone }, ..self }
     }
 }
 
-/// Which side a column's text leans to.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// For text.
     Left,
-    /// Figures.
+    /// For figures.
     Right,
 }
 
 impl Align {
-    /// `text` padded or cut to `columns`.
+    /// Pads or cuts `text` to `columns`.
     pub(crate) fn set(self, text: &str, columns: usize) -> String {
         match self {
             Align::Left => left(text, columns),

@@ -1,42 +1,41 @@
-//! Tables of tasks and of processes, one row each: the columns that screen and text share.
+//! Tables of tasks and of processes, with columns that screen and text output share.
 //!
-//! Invariant: *A figure is never cut*: a column is as wide as its widest cell and its title with
-//! the arrow of the order, whatever the numbers are that a program has come to.
+//! Invariant *a figure is never cut*: a column is as wide as its widest cell, and as its title with
+//! the arrow of the order, whatever the program's numbers are.
 
 use volt_telemetry::tasks::MAX_FILTER_BYTES;
 
 use crate::tables::cell::{Align, Cell};
 use crate::text::figures::{ABSENT, count, width};
 
-/// The heading of what two snapshots show.
+/// The title of columns that need two snapshots.
 pub const NOW_TITLE: &str = "now";
 
-/// One line of a table.
+/// One row of a table.
 #[derive(Debug)]
 pub struct Row<'a, T> {
-    /// What it is of.
+    /// The task or process.
     pub item: &'a T,
-    /// How much of the time since the list before it was polled; `None` when that is not known.
+    /// The share of the time since the previous list that it was being polled; `None` if unknown.
     pub busy_ratio: Option<f64>,
 }
 
-/// One column, of things that may be ranked by an `R`.
+/// One column of a table that can be ranked by an `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<T, R> {
-    /// Its heading.
+    /// The title.
     pub title: &'static str,
-    /// What the table is ranked by for it, if it can be.
+    /// The rank that sorts the table by this column, if there is one.
     pub rank: Option<R>,
-    /// Whether only a wide screen has it.
+    /// Whether only a wide screen shows it.
     pub is_extra: bool,
     align: Align,
-    /// Columns of a terminal that it takes at least, so that it keeps its place while figures come
-    /// and go.
+    /// The smallest width on a terminal, so that the column does not move while figures change.
     min_width: usize,
     content: fn(&Row<'_, T>) -> Cell,
 }
 
-/// A column of figures.
+/// Creates a column of figures.
 pub(crate) const fn plain<T, R: Copy>(
     title: &'static str,
     min_width: usize,
@@ -45,7 +44,7 @@ pub(crate) const fn plain<T, R: Copy>(
     Column { title, rank: None, is_extra: false, align: Align::Right, min_width, content }
 }
 
-/// A column of words.
+/// Creates a column of words.
 pub(crate) const fn words<T, R: Copy>(
     title: &'static str,
     min_width: usize,
@@ -54,7 +53,7 @@ pub(crate) const fn words<T, R: Copy>(
     Column { align: Align::Left, ..plain(title, min_width, content) }
 }
 
-/// A column of figures by which the table may be ranked.
+/// Creates a column of figures by which the table can be ranked.
 pub(crate) const fn ranked<T, R: Copy>(
     title: &'static str,
     min_width: usize,
@@ -64,41 +63,41 @@ pub(crate) const fn ranked<T, R: Copy>(
     Column { rank: Some(rank), ..plain(title, min_width, content) }
 }
 
-/// `column`, for wide screens.
+/// Returns `column`, for wide screens only.
 pub(crate) const fn extra<T, R: Copy>(column: Column<T, R>) -> Column<T, R> {
     Column { is_extra: true, ..column }
 }
 
-/// `text`, or that there is none.
+/// Creates a cell with `text`, or with the mark for an absent value.
 pub(crate) fn absent(text: Option<String>) -> Cell {
     Cell::new(text.unwrap_or_else(|| ABSENT.into()))
 }
 
 impl<T, R: Copy> Column<T, R> {
-    /// What it says of a row.
+    /// Returns the cell of a row.
     pub fn cell(&self, row: &Row<'_, T>) -> Cell {
         (self.content)(row)
     }
 
-    /// How many columns of a terminal it takes in a table of these rows.
+    /// Returns its width on a terminal in a table of these rows.
     pub fn width(&self, rows: &[Row<'_, T>]) -> usize {
         let least = self.min_width.max(self.title.len() + usize::from(self.rank.is_some()));
         rows.iter().map(|row| width(&self.cell(row).text)).fold(least, usize::max)
     }
 
-    /// `text` set into `width`.
+    /// Aligns `text` in `width`.
     pub fn set(&self, text: &str, width: usize) -> String {
         self.align.set(text, width)
     }
 }
 
-/// Ranks in the order of their columns.
+/// Returns the ranks in the order of their columns.
 pub fn orders<T, R: Copy>(columns: &[Column<T, R>]) -> Vec<R> {
     columns.iter().filter_map(|column| column.rank).collect()
 }
 
-/// For people: a line of titles, and one for each of `items`; `rest` says what stands behind the
-/// columns, `rest_title` what that is.
+/// Returns the table as text: a line of titles, and one for each of `items`. `rest` is the text
+/// after the columns, and `rest_title` its title.
 pub fn text<T, R: Copy>(
     columns: &[Column<T, R>],
     items: &[T],
@@ -106,7 +105,7 @@ pub fn text<T, R: Copy>(
     rest: impl Fn(&T) -> String,
 ) -> String {
     let rows: Vec<_> = items.iter().map(|item| Row { item, busy_ratio: None }).collect();
-    // One snapshot shows nothing of the time just past.
+    // A single snapshot has no rates.
     let columns = columns.iter().filter(|column| column.title != NOW_TITLE);
     let columns: Vec<_> = columns.map(|column| (column, column.width(&rows))).collect();
     let line = |cell: &dyn Fn(&Column<T, R>) -> String, rest: &str| {
@@ -118,12 +117,12 @@ pub fn text<T, R: Copy>(
     text
 }
 
-/// `text` as a program searches for it: what is longer than it takes is cut.
+/// Cuts `text` to the longest filter that a program accepts.
 pub fn filter(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_FILTER_BYTES)].to_owned()
 }
 
-/// `200 of 211 that match shown by busy`.
+/// Formats the size of a list as `200 of 211 matching shown, by busy`.
 pub(crate) fn shown(rows: usize, matching: u64, filter: &str, is_inverted: bool, rank: &str) -> String {
     let filter = if filter.is_empty() { "" } else { " matching" };
     let order = if is_inverted { "lowest " } else { "" };

@@ -1,6 +1,6 @@
-//! Tables: which columns there are, what their cells say, and which of them fit.
+//! Tables: their columns and cells, and which columns fit.
 //!
-//! Screen and text output print from the same columns. No terminal in here.
+//! Screen and text output use the same columns. Independent of the terminal.
 
 pub mod cell;
 

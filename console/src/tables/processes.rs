@@ -1,7 +1,7 @@
-//! The table of processes, state machines with mailboxes, for screen and text.
+//! The table of processes (actors with mailboxes), for screen and text.
 //!
-//! A table leaves a pid's node out, which is the same in most programs; the detail and JSON have it
-//! whole.
+//! The table omits the node of a pid, which is the same in most programs. The detail and JSON have
+//! the whole pid.
 
 use volt_telemetry::processes::{Process, ProcessList, Query, Rank, State, kind_name};
 
@@ -10,11 +10,11 @@ use crate::tables::cell::Cell;
 use crate::tables::listing::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
 use crate::text::figures::{COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
 
-/// Columns of a pid before it makes its column wider.
+/// The width of the pid column, unless a pid is longer.
 const PID_WIDTH: usize = 8;
-/// Columns of the longest state.
+/// The width of the longest state.
 const STATE_WIDTH: usize = 8;
-/// The heading of the rest of the line.
+/// The title of the rest of the line.
 pub const NAME_TITLE: &str = "name, kind, spawned at";
 
 /// Every column, from left to right; name, kind and location follow.
@@ -42,7 +42,7 @@ fn mailbox(row: &Row<'_, Process>) -> Cell {
     Cell { text: format!("{}{:<2}", count(row.item.mailbox_len), tone.mark()), tone }
 }
 
-/// Half full is worth a look; full, senders wait or lose what they send.
+/// A mailbox that is half full is a warning. When it is full, senders wait or lose messages.
 pub fn mailbox_tone(process: &Process) -> Tone {
     match process.mailbox_len {
         0 => Tone::Quiet,
@@ -66,12 +66,12 @@ fn state(row: &Row<'_, Process>) -> Cell {
     Cell { text: row.item.state.name().into(), tone }
 }
 
-/// `17.3` of `local:17.3`.
+/// Returns `17.3` of `local:17.3`.
 pub fn short(pid: &str) -> &str {
     pid.split_once(':').map_or(pid, |(_, place)| place)
 }
 
-/// What a list is of: `214 alive, 200 of 211 that match shown by mailbox`.
+/// Formats the size of a list as `214 alive, 200 of 211 matching shown, by mailbox`.
 pub fn summary(list: &ProcessList) -> String {
     let Query { rank, is_inverted, filter, .. } = &list.query;
     let shown = listing::shown(list.rows.len(), list.matching, filter, *is_inverted, rank.name());
@@ -79,14 +79,14 @@ pub fn summary(list: &ProcessList) -> String {
     format!("{} alive, {shown}{cut}", count(list.alive))
 }
 
-/// For people: a line each.
+/// Returns the list as text, with a line for each process.
 pub fn text(list: &ProcessList) -> String {
     let rest = |process: &Process| format!("{}  {}", name_and_kind(process), process.spawned_at);
     let rows = listing::text(&COLUMNS, &list.rows, NAME_TITLE, rest);
     format!("runtime {}  processes {}\n{rows}", list.runtime, summary(list))
 }
 
-/// `lobby  Room`.
+/// Returns the name and kind, such as `lobby  Room`.
 pub fn name_and_kind(process: &Process) -> String {
     let kind = kind_name(&process.kind);
     match &process.name {

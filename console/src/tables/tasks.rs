@@ -1,7 +1,7 @@
 //! The table of tasks, for screen and text.
 //!
-//! Invariant: *A row that has no number says so*: of a task in its first poll only what its worker
-//! shows is known.
+//! Invariant *an unknown number is shown as absent*: for a task in its first poll, only what its
+//! worker publishes is known.
 
 use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList};
 
@@ -10,13 +10,13 @@ use crate::tables::cell::Cell;
 use crate::tables::listing::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
 use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
 
-/// Columns of an id before it makes its column wider.
+/// The width of the id column, unless an id is longer.
 const ID_WIDTH: usize = 6;
-/// Columns of the longest state.
+/// The width of the longest state.
 const STATE_WIDTH: usize = 8;
-/// Columns of the longest waker's name.
+/// The width of the longest waker name.
 const BY_WIDTH: usize = 8;
-/// Columns of the longest name of what a task awaits.
+/// The width of the longest name of what a task awaits.
 const AWAITS_WIDTH: usize = 8;
 
 /// Every column, from left to right; name and location follow.
@@ -36,7 +36,7 @@ pub const COLUMNS: [Column<Task, Rank>; 13] = [
     extra(plain("wrkr", 4, |row| absent(row.item.worker.map(|worker| worker.to_string())))),
 ];
 
-/// The heading of the rest of the line.
+/// The title of the rest of the line.
 pub const NAME_TITLE: &str = "name, spawned at";
 
 fn time(ns: Option<u64>) -> Cell {
@@ -63,7 +63,7 @@ fn state(row: &Row<'_, Task>) -> Cell {
     Cell { text: row.item.state.name().into(), tone }
 }
 
-/// What a task awaits, in words, and where in the code.
+/// Returns what a task awaits, and where in the code.
 pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
     let words = match task.awaits.as_deref()? {
         "lock" => "a lock",
@@ -78,7 +78,7 @@ pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
     Some((words, task.awaits_at.as_deref()))
 }
 
-/// What a list is of: `214 alive, 200 of 211 shown by busy, 3 more not polled yet`.
+/// Formats the size of a list as `214 alive, 200 of 211 shown, by busy, 3 more not polled yet`.
 pub fn summary(list: &TaskList) -> String {
     let more = match list.unseen() {
         0 => String::new(),
@@ -87,18 +87,18 @@ pub fn summary(list: &TaskList) -> String {
     let Query { rank, is_inverted, filter, .. } = &list.query;
     let shown = listing::shown(list.rows.len(), list.matching, filter, *is_inverted, rank.name());
     let cut = if list.is_cut { ", search incomplete" } else { "" };
-    // Tasks end while the list is made: those in it were alive.
+    // Tasks can complete while the list is made; those in it were alive.
     let alive = count(list.alive.max(list.matching));
     format!("{alive} alive, {shown}{more}{cut}")
 }
 
-/// For people: a line each.
+/// Returns the list as text, with a line for each task.
 pub fn text(list: &TaskList) -> String {
     let rows = listing::text(&COLUMNS, &list.rows, NAME_TITLE, name_and_place);
     format!("runtime {}  tasks {}\n{rows}", list.runtime, summary(list))
 }
 
-/// `GET /checkout  examples/src/handlers.rs:118:21`.
+/// Returns the name and location, such as `GET /checkout  examples/src/handlers.rs:118:21`.
 pub fn name_and_place(task: &Task) -> String {
     match &task.name {
         Some(name) => format!("{name}  {}", task.spawned_at),

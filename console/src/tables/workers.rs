@@ -1,10 +1,10 @@
-//! The table of workers: which columns there are, what they say, and which of them fit.
+//! The table of workers: its columns and cells, and which columns fit.
 //!
-//! Screen and text output print from this one list. No terminal in here.
+//! Screen and text output use the same columns. Independent of the terminal.
 //!
-//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Groups come and
-//! go whole*: half of the wake-up reasons would mislead. *What a worker is doing gets the rest of
-//! the line.*
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Groups appear and
+//! disappear as a whole*: half of the wake-up reasons would mislead. *The poll in flight gets the
+//! rest of the line.*
 
 use volt_diagnosis::rates::WorkerRates;
 use volt_telemetry::snapshot::{Config, Duty, InFlight, Worker};
@@ -16,18 +16,18 @@ use crate::text::figures::{
     width,
 };
 
-/// A bit of the parked bitmap that is set: the worker sleeps and nobody has claimed it.
+/// A set bit of the parked bitmap: the worker is parked and no waker has claimed it.
 pub const LAMP_PARKED: char = '○';
-/// A bit of the parked bitmap that is clear.
+/// A clear bit of the parked bitmap.
 pub const LAMP_AWAKE: char = '●';
-/// [`LAMP_PARKED`] of a spare worker.
+/// [`LAMP_PARKED`] for a spare worker.
 pub const SPARE_PARKED: char = '◇';
-/// [`LAMP_AWAKE`] of a spare worker.
+/// [`LAMP_AWAKE`] for a spare worker.
 pub const SPARE_AWAKE: char = '◆';
-/// Columns of a bar, and of the figure beside it: a ring of 256 and a budget of 128.
+/// The widths of a bar and of the figure next to it: a ring of 256 and a budget of 128.
 const BAR_WIDTH: usize = 6;
 const FIGURE_WIDTH: usize = 3;
-/// Columns of a worker's number.
+/// The width of a worker's number.
 const INDEX_WIDTH: usize = 3;
 
 /// One worker in the table.
@@ -35,18 +35,18 @@ const INDEX_WIDTH: usize = 3;
 pub struct Row<'a> {
     /// Its numbers.
     pub worker: &'a Worker,
-    /// What follows from two of them.
+    /// The rates between the last two snapshots.
     pub rates: Option<&'a WorkerRates>,
-    /// What they are to be read against.
+    /// The limits for the numbers.
     pub config: &'a Config,
-    /// Its bit in the bitmap.
+    /// Its bit in the parked bitmap.
     pub is_parked: bool,
-    /// Counters since start instead of a second.
+    /// Whether counters show totals since the runtime started instead of rates per second.
     pub shows_totals: bool,
 }
 
 impl<'a> Row<'a> {
-    /// The row of worker `index`.
+    /// Returns the row of worker `index`.
     pub fn of(scene: &Scene<'a>, index: usize, shows_totals: bool) -> Option<Row<'a>> {
         let worker = scene.snapshot.workers.get(index)?;
         Some(Row {
@@ -62,13 +62,13 @@ impl<'a> Row<'a> {
 /// One column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// The heading that it shares with its neighbours; empty when it has none.
+    /// The title that it shares with its neighbours; empty if there is none.
     pub group: &'static str,
-    /// How wide its values get.
+    /// The largest width of its values.
     pub width: usize,
-    /// Which side they lean to.
+    /// The alignment of its values.
     pub align: Align,
-    /// When it is shown: lower ones first, those of one rank together.
+    /// The order in which columns are added: lower ranks first, and columns of one rank together.
     pub rank: u8,
     title: Title,
     content: Content,
@@ -77,21 +77,21 @@ pub struct Column {
 #[derive(Clone, Copy, Debug)]
 enum Title {
     Fixed(&'static str),
-    /// With the limit that the column's figures are to be read against.
+    /// A title with the limit that applies to the column's figures.
     Of(fn(&Config) -> String),
 }
 
-/// What a column says of a worker.
+/// The content of a column.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     Cell(fn(&Row<'_>) -> Cell),
     State,
     Share(fn(&WorkerRates) -> f64),
-    /// Since start, and a second.
+    /// The total since the runtime started, and the rate per second.
     Counter(fn(&Worker) -> u64, fn(&WorkerRates) -> f64),
 }
 
-/// The ranks from here on are shown only when the poll in flight has room in plenty.
+/// Columns from this rank on are shown only if the poll in flight has ample room.
 const RANK_OF_EXTRAS: u8 = 6;
 
 /// Every column, from left to right.
@@ -159,16 +159,16 @@ const fn counter(
     Column { group, width, align: Align::Right, rank, title, content: Content::Counter(total, per_second) }
 }
 
-/// The heading of the rest of the line.
+/// The title of the rest of the line.
 pub const IN_FLIGHT_TITLE: &str = "in flight";
-/// The least that is left for it.
+/// The smallest width for the rest of the line.
 const IN_FLIGHT_MIN: usize = 19;
-/// What is left for it before the extras get room.
+/// The width that the rest of the line needs before extra columns are added.
 const IN_FLIGHT_COMFORT: usize = 40;
 
-/// The columns for a line of `line_width`, and what is left for the poll in flight.
+/// Returns the columns for a line of `line_width`, and the width left for the poll in flight.
 ///
-/// Columns are set one blank apart.
+/// One space separates two columns.
 pub fn fitting(line_width: usize) -> (Vec<&'static Column>, usize) {
     let mut chosen = vec![false; COLUMNS.len()];
     let mut used = 0;
@@ -186,7 +186,7 @@ pub fn fitting(line_width: usize) -> (Vec<&'static Column>, usize) {
 }
 
 impl Column {
-    /// Its own heading.
+    /// Returns the column's title.
     pub fn title(&self, config: &Config) -> String {
         match self.title {
             Title::Fixed(title) => title.into(),
@@ -194,7 +194,7 @@ impl Column {
         }
     }
 
-    /// What it says of a worker.
+    /// Returns the cell of a worker.
     pub fn cell(&self, row: &Row<'_>) -> Cell {
         let of_rates = |figure: fn(f64) -> String, of: fn(&WorkerRates) -> f64| {
             Cell::new(row.rates.map_or_else(|| ABSENT.into(), |rates| figure(of(rates))))
@@ -208,23 +208,23 @@ impl Column {
         }
     }
 
-    /// Whether it shows the worker's phase, and is coloured by it.
+    /// Returns whether it shows the worker's phase, whose colour it then has.
     pub fn shows_phase(&self) -> bool {
         matches!(self.content, Content::State)
     }
 
-    /// Whether it counts: since start, or a second.
+    /// Returns whether it is a counter, with a total and a rate.
     pub fn is_counter(&self) -> bool {
         matches!(self.content, Content::Counter(..))
     }
 
-    /// `text` set into this column.
+    /// Aligns `text` in this column.
     pub fn set(&self, text: &str) -> String {
         self.align.set(text, self.width)
     }
 }
 
-/// The lamp of a worker: its bit in the parked bitmap, and whether it is a spare.
+/// Returns the lamp of a worker, from its bit in the parked bitmap and whether it is a spare.
 pub fn lamp(worker: &Worker, is_parked: bool) -> char {
     match (worker.is_spare, is_parked) {
         (false, true) => LAMP_PARKED,
@@ -237,13 +237,13 @@ pub fn lamp(worker: &Worker, is_parked: bool) -> char {
 fn state(row: &Row<'_>) -> Cell {
     let cell = Cell::new(format!("{}{}", lamp(row.worker, row.is_parked), state_word(row.worker)));
     match row.worker.duty {
-        // The word is the mark.
+        // The word itself is the mark.
         Duty::Away => Cell { tone: Tone::Alarm, ..cell },
         _ => cell.quiet_if(row.is_parked),
     }
 }
 
-/// The worker's number, with an `s` for a spare as long as there is room for it.
+/// Returns the worker's number, with an `s` for a spare if there is room for it.
 fn index(row: &Row<'_>) -> Cell {
     let number = row.worker.index.to_string();
     Cell::new(if row.worker.is_spare && number.len() < INDEX_WIDTH { format!("s{number}") } else { number }).plain()
@@ -261,12 +261,12 @@ fn budget(row: &Row<'_>) -> Cell {
 fn bar_and_figure(part: u32, whole: u32) -> Cell {
     let ratio = if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) };
     let figure = count(part.into());
-    // A ring may hold 32,768: a figure that is wider than usual takes from the bar.
+    // A ring may have 32,768 entries: a wider figure shortens the bar.
     let bar = bar(ratio, BAR_WIDTH - width(&figure).saturating_sub(FIGURE_WIDTH));
     Cell::new(format!("{bar} {figure:>FIGURE_WIDTH$}"))
 }
 
-/// The poll in flight, in at most `columns`: how long, which task, from where.
+/// Formats the poll in flight in at most `columns`: its duration, task and location.
 pub fn in_flight(poll: Option<&InFlight>, columns: usize) -> Cell {
     let Some(poll) = poll else { return Cell::new(ABSENT) };
     let tone = Tone::of_duration(poll.for_ns);
@@ -278,7 +278,7 @@ pub fn in_flight(poll: Option<&InFlight>, columns: usize) -> Cell {
         Some(name) => {
             let place = width(short_place(&poll.spawned_at)) + 1;
             let beside_place = rest.saturating_sub(place);
-            // Better half of the name with the place than the whole of it without.
+            // Half of the name with the location is better than the whole name without it.
             head(name, if beside_place * 2 >= width(name) { beside_place } else { rest })
         }
         None => id,

@@ -1,9 +1,11 @@
-//! Keys and mouse: the thread that reads them, and what each means.
+//! The keyboard and the mouse: the thread that reads their events, and the actions that they stand
+//! for.
 //!
-//! Why a thread: crossterm's `event::poll` never returns once the terminal has been closed under
-//! it, it reads nothing again and again (<https://github.com/crossterm-rs/crossterm/issues/793>).
-//! Here it is asked only while the terminal is there; should that end between the check and the
-//! question, it is this thread that is stuck, and the loop that draws sees the end by itself.
+//! The thread exists because crossterm's `event::poll` never returns once the terminal has been
+//! closed: it reads nothing again and again
+//! (<https://github.com/crossterm-rs/crossterm/issues/793>). This module calls it only while the
+//! terminal is open. If the terminal is closed between the check and the call, only this thread is
+//! stuck, and the loop that draws detects the closed terminal itself.
 
 use std::io;
 use std::sync::Arc;
@@ -22,34 +24,36 @@ use crate::view::hits::Hits;
 
 /// How long the thread waits for a key before it checks everything else.
 const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 40_000_000 };
-/// Events that wait to be taken: more than a person types between two screens.
+/// The maximum number of events that wait to be received: more than a user types between two
+/// frames.
 const INBOX_MAX: usize = 64;
 
-/// Rows that a page moves by.
+/// The number of rows that a page key moves.
 const PAGE: isize = 10;
-/// Rows that one notch of the wheel moves by.
+/// The number of rows that one step of the mouse wheel moves.
 const NOTCH: isize = 3;
 
-/// The terminal's events, while this lives.
+/// Reads the terminal's events until it is dropped.
 #[derive(Debug)]
 pub struct Keyboard {
-    /// What comes in; disconnected when the terminal cannot be read any more.
+    /// The events; disconnected when the terminal cannot be read any more.
     pub events: Receiver<Event>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keyboard {
-    /// Reads the terminal from now on.
+    /// Starts reading the terminal.
     ///
     /// # Errors
-    /// The system's, when no thread can be made.
+    ///
+    /// Returns an error if the system cannot start a thread.
     pub fn listen() -> io::Result<Keyboard> {
         let (sender, events) = sync_channel(INBOX_MAX);
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
         let listen = move || {
-            // An error ends it, and with it the channel, which is how the loop learns of it.
+            // An error ends the thread and closes the channel, which the loop detects.
             let _ = forward(&sender, &over);
         };
         let thread = std::thread::Builder::new().name("volt-console-input".into()).spawn(listen)?;
@@ -58,29 +62,28 @@ impl Keyboard {
 }
 
 impl Drop for Keyboard {
-    /// Waits for the thread, so that what is typed from now on is not taken from whoever reads
-    /// next.
+    /// Waits for the thread, so that it takes no input from the next reader of the terminal.
     fn drop(&mut self) {
-        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        // ORDERING: Relaxed; the flag alone is the message, no other data is published with it.
         self.is_over.store(true, Ordering::Relaxed);
-        // A thread that waits for room to send ends when nobody receives.
+        // A thread that waits for room to send stops when the receiver is dropped.
         self.events = sync_channel(0).1;
         if !is_terminal_gone()
             && let Some(thread) = self.thread.take()
         {
-            // Its panic was told by the hook.
+            // The panic hook has printed its panic.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether the terminal that keys come from has been closed.
+/// Returns whether the input terminal has been closed.
 pub fn is_terminal_gone() -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     wait(&at_once).is_ok_and(|flags| flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
-/// Whether nobody reads standard output any more, as after `| head`.
+/// Returns whether the reader of standard output has closed it, as `| head` does.
 pub fn is_output_gone() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
@@ -100,13 +103,13 @@ fn wait(at_most: &Timespec) -> io::Result<PollFlags> {
 }
 
 fn forward(sender: &SyncSender<Event>, is_over: &AtomicBool) -> io::Result<()> {
-    // ORDERING: Relaxed; as in `drop`.
+    // ORDERING: Relaxed, as in `drop`.
     while !is_over.load(Ordering::Relaxed) {
         let flags = wait(&SLICE)?;
         if flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Also without a key: a change of size comes by a signal.
+        // Also without a key: a change of size arrives as a signal.
         while event::poll(Duration::ZERO)? {
             if sender.send(event::read()?).is_err() {
                 return Ok(());
@@ -116,8 +119,8 @@ fn forward(sender: &SyncSender<Event>, is_over: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// What a terminal's event asks for; `None` when it asks for nothing. While somebody types, keys
-/// are text; a click means what lies there.
+/// Returns the action for a terminal event; `None` if there is none. While the user types a filter,
+/// keys are text. For a click, the action is that of the clicked area.
 pub fn action(event: &Event, is_typing: bool, hits: &Hits) -> Option<Action> {
     match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => None,
@@ -133,7 +136,7 @@ fn of_typed(key: &KeyEvent) -> Option<Action> {
         return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
     }
     Some(match key.code {
-        // What a terminal would obey is no name of anything.
+        // Control characters are not text.
         KeyCode::Char(c) if !c.is_control() => Action::Type(c),
         KeyCode::Backspace => Action::Erase,
         KeyCode::Enter => Action::Accept,

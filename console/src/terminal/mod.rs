@@ -1,16 +1,19 @@
-//! The terminal while the console has it: raw, on the alternate screen, without a cursor, its mouse
-//! taken if that is wanted; and given back whatever happens.
+//! The state of the terminal while the console uses it: raw mode, the alternate screen, no cursor,
+//! and optionally the mouse. The terminal is restored in every case.
 //!
-//! Protocol. (1) [`Terminal::enter`] notes its thread as the owner, then changes the terminal. (2)
-//! The drop, or a panic of the owner's thread before its message is printed, takes the terminal
-//! back, once. (3) A panic of another thread, as of a task in a program that shows itself, keeps
-//! the screen; its message is held back until the terminal is given back, and printed then.
+//! # Protocol
 //!
-//! Invariant: *the one who clears the owner restores*, so that drop and panic hook do it once
-//! between them.
+//! 1. [`Terminal::enter`] stores the current thread as the owner, then changes the terminal.
+//! 2. The drop, or a panic of the owner's thread before its message is printed, restores the
+//!    terminal once.
+//! 3. A panic of another thread, such as a task in a program that shows itself, keeps the screen.
+//!    Its message is held back, and printed after the terminal is restored.
 //!
-//! Signals are not handled here: a handler may not do any of this. The loop that draws asks for
-//! them and drops the terminal.
+//! Invariant *the thread that clears the owner restores the terminal*, so that the drop and the
+//! panic hook together do it only once.
+//!
+//! Signals are not handled here, because a signal handler must not do any of this. The loop that
+//! draws checks for signals and drops the terminal.
 
 pub mod input;
 
@@ -26,33 +29,34 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::Frame;
 use ratatui::backend::CrosstermBackend;
 
-/// Messages of panics that are held back; further ones are counted.
+/// The maximum number of panic messages that are held back; further ones are only counted.
 const HELD_BACK_MAX: usize = 16;
 
 static STATE: Mutex<State> = Mutex::new(State { owner: None, has_mouse: false, held_back: Vec::new(), dropped: 0 });
 
 struct State {
-    /// The thread that has the terminal.
+    /// The thread that has entered the terminal.
     owner: Option<ThreadId>,
-    /// Whether the mouse was taken too.
+    /// Whether the mouse is captured too.
     has_mouse: bool,
     held_back: Vec<String>,
     dropped: usize,
 }
 
-/// The terminal, changed for as long as this lives.
+/// The terminal, in the console's mode until this is dropped.
 #[derive(Debug)]
 pub struct Terminal {
-    /// There until the drop.
+    /// `Some` until the drop.
     inner: Option<ratatui::Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Terminal {
-    /// Takes the terminal, and its mouse if that is wanted.
+    /// Enters the terminal, and captures the mouse if `takes_mouse`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] when this process has it taken already; those of the
-    /// terminal.
+    ///
+    /// Returns [`io::ErrorKind::ResourceBusy`] if this program has entered it already, or an error
+    /// of the terminal.
     pub fn enter(takes_mouse: bool) -> io::Result<Terminal> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
@@ -84,10 +88,11 @@ impl Terminal {
         }
     }
 
-    /// Draws one screen.
+    /// Draws one frame.
     ///
     /// # Errors
-    /// Those of the terminal.
+    ///
+    /// Returns an error of the terminal.
     pub fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.draw(render).map(drop))
     }
@@ -96,8 +101,9 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         restore();
-        // Its own drop prints to stderr when it cannot show the cursor, and panics when there is no
-        // stderr either, as when the terminal was closed. It owns nothing but memory.
+        // The drop of ratatui's terminal prints to stderr when it cannot show the cursor, and
+        // panics if there is no stderr either, for example when the terminal was closed. It owns
+        // nothing except memory, so it can be leaked.
         if let Some(mut inner) = self.inner.take()
             && inner.show_cursor().is_err()
         {
@@ -107,11 +113,11 @@ impl Drop for Terminal {
 }
 
 fn state() -> MutexGuard<'static, State> {
-    // Nothing in here is left half done by a panic.
+    // A panic leaves nothing half done in the state.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives the terminal back, if it is taken.
+/// Restores the terminal, if it has been entered.
 fn restore() {
     let mut state = state();
     if state.owner.take().is_none() {
@@ -120,7 +126,7 @@ fn restore() {
     let has_mouse = std::mem::take(&mut state.has_mouse);
     let (held_back, dropped) = (std::mem::take(&mut state.held_back), std::mem::take(&mut state.dropped));
     drop(state);
-    // A terminal that is gone cannot be restored, and there is nobody left to tell.
+    // A closed terminal cannot be restored, and no user can see a message.
     if has_mouse {
         let _ = execute!(io::stdout(), DisableMouseCapture);
     }
@@ -135,12 +141,12 @@ fn restore() {
     }
 }
 
-/// Deals with a panic; `true` when its message is not to be printed now.
+/// Handles a panic. Returns `true` if its message must not be printed now.
 fn hold_back(info: &PanicHookInfo<'_>) -> bool {
     let mut state = state();
     match state.owner {
         None => false,
-        // After an abort nobody would restore.
+        // If panics abort, no drop restores the terminal later.
         Some(owner) if owner == std::thread::current().id() || cfg!(panic = "abort") => {
             drop(state);
             restore();

@@ -1,9 +1,9 @@
-//! Strings of other programs, made fit for a terminal.
+//! Cleans strings from other programs, so that they are safe on a terminal.
 //!
-//! Names of tasks, runtimes and programs come from the program that is observed. An escape sequence
-//! in one would be obeyed by the terminal, a bidirectional override would turn the line around:
-//! such characters are taken out where a message arrives, once, before anything is kept or shown. A
-//! string of a message may be a megabyte long: what nobody can read is cut.
+//! The names of tasks, runtimes and programs come from the observed program. An escape sequence in
+//! a name would control the terminal, and a bidirectional override would reverse the line. Such
+//! characters are removed when a message arrives, before anything is stored or shown. A string in a
+//! message may have a megabyte, so strings are cut to a readable length.
 
 use volt_telemetry::finding::{Figure, Finding, Place};
 use volt_telemetry::incident::Incident;
@@ -14,12 +14,12 @@ use volt_telemetry::text::is_invisible;
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
-/// Characters that are kept of a string; of the longest that a program gives, the names of generic
-/// functions, all.
+/// The largest number of characters that are kept. It keeps all of the longest strings that
+/// programs send in practice, the names of generic functions.
 const CHARS_MAX: usize = 4096;
 
-/// `text` without control characters and without those that reorder or hide text, cut where it is
-/// far too long.
+/// Returns `text` without control characters and without characters that reorder or hide text, cut
+/// if it is far too long.
 ///
 /// ```
 /// assert_eq!(volt_console::text::clean::text("evil\u{1b}[2Jname\n"), "evil[2Jname");
@@ -30,12 +30,12 @@ pub fn text(text: &str) -> String {
     text
 }
 
-/// [`text`] that keeps its line ends.
+/// Like [`text`], but keeps line breaks and the full length.
 pub fn lines(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control() && !is_invisible(*c)).collect()
 }
 
-/// `process` with every string in it [cleaned](text).
+/// Returns `process` with every string in it [cleaned](text).
 pub fn process(mut process: Process) -> Process {
     in_place(&mut process.program);
     for runtime in &mut process.runtimes {
@@ -75,7 +75,7 @@ fn incident(incident: &mut Incident) {
     }
 }
 
-/// `list` with every string in it [cleaned](text).
+/// Returns `list` with every string in it [cleaned](text).
 pub fn tasks(mut list: TaskList) -> TaskList {
     in_place(&mut list.runtime);
     for task in &mut list.rows {
@@ -88,7 +88,7 @@ pub fn tasks(mut list: TaskList) -> TaskList {
     list
 }
 
-/// `list` with every string in it [cleaned](text).
+/// Returns `list` with every string in it [cleaned](text).
 pub fn processes(mut list: ProcessList) -> ProcessList {
     in_place(&mut list.runtime);
     for process in &mut list.rows {
@@ -98,7 +98,7 @@ pub fn processes(mut list: ProcessList) -> ProcessList {
     list
 }
 
-/// `finding` with every string in it [cleaned](text).
+/// Returns `finding` with every string in it [cleaned](text).
 pub fn finding(mut finding: Finding) -> Finding {
     finding_in_place(&mut finding);
     finding
@@ -126,7 +126,7 @@ fn finding_in_place(finding: &mut Finding) {
     }
 }
 
-/// `hello` with every string in it [cleaned](text).
+/// Returns `hello` with every string in it [cleaned](text).
 pub fn hello(mut hello: Hello) -> Hello {
     in_place(&mut hello.program);
     in_place(&mut hello.volt);
@@ -134,7 +134,7 @@ pub fn hello(mut hello: Hello) -> Hello {
     hello
 }
 
-/// `why` with every string in it [cleaned](text).
+/// Returns `why` with every string in it [cleaned](text).
 pub fn why(mut why: Why) -> Why {
     in_place(&mut why.runtime);
     for link in &mut why.links {
@@ -201,7 +201,7 @@ mod tests {
             ..Snapshot::default()
         };
         let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
-        // Whatever string a snapshot has or will have is in its JSON.
+        // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
         assert_eq!(json.matches(TAME).count(), 16 + 8);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");

@@ -1,22 +1,22 @@
-//! Numbers as short text: what the screens and the tables print.
+//! Formats numbers as short text, for the screens and the tables.
 //!
-//! Invariant: *each kind of figure has a greatest width*, named here, so that a column never jumps
+//! Invariant *each kind of figure has a largest width*, defined here, so that a column never moves
 //! and never cuts a number.
 
 use std::time::Duration;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Greatest width of [`count`] and [`rate`].
+/// The largest width of [`count`] and [`rate`].
 pub const COUNT_WIDTH: usize = 5;
-/// Greatest width of [`duration`].
+/// The largest width of [`duration`].
 pub const DURATION_WIDTH: usize = 6;
-/// Greatest width of [`percent`].
+/// The largest width of [`percent`].
 pub const PERCENT_WIDTH: usize = 4;
-/// What stands where there is no value.
+/// The text for an absent value.
 pub const ABSENT: &str = "-";
 
-/// `n` in at most [`COUNT_WIDTH`] columns: `9999`, `12.3k`, `812k`, `1.23M`.
+/// Formats `n` in at most [`COUNT_WIDTH`] columns: `9999`, `12.3k`, `812k`, `1.23M`.
 ///
 /// ```
 /// assert_eq!(volt_console::text::figures::count(1_234_567), "1.23M");
@@ -27,7 +27,7 @@ pub fn count(n: u64) -> String {
     }
     let mut unit = 1_000u64;
     for suffix in ["k", "M", "G", "T", "P", "E"] {
-        // Digits are cut, not rounded, so that 999,999 does not become 1000k.
+        // Digits are truncated, not rounded, so that 999,999 does not become 1000k.
         let whole = n / unit;
         let hundredths = (n % unit) / (unit / 100);
         match whole {
@@ -40,7 +40,7 @@ pub fn count(n: u64) -> String {
     n.to_string()
 }
 
-/// A rate in at most [`COUNT_WIDTH`] columns: `0`, `<0.1`, `0.4`, `37`, `12.3k`.
+/// Formats a rate in at most [`COUNT_WIDTH`] columns: `0`, `<0.1`, `0.4`, `37`, `12.3k`.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         zero if zero <= 0.0 || !zero.is_finite() => "0".into(),
@@ -50,8 +50,8 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// A duration in at most [`DURATION_WIDTH`] columns: `17ns`, `1.2µs`, `12.3ms`, `1m02s`, `2h05m`,
-/// `12d03h`.
+/// Formats a duration in at most [`DURATION_WIDTH`] columns: `17ns`, `1.2µs`, `12.3ms`, `1m02s`,
+/// `2h05m`, `12d03h`.
 pub fn duration(ns: u64) -> String {
     const SECOND: u64 = 1_000_000_000;
     let seconds = ns / SECOND;
@@ -75,7 +75,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// [`duration`] in whole seconds: what a clock beside the figures shows, which is not to flicker.
+/// Like [`duration`], but in whole seconds, for elapsed times that must not flicker.
 pub fn age(ns: u64) -> String {
     match ns / 1_000_000_000 {
         seconds @ 0..60 => format!("{seconds}s"),
@@ -83,12 +83,12 @@ pub fn age(ns: u64) -> String {
     }
 }
 
-/// [`duration`], or [`ABSENT`].
+/// Formats a [`duration`], or [`ABSENT`].
 pub fn maybe_duration(ns: Option<u64>) -> String {
     ns.map_or_else(|| ABSENT.into(), duration)
 }
 
-/// A ratio in at most [`PERCENT_WIDTH`] columns: `0%`, `<1%`, `97%`, `100%`.
+/// Formats a ratio in at most [`PERCENT_WIDTH`] columns: `0%`, `<1%`, `97%`, `100%`.
 pub fn percent(ratio: f64) -> String {
     match ratio * 100.0 {
         zero if zero <= 0.0 || !zero.is_finite() => "0%".into(),
@@ -97,8 +97,8 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A bar of `width` columns, filled to `ratio` in eighths of a column; what is more than nothing
-/// shows at least a sliver.
+/// Returns a bar of `width` columns, filled to `ratio` in eighths of a column. A ratio above 0
+/// fills at least one eighth.
 pub fn bar(ratio: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let ratio = if ratio.is_finite() { ratio.clamp(0.0, 1.0) } else { 0.0 };
@@ -111,13 +111,13 @@ pub fn bar(ratio: f64, width: usize) -> String {
     format!("{}{partial}{}", "█".repeat(eighths / 8), "·".repeat(width - filled))
 }
 
-/// How many columns of a terminal `text` takes.
+/// Returns how many columns of a terminal `text` takes.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The end of `text` in at most `columns`, with `…` for what was cut: of a path the end tells more
-/// than the start.
+/// Returns the end of `text` in at most `columns`, with `…` for what was cut. For paths, whose end
+/// matters most.
 pub fn tail(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
@@ -127,7 +127,7 @@ pub fn tail(text: &str, columns: usize) -> String {
     format!("{cut}{}", kept.chars().rev().collect::<String>())
 }
 
-/// The start of `text` in at most `columns`, with `…` for what was cut.
+/// Returns the start of `text` in at most `columns`, with `…` for what was cut.
 pub fn head(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();
@@ -137,20 +137,20 @@ pub fn head(text: &str, columns: usize) -> String {
     format!("{kept}{cut}")
 }
 
-/// `text` cut to `columns` and filled up with spaces behind it.
+/// Cuts `text` to `columns`, and pads it with spaces on the right.
 pub fn left(text: &str, columns: usize) -> String {
     let text = head(text, columns);
     let fill = columns - width(&text);
     text + &" ".repeat(fill)
 }
 
-/// `text` cut to `columns` and filled up with spaces in front of it.
+/// Cuts `text` to `columns`, and pads it with spaces on the left.
 pub fn right(text: &str, columns: usize) -> String {
     let text = head(text, columns);
     " ".repeat(columns - width(&text)) + &text
 }
 
-/// The first of `chars` that leave one of `columns` free.
+/// Returns the first of `chars` that fit into `columns` with one column left over.
 fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
     let mut used = 1;
     chars.take_while(move |c| {
@@ -159,7 +159,7 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<I
     })
 }
 
-/// `text` in lines of at most `columns`, broken between words.
+/// Breaks `text` between words into lines of at most `columns`.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -174,12 +174,13 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// `250ms`, `2s`, `0.5s`, `500us`, `5m`, `1h` as a time.
+/// Parses `250ms`, `2s`, `0.5s`, `500us`, `5m` or `1h` as a time.
 ///
 /// # Errors
-/// What to give instead.
+///
+/// Returns a message with the expected format.
 pub fn time(text: &str) -> Result<Duration, String> {
-    // Those that end in others come first.
+    // Units that end in another unit come first.
     const UNITS: [(&str, f64); 6] = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let number = |(unit, seconds): (&str, f64)| Some((text.strip_suffix(unit)?, seconds));
     let (number, unit) =
@@ -188,7 +189,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| "expected a time of 0 or more, such as 250ms or 2s".into())
 }
 
-/// `handlers.rs:118` of `examples/src/handlers.rs:118:21`.
+/// Returns `handlers.rs:118` of `examples/src/handlers.rs:118:21`.
 pub fn short_place(place: &str) -> &str {
     let file = place.rsplit_once('/').map_or(place, |(_, file)| file);
     match file.rsplit_once(':') {
@@ -197,8 +198,8 @@ pub fn short_place(place: &str) -> &str {
     }
 }
 
-/// `text` in lines of at most `columns`, broken between words; a word that is longer, as a path may
-/// be, has a line of its own.
+/// Breaks `text` between words into lines of at most `columns`. A longer word, such as a path, gets
+/// a separate line.
 pub(crate) fn paragraph(first: &str, rest: &str, text: &str, columns: usize) -> String {
     let mut lines = String::from(first);
     let (mut used, mut is_fresh) = (width(first), true);

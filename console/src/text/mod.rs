@@ -1,4 +1,4 @@
-//! Figures and strings as they are printed, on the screen and as text.
+//! Formats figures and strings for screens and text output.
 
 pub mod clean;
 pub mod figures;

@@ -1,12 +1,13 @@
-//! For terminals that have ASCII and nothing else: what is drawn is replaced, cell by cell, when
-//! all is drawn.
+//! Output for terminals that only have ASCII: after a frame is drawn, its cells are replaced one by
+//! one.
 //!
-//! One table for screen and text. Invariant: *a column stays a column*: each sign has one of its
-//! own. What is not in the table, as a letter in the name of a task, becomes `?`.
+//! Screens and text use the same table. Invariant *a column stays a column*: each character is
+//! replaced by exactly one. Characters that are not in the table, such as letters in the name of a
+//! task, become `?`.
 
 use ratatui::buffer::Buffer;
 
-/// Replaces what is not ASCII.
+/// Replaces every cell that is not ASCII.
 pub fn replace(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if !cell.symbol().is_ascii() {
@@ -16,7 +17,7 @@ pub fn replace(buffer: &mut Buffer) {
     }
 }
 
-/// `text` with nothing but ASCII in it.
+/// Returns `text` with only ASCII characters.
 ///
 /// ```
 /// assert_eq!(volt_console::view::ascii::text("●busy ██▌··· 1.2µs"), "*busy ###... 1.2us");
@@ -36,7 +37,7 @@ fn sign(c: char) -> char {
         '░' | '▃' | '▂' => ':',
         '·' | '▁' => '.',
         '●' | '▓' => '*',
-        // No letter: the letter of the phase stands beside it.
+        // Not a letter, because the letter of the phase is next to it.
         '○' => '.',
         '◆' => '%',
         '◇' => 'v',

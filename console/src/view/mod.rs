@@ -1,6 +1,6 @@
-//! The screens, drawn from `&Model`; changes nothing.
+//! Draws the screens from `&Model`, without changing it.
 //!
-//! Shape, from top to bottom: which program is shown and how fresh that is (two lines); one of the
+//! From top to bottom: the program and how recent its numbers are (two lines); one of the
 //! [screens](crate::model::Screen); the names of the screens, and the keys (two lines).
 
 pub mod ascii;
@@ -22,12 +22,12 @@ use crate::view::parts::{header, help};
 use crate::view::screens::{blame, doctor, events, incidents, latency, overview, processes, tasks, worker};
 use crate::view::theme::Theme;
 
-/// The smallest screen that is drawn on, in columns and rows.
+/// The smallest full screen, in columns and rows.
 pub const MIN_SIZE: (u16, u16) = (80, 24);
-/// On a smaller one there is no more than a sentence.
+/// The smallest screen that shows a summary. A smaller one shows only a sentence.
 const SMALL_MIN_SIZE: (u16, u16) = (40, 6);
 
-/// Draws one screen, and tells what lies where.
+/// Draws one screen, and stores the clickable areas in `hits`.
 pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme, hits: &mut Hits) {
     hits.clear();
     let area = frame.area();
@@ -74,8 +74,8 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) 
     draw_message(frame, area, text, theme);
 }
 
-/// What matters most, where there is no room for a screen: whether the program is well, and if not,
-/// where to look.
+/// Draws the most important facts if there is no room for a screen: whether there are findings, and
+/// if so, which.
 fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     if area.width < SMALL_MIN_SIZE.0 || area.height < SMALL_MIN_SIZE.1 || model.picture().process.is_none() {
         return draw_too_small(frame, area);

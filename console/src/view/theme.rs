@@ -1,7 +1,8 @@
-//! What meanings look like: the 16 named colours of the terminal's own palette, or none.
+//! The styles of values: the 16 named colours of the terminal's palette, or no colours.
 //!
-//! Invariant: *no colour carries meaning alone*. Beside each stands a letter, a word or a mark, so
-//! that `NO_COLOR`, a monochrome terminal and a reader who cannot tell red from green lose nothing.
+//! Invariant *no meaning depends on colour alone*: a letter, a word or a mark expresses the same,
+//! so that nothing is lost with `NO_COLOR`, on a monochrome terminal, or for users who cannot
+//! distinguish red from green.
 
 use ratatui::style::{Color, Modifier, Style};
 use volt_telemetry::snapshot::Phase;
@@ -9,7 +10,7 @@ use volt_telemetry::snapshot::Phase;
 use crate::facts::Tone;
 use crate::facts::incidents::Whose;
 
-/// How to draw.
+/// The style of the screens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Theme {
     has_colors: bool,
@@ -17,22 +18,23 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// With the 16 colours, or with bold and dim alone.
+    /// Creates a theme with the 16 colours, or with only bold and dim.
     pub fn new(has_colors: bool) -> Theme {
         Theme { has_colors, is_ascii: false }
     }
 
-    /// With nothing but ASCII on the screen, or with all that a terminal can draw.
+    /// Sets whether the screen has only ASCII characters.
     pub fn with_ascii(self, is_ascii: bool) -> Theme {
         Theme { is_ascii, ..self }
     }
 
-    /// Whether there is to be nothing but ASCII.
+    /// Returns whether the screen has only ASCII characters.
     pub fn is_ascii(self) -> bool {
         self.is_ascii
     }
 
-    /// Without colours when `NO_COLOR` is set to anything, as <https://no-color.org> has it.
+    /// Creates a theme without colours if `NO_COLOR` is set and not empty, as
+    /// <https://no-color.org> specifies.
     pub fn of_environment() -> Theme {
         Theme::new(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()))
     }
@@ -41,7 +43,7 @@ impl Theme {
         if self.has_colors { Style::new().fg(color) } else { Style::new() }
     }
 
-    /// A value.
+    /// Returns the style of a value.
     pub fn tone(self, tone: Tone) -> Style {
         match tone {
             Tone::Quiet => self.label(),
@@ -51,42 +53,42 @@ impl Theme {
         }
     }
 
-    /// What stands beside a value.
+    /// Returns the style of a label.
     pub fn label(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// Titles of groups and panels.
+    /// Returns the style of the title of a group or panel.
     pub fn title(self) -> Style {
         self.fg(Color::Cyan)
     }
 
-    /// What matters most on its line.
+    /// Returns the style of the most important text on a line.
     pub fn strong(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// The line at the top.
+    /// Returns the style of the line at the top.
     pub fn header(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// All is well.
+    /// Returns the style of a good state.
     pub fn good(self) -> Style {
         self.fg(Color::Green)
     }
 
-    /// The selected tab.
+    /// Returns the style of the selected tab.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// Curves and bars.
+    /// Returns the style of curves and bars.
     pub fn curve(self) -> Style {
         self.fg(Color::Green)
     }
 
-    /// A call of a stack.
+    /// Returns the style of a call of a stack.
     pub fn call(self, whose: Whose) -> Style {
         match whose {
             Whose::Guilty => self.fg(Color::Yellow).add_modifier(Modifier::BOLD),
@@ -95,7 +97,7 @@ impl Theme {
         }
     }
 
-    /// A worker's phase.
+    /// Returns the style of a worker's phase.
     pub fn phase(self, phase: Phase) -> Style {
         match phase {
             Phase::Busy => self.fg(Color::Green),

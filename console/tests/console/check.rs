@@ -1,5 +1,5 @@
-//! The program's `check`: what it says of limits that are kept and of those that are not, and with
-//! which exit code.
+//! Tests of `volt-console check`: its output and exit code if limits are met and if they are
+//! exceeded.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,4 @@
-//! The program's verbs without a terminal: what they print, what they refuse, and with which exit
-//! code.
+//! Tests of the commands without a terminal: their output, their errors, and their exit codes.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
@@ -69,7 +68,7 @@ fn what_is_no_recording_is_neither_shown_nor_exported() {
         assert_refused(&mut folder.console(verb), &["is not a Volt recording"]);
     }
     assert!(!file.with_extension("json").exists(), "nothing was made");
-    // And not that this is no terminal.
+    // The error is about the file, not about the missing terminal.
     assert_refused(&mut folder.console(&["replay", path]), &["is not a Volt recording"]);
     assert_refused(&mut folder.console(&["replay", "/nowhere"]), &["there is no recording", "/nowhere"]);
 }
@@ -154,7 +153,7 @@ fn top_prints_again_and_again_until_nobody_reads() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-/// A running `top`, the lines of its output, and its first object.
+/// Starts `top`; returns the child process and the JSON objects that it prints.
 fn top(command: &mut Command) -> (std::process::Child, impl Iterator<Item = Value> + use<>) {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

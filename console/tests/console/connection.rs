@@ -1,4 +1,4 @@
-//! The connection that is kept: what it says when a program goes away and when it is back.
+//! Tests of the kept connection: its messages when a program exits and when it is back.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::program::{Folder, Program, VOLT};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// The next message that `is_wanted` makes something of.
+/// Returns the next message for which `is_wanted` returns a value.
 fn next<T>(connection: &Connection, is_wanted: impl Fn(Message) -> Option<T>) -> T {
     loop {
         let message = connection.messages.recv_timeout(LONG).expect("a message");
@@ -28,7 +28,7 @@ fn what_would_have_come_while_the_program_was_away_is_counted_once() {
     let client = Client::connect(&path).unwrap();
     let again = path.clone();
     let locate = Box::new(move || Ok(again.clone()));
-    // The first try comes after five of these.
+    // The first attempt to connect again comes after five of these intervals.
     let connection = Connection::keep(client, Duration::from_millis(20), locate).unwrap();
     let is_snapshot = |message| matches!(message, Message::Snapshot { .. }).then_some(());
     next(&connection, is_snapshot);

@@ -1,4 +1,5 @@
-//! The arrows between the crates of the workspace are those that ARCHITECTURE.md lists.
+//! A test that the dependencies between the crates of the workspace are those listed in
+//! ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -62,7 +63,8 @@ fn differences(page: &[&str], manifests: &[String]) -> Vec<String> {
 }
 
 /// Returns the crates that depend on each other in a circle, and those that depend on such crates.
-/// They are left when crates without an arrow to a crate that is left are removed again and again.
+/// Repeatedly removes all crates without a dependency on a remaining crate; the crates that are
+/// left form the circle.
 fn circle(arrows: &Arrows) -> Vec<String> {
     let mut left: BTreeSet<&String> = arrows.keys().collect();
     loop {

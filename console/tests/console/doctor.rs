@@ -1,4 +1,4 @@
-//! The program's `doctor`: what it prints, how soon, and with which exit code.
+//! Tests of `volt-console doctor`: its output, its timing, and its exit code.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -52,7 +52,7 @@ fn what_is_stuck_is_told_before_the_second_snapshot() {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let advice =
         lines.take_while(|line| !line.contains("Found")).find(|line| line.contains("> Await volt::time::sleep"));
-    // The second snapshot would be in an hour.
+    // The second snapshot would be taken after an hour.
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(advice.is_some());

@@ -1,5 +1,5 @@
-//! The program `volt-console` as a whole, against stand-ins for running programs, without a
-//! terminal and on one.
+//! Tests of the program `volt-console` as a whole, with stand-ins for running programs, with and
+//! without a terminal.
 
 mod check;
 mod commands;

@@ -1,11 +1,11 @@
-//! The choice among several programs, line by line and on a terminal.
+//! Tests of the prompt among several programs, line by line and on a terminal.
 
 use crate::program::{Folder, Program, Speech, VOLT};
 use crate::screen::{Screen, assert_given_back};
 use volt_console::commands::picker::choose;
 use volt_telemetry::socket::Environment;
 
-/// Who is chosen by these lines, and what was printed.
+/// Returns the program that these input lines select, and the output.
 fn chosen(folder: &Folder, lines: &[u8]) -> (Option<String>, String) {
     let user_id = rustix::process::geteuid().as_raw();
     let environment = Environment { socket_dir: Some(folder.path().into()), runtime_dir: None, user_id };

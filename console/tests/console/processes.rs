@@ -1,4 +1,4 @@
-//! `volt-console processes`: what it prints, and what it refuses.
+//! Tests of `volt-console processes`: its output and its errors.
 
 use std::process::{Command, Output, Stdio};
 

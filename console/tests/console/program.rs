@@ -1,4 +1,4 @@
-//! A stand-in for a Volt program: a thread behind a control socket, in a folder of its own.
+//! A stand-in for a Volt program: a thread that serves a control socket in a separate directory.
 
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -24,31 +24,31 @@ use volt_telemetry::wire::{
     Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
 };
 
-/// A folder for control sockets, gone with the test.
+/// A directory for control sockets, removed with the test.
 pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        // ORDERING: Relaxed; only the number matters, it publishes no other data.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        // Not `TMPDIR`, whose path may be too long for a socket.
         let path = PathBuf::from(format!("/tmp/volt-console-test-{}-{number}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a new folder in /tmp");
         Folder(path)
     }
 
-    /// Where the socket of a process `offset` above this one would be.
+    /// Returns the path of a socket for the pid that is `offset` above this program's.
     pub fn socket(&self, offset: u32) -> PathBuf {
         self.0.join(file_name(std::process::id() + offset, own_start_time()))
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The console, which reads this folder.
+    /// Returns a command that runs the console with this socket directory.
     pub fn console(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_volt-console"));
         command.args(arguments).env("VOLT_SOCKET_DIR", &self.0).env_remove("NO_COLOR").env("TERM", "xterm");
@@ -62,27 +62,27 @@ impl Drop for Folder {
     }
 }
 
-/// What the stand-in says.
+/// How the stand-in behaves.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Speech {
-    /// What a program of this version says.
+    /// Like a program of this protocol version.
     Volt(Version),
-    /// What a program says whose worker 1 is stuck.
+    /// Like a program whose worker 1 is stuck.
     Stuck,
-    /// What a program says whose worker 1 was stuck for a moment, before anybody took a snapshot.
+    /// Like a program whose worker 1 was stuck briefly, before any snapshot was taken.
     WasStuck,
-    /// What a program says of which two polls were stuck, with stacks and blame; one goes on.
+    /// Like a program with two incidents, with stacks and blame; one of the polls is still stuck.
     Stalled,
-    /// Bytes of something else.
+    /// Sends bytes that are not Volt's protocol.
     Garbage,
-    /// A frame of the protocol, cut in the middle of a snapshot.
+    /// Sends a frame of the protocol that is cut in the middle of a snapshot.
     CutOff,
 }
 
-/// Speaks as a program of today.
+/// Like a program of the current protocol version.
 pub const VOLT: Speech = Speech::Volt(VERSION);
 
-/// The running stand-in; ends when dropped, its socket with it.
+/// The running stand-in. Stops when dropped, and removes its socket.
 pub struct Program {
     path: PathBuf,
     is_over: Arc<AtomicBool>,
@@ -100,14 +100,15 @@ impl Program {
         let (over, accepted, sent, name) = (is_over.clone(), connections.clone(), snapshots.clone(), name.to_string());
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
-                // ORDERING: Relaxed; the connection that comes after the store carries the news.
+                // ORDERING: Relaxed; the connection that `drop` makes after its store orders the
+                // two.
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
                 let stream = stream.unwrap();
                 accepted.lock().unwrap().push(stream.try_clone().unwrap());
                 let (name, sent) = (name.clone(), sent.clone());
-                // A client that has gone ends it with an error.
+                // The thread ends with an error when the client is gone.
                 std::thread::spawn(move || {
                     let _ = serve(&stream, &name, speech, &sent);
                     let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -117,7 +118,7 @@ impl Program {
         Program { path: path.into(), is_over, connections, snapshots, listener: Some(thread) }
     }
 
-    /// Until so many snapshots were sent, over all connections.
+    /// Waits until this many snapshots were sent, over all connections.
     pub fn wait_for_snapshots(&self, count: u32) {
         let begun = Instant::now();
         // ORDERING: Relaxed; the number alone is the message.
@@ -156,7 +157,7 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
     write_frame(stream, &Reply::Hello(hello), MAX_REPLY_BYTES)?;
     let started = Instant::now();
     let snapshot = || {
-        // ORDERING: Relaxed; as in `wait_for_snapshots`.
+        // ORDERING: Relaxed, as in `wait_for_snapshots`.
         sent.fetch_add(1, Ordering::Relaxed);
         Reply::Snapshot { process: Box::new(process(name, started.elapsed(), speech)), lost: 0 }
     };
@@ -168,7 +169,7 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
                 let head = Head { pid, program: name.into(), runtime: "app".into(), ..Head::default() };
                 write_frame(stream, &Reply::Recording { head: Box::new(head) }, MAX_REPLY_BYTES)?;
                 loop {
-                    // ORDERING: Relaxed; as in `wait_for_snapshots`.
+                    // ORDERING: Relaxed, as in `wait_for_snapshots`.
                     sent.fetch_add(1, Ordering::Relaxed);
                     let flush = flush(process(name, started.elapsed(), speech).runtimes.remove(0));
                     write_frame(stream, &Reply::Flush { flush: Box::new(flush) }, MAX_REPLY_BYTES)?;
@@ -180,7 +181,8 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
                 std::thread::sleep(Duration::from_millis(interval_ms));
             },
             Request::Tasks { runtime, mut query } => {
-                // The first answer is one to somebody else's question: there are so many tasks.
+                // The first reply is for another client's query, as in a program with very many
+                // tasks.
                 if query.rank == Rank::Delay && !std::mem::replace(&mut has_answered, true) {
                     query.rank = Rank::Id;
                 }
@@ -203,8 +205,8 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
     Ok(())
 }
 
-/// Twenty tasks, of which the one with the highest id is stranded and bears the program's name,
-/// with what a terminal would obey.
+/// Returns twenty tasks. The one with the highest id is stranded, and its name has the program's
+/// name and an escape sequence.
 fn tasks(runtime: &str, name: &str, query: Query) -> TaskList {
     let task = |id: u64| Task {
         id,
@@ -219,7 +221,7 @@ fn tasks(runtime: &str, name: &str, query: Query) -> TaskList {
     TaskList { runtime: runtime.into(), query, rows, alive: 23, seen: 20, matching: 20, ..TaskList::default() }
 }
 
-/// Five processes of the runtime `app`, and none of another.
+/// Returns five processes of the runtime `app`, and none of other runtimes.
 fn processes(runtime: &str, name: &str, query: processes::Query) -> processes::ProcessList {
     let process = |index: u64| processes::Process {
         pid: format!("local:{index}.0"),
@@ -284,7 +286,7 @@ fn process(name: &str, age: Duration, speech: Speech) -> Process {
     Process { pid: std::process::id(), program: name.into(), at_ns, runtimes, ..Process::default() }
 }
 
-/// A snapshot, and a thousand events that led to it.
+/// Returns a snapshot and the thousand events before it.
 fn flush(snapshot: Snapshot) -> Flush {
     let at_ns = snapshot.at_ns;
     let records = (1..=1000).rev().map(|before| Record::new(at_ns - before, Event::LifoHit { task: before })).collect();
@@ -297,14 +299,14 @@ fn flush(snapshot: Snapshot) -> Flush {
     }
 }
 
-/// So many values of `ns` as there are milliseconds in `age`.
+/// Returns a histogram with one value of `ns` for each millisecond in `age`.
 fn polled(age: Duration, ns: u64) -> Histogram {
     let mut histogram = Histogram::default();
     (0..age.as_millis()).for_each(|_| histogram.record(ns));
     histogram
 }
 
-/// The second of two goes on. Its task bears the program's name.
+/// Returns one of two incidents, of which the second is not over. The task's name is the program's.
 fn incident(name: &str, id: u64) -> Incident {
     let frame = Frame {
         function: Some(format!("{name}::price")),

@@ -1,5 +1,5 @@
-//! The program's `record`, `replay` and `export`, as what they write to and read from gives out: a
-//! signal, a disk that is full, a program that ends, a file that breaks off.
+//! Tests of `record`, `replay` and `export` under failures: a signal, a full disk, a program that
+//! exits, a truncated file.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -21,7 +21,7 @@ fn stderr(output: &Output) -> String {
     stderr
 }
 
-/// A recording that goes on, and its file, in which something stands.
+/// Starts a recording; returns it and its file, once the file has some data.
 fn recording(folder: &Folder) -> (Child, PathBuf) {
     let path = folder.path().join("shop.voltrec");
     let mut command = folder.console(&["record", "shop", "-o", path.to_str().unwrap()]);
@@ -36,7 +36,7 @@ fn recording(folder: &Folder) -> (Child, PathBuf) {
     (child, path)
 }
 
-/// What `replay` makes of it.
+/// Asserts that `replay` shows the recording, and returns its output.
 #[track_caller]
 fn assert_shown(folder: &Folder, path: &Path) -> Output {
     let output = run(&mut folder.console(&["replay", "--json", path.to_str().unwrap()]));
@@ -79,7 +79,7 @@ fn a_disk_that_is_full_ends_the_recording_and_keeps_what_there_is() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let path = folder.path().join("shop.voltrec");
-    // As full as a disk can be made without being root: no file may have more than 256 KiB.
+    // This simulates a full disk without root privileges: no file may exceed 256 KiB.
     let console = folder.console(&[]);
     let mut limited = Command::new("prlimit");
     limited.arg("--fsize=262144").arg(console.get_program()).args(["record", "shop", "-o", path.to_str().unwrap()]);
@@ -143,7 +143,8 @@ fn a_replay_is_drawn_as_it_was_asked_for_and_its_help_has_its_own_keys() {
     let path = path.to_str().unwrap();
     let output = run(&mut folder.console(&["replay", "--once", "--ascii", path]));
     assert!(output.status.success() && output.stdout.is_ascii(), "{}", stderr(&output));
-    // Without a terminal it names the command that shows the recording, not one for live programs.
+    // Without a terminal, the error names the command for recordings, not the one for live
+    // programs.
     let output = run(&mut folder.console(&["replay", path]));
     let said = stderr(&output);
     assert!(said.contains("use `volt-console replay --once FILE`") && !said.contains("volt-console top"), "{said}");

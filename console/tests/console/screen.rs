@@ -14,14 +14,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// Longer than anything here takes on a machine that has much else to do.
+/// Longer than any step of these tests takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The sequences that give a terminal back: the normal screen, the cursor.
+/// The sequences that restore a terminal: the normal screen, the cursor.
 pub const LEAVE: &str = "\u{1b}[?1049l";
 pub const ENTER: &str = "\u{1b}[?1049h";
 pub const SHOW: &str = "\u{1b}[?25h";
-/// The mouse's buttons, taken and given back.
+/// The sequences that capture and release the mouse.
 const MOUSE_TAKEN: &str = "\u{1b}[?1000h";
 const MOUSE_GIVEN_BACK: &str = "\u{1b}[?1000l";
 
@@ -32,7 +32,7 @@ struct Output {
 }
 
 impl Output {
-    /// A test that failed with the lock held must not hide why.
+    /// Ignores poisoning: a test that failed with the lock held must not hide the reason.
     fn lock(&self) -> MutexGuard<'_, (Vec<u8>, bool)> {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,7 +69,8 @@ impl Screen {
         let is_hung_up = Arc::new(AtomicBool::new(false));
         let (mut reader, filled) = (keyboard.try_clone().unwrap(), output.clone());
         let over = is_hung_up.clone();
-        // It ends when the program's end of the terminal is closed, or this one is to be.
+        // The thread exits when the program closes its end of the terminal, or when this end is to
+        // be closed.
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while is_readable(&reader, &over)
@@ -84,13 +85,13 @@ impl Screen {
         Screen { terminal, keyboard, output, child, modes_before, is_hung_up, reader }
     }
 
-    /// How much was printed so far.
+    /// Returns how many bytes were printed so far.
     pub fn mark(&self) -> usize {
         self.output.lock().0.len()
     }
 
-    /// Waits until `text` is printed, after `mark`: a single word, since blanks that are there
-    /// already are jumped over.
+    /// Waits until `text` is printed after `mark`. It must be a single word, because the program
+    /// skips spaces that are on the screen already.
     #[track_caller]
     pub fn wait_for(&self, text: &str, mark: usize) {
         let until = Instant::now() + PATIENCE;
@@ -106,7 +107,7 @@ impl Screen {
         }
     }
 
-    /// Types.
+    /// Sends keys to the program.
     pub fn press(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
     }
@@ -115,22 +116,21 @@ impl Screen {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Gives the terminal another size, and tells the program as the kernel tells the foreground of
-    /// a terminal.
+    /// Resizes the terminal, and sends the signal that the kernel sends to the foreground process.
     pub fn resize(&self, columns: u16, rows: u16) {
         set_size(&self.terminal, columns, rows);
         self.signal(Signal::WINCH);
     }
 
-    /// Whether the terminal hands over each key as it is typed.
+    /// Returns whether the terminal passes on each key immediately.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Closes the terminal under the program, which gets no signal; how it ended.
+    /// Closes the terminal without sending a signal. Returns how the program exited.
     #[track_caller]
     pub fn hang_up(self) -> ExitStatus {
-        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        // ORDERING: Relaxed; the flag alone is the message, no other data is published with it.
         self.is_hung_up.store(true, Ordering::Relaxed);
         self.reader.join().unwrap();
         drop(self.keyboard);
@@ -138,13 +138,13 @@ impl Screen {
         wait_for_end(self.child)
     }
 
-    /// Waits for the end of the program; how it ended, and everything that it printed.
+    /// Waits for the program to exit. Returns how it exited, and everything that it printed.
     #[track_caller]
     pub fn finish(self) -> (ExitStatus, String) {
         let status = wait_for_end(self.child);
         let modes = tcgetattr(&self.terminal).unwrap().local_modes;
         assert_eq!(modes, self.modes_before, "the terminal's modes are what they were");
-        // With this end closed the reader sees the end of the output.
+        // After this end is closed, the reader reaches the end of the output.
         drop(self.terminal);
         let mut output = self.output.lock();
         while !output.1 {
@@ -156,12 +156,12 @@ impl Screen {
     }
 }
 
-/// Whether the program took the mouse.
+/// Returns whether the program captured the mouse.
 pub fn has_taken_mouse(printed: &str) -> bool {
     printed.contains(MOUSE_TAKEN)
 }
 
-/// Whether the last thing that happened to the screen was that it was given back, with its cursor.
+/// Asserts that the program restored the screen and the cursor at the end.
 #[track_caller]
 pub fn assert_given_back(printed: &str) {
     let left = printed.rfind(LEAVE).expect("the alternate screen was left");
@@ -182,11 +182,11 @@ fn wait_for_end(mut child: Child) -> ExitStatus {
     })
 }
 
-/// Waits for output; `false` when the terminal is to be hung up.
+/// Waits for output. Returns `false` if the terminal is to be hung up.
 fn is_readable(keyboard: &File, is_hung_up: &AtomicBool) -> bool {
     let slice = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     loop {
-        // ORDERING: Relaxed; as in `hang_up`.
+        // ORDERING: Relaxed, as in `hang_up`.
         if is_hung_up.load(Ordering::Relaxed) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! `volt-console tasks`: what it prints, and what it refuses.
+//! Tests of `volt-console tasks`: its output and its errors.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,5 +1,5 @@
-//! The live screen on a real (pseudo-)terminal: it comes, it reacts, and the terminal is given back
-//! however it ends.
+//! Tests of the live screen on a real (pseudo-)terminal: it appears, it reacts, and the terminal is
+//! restored however the console ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -96,7 +96,7 @@ fn a_program_that_ends_is_waited_for() {
     drop(program);
     screen.wait_for("LOST", mark);
     let mark = screen.mark();
-    // By its name, since it was the only one: another process may be it as well.
+    // It was found as the only program, so the console finds it again by name, with another pid.
     let _again = Program::start(&folder.socket(1), "shop", VOLT);
     screen.wait_for("live", mark);
     screen.press(b"q");
@@ -158,15 +158,15 @@ fn tasks_are_listed_filtered_and_opened_on_their_screen() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let mut screen = attached(&folder);
-    // The filter is taken in letter by letter; then the keys are keys again, and the task is
-    // opened.
+    // Types a filter letter by letter. After that, keys are commands again, and Enter opens the
+    // task.
     for (keys, wanted) in [(&b"t"[..], "shop[2Jclerk"), (b"/shop.rs:119", "apply"), (b"\r\r", "why.rs:3:1,")] {
         let mark = screen.mark();
         screen.press(keys);
         screen.wait_for(wanted, mark);
     }
     let mark = screen.mark();
-    // Closes the task, then takes the filter back.
+    // Closes the task, then clears the filter.
     screen.press(b"\x1b");
     screen.wait_for("detail", mark);
     screen.press(b"\x1b");
@@ -181,7 +181,7 @@ fn the_mouse_chooses_a_screen_by_its_name_and_is_given_back() {
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let mut screen = attached(&folder);
     let mark = screen.mark();
-    // The left button goes down on `5 incid`, in the last line but one; then on `6 blame`.
+    // Presses the left button on `5 incid`, in the last line but one; then on `6 blame`.
     screen.press(b"\x1b[<0;36;23M\x1b[<0;36;23m");
     screen.wait_for("suppressed", mark);
     let mark = screen.mark();
@@ -206,8 +206,8 @@ fn plain_ascii_without_the_mouse_is_nothing_else() {
     let printed = screen.finish().1;
     assert!(printed.is_ascii(), "{printed}");
     assert!(!has_taken_mouse(&printed));
-    // Colours begin with 3 or 4, of their bright kind with 9 or 10; bold, dim and reversed are 1, 2
-    // and 7.
+    // Codes of colours begin with 3 or 4, those of bright colours with 9 or 10. Bold, dim and
+    // reversed are 1, 2 and 7.
     for colour in ["[31m", "[32m", "[33m", "[35m", "[36m", "38;5;"] {
         assert!(!printed.contains(colour), "{colour}");
     }

@@ -1,9 +1,9 @@
-//! actix, on one arbiter (a thread with a runtime of its own) for each worker: an actor stays where
-//! it was started.
+//! The benchmark's peer for actix, with one arbiter (a thread with its own runtime) for each
+//! worker. An actor stays on the arbiter that started it.
 //!
-//! Each arbiter starts its share of the actors itself, at the same time as the others, a block of
-//! neighbours each: so the two of a pair are on one thread, and a token goes from thread to thread
-//! only where a block ends.
+//! Each arbiter starts its share of the actors itself, at the same time as the others. A share is a
+//! block of neighbours, so the two actors of a pair are on one thread, and a token moves between
+//! threads only at the end of a block.
 //!
 //! Mailboxes: 16 messages; `do_send` does not wait for room. Addresses: `Addr`, a pointer to the
 //! mailbox.
@@ -18,7 +18,7 @@ use crate::tally::{ARRIVED, BEGUN, ENDED, Seen};
 
 pub(crate) struct Actix {
     arbiters: Vec<Arbiter>,
-    /// Arbiters have to belong to one; it does nothing.
+    /// Not used otherwise: arbiters must belong to a system.
     _system: SystemRunner,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Actix {
 #[rtype(result = "()")]
 struct Token(u64);
 
-/// actix has no message of its own for this.
+/// actix has no built-in message for this.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct End;
@@ -123,7 +123,7 @@ impl Handler<End> for Node {
 }
 
 impl Actix {
-    /// In each arbiter at once; what they give, in their order.
+    /// Runs `run` in each arbiter at the same time, and returns the results in order.
     fn each<T: Send + 'static, U: Send + 'static>(&self, shares: Vec<T>, run: fn(T) -> U) -> Vec<U> {
         let started = shares.into_iter().zip(&self.arbiters).map(|(share, arbiter)| {
             let (done, is_done) = mpsc::channel();
@@ -134,7 +134,7 @@ impl Actix {
         started.into_iter().map(|is_done| is_done.recv().expect("no actor panics")).collect()
     }
 
-    /// The places of each arbiter's share of so many actors. No pair is parted.
+    /// Returns the range of actors for each arbiter. Pairs are not separated.
     fn shares(&self, count: usize) -> Vec<Range<usize>> {
         let arbiters = self.arbiters.len();
         let bound = |at: usize| (count.div_ceil(2) * at / arbiters * 2).min(count);

@@ -1,4 +1,4 @@
-//! What the bench is asked for on its command line.
+//! The arguments of the benchmark's command line.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! kameo, on a Tokio runtime of many threads.
+//! The benchmark's peer for kameo, on a multi-threaded Tokio runtime.
 //!
-//! Mailboxes: 64 messages, a sender waits for room, as `Spawn::spawn` makes them. Addresses:
-//! `ActorRef`, a pointer to the mailbox and five more.
+//! Mailboxes: 64 messages, and a sender waits for room; this is the default of `Spawn::spawn`.
+//! Addresses: `ActorRef`, a pointer to the mailbox and five more pointers.
 
 use std::convert::Infallible;
 

@@ -1,5 +1,5 @@
-//! Volt's processes as state machines: `volt_process::Process`, which sends with
-//! `Context::try_send` and, where a mailbox is full, yields.
+//! Volt's processes as state machines: `volt_process::Process`. They send with `Context::try_send`,
+//! and yield if a mailbox is full.
 
 use volt_process::{Context, Event, Events, Failure, Message, Output, Payload, Pid, Process};
 
@@ -86,7 +86,8 @@ impl Node {
         }
     }
 
-    /// As long as there is room; the last one waits for room, and the rest for it.
+    /// Sends while there is room. If there is none, waits for room with the next token, and then
+    /// continues.
     fn send_burst(&mut self, out: &mut Output) {
         let (Some(next), Some(context)) = (self.next, &self.context) else { return };
         while self.left > 0 {

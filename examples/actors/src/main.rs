@@ -1,25 +1,26 @@
-//! Volt's processes beside the actors of ractor, kameo and actix: the same workloads, in turns, on
-//! the same machine.
+//! Compares Volt's processes with the actors of ractor, kameo and actix: the same workloads, in
+//! turns, on the same machine.
 //!
 //! ```text
 //! cargo run --release                      every workload, a table for a page
-//! cargo run --release -- --json            the same, one JSON object a row
-//! cargo run --release -- --quick           one short round, 10,000 idle processes: whether it works, not how fast
+//! cargo run --release -- --json            the same, one JSON object per row
+//! cargo run --release -- --quick           one short round, 10,000 idle processes: checks that it works, not how fast
 //! cargo run --release -- --only ring       one workload; may be given more than once
 //! cargo run --release -- --peer volt       one library; may be given more than once
-//! cargo run --release -- --rounds 5        turns that each library gets (11)
-//! cargo run --release -- --workers 1       instead of two
-//! cargo run --release -- --batches 10      exactly so many batches a round, and no warm-up: for profilers
+//! cargo run --release -- --rounds 5        turns that each library gets (default 11)
+//! cargo run --release -- --workers 1       number of workers (default 2)
+//! cargo run --release -- --batches 10      exactly this many batches per round, and no warm-up: for profilers
 //! ```
 //!
-//! A workload runs once on each library, in turns (A B C D A B C D), for as many rounds as asked,
-//! each time on a runtime that is started anew. A figure is the median over the rounds of the
-//! median over a round's batches. A ratio is Volt's figure divided by the other's, round by round,
-//! and of these the median: what disturbs the machine for longer than a turn disturbs both. Its
-//! spread is half the distance between the quartiles.
+//! A workload runs on each library in turns (A B C D A B C D), for as many rounds as requested,
+//! each time on a new runtime. A figure is the median over the rounds of the median over a round's
+//! batches. A ratio is Volt's figure divided by that of the other library, computed for each round;
+//! the median of these ratios is reported. A disturbance of the machine that lasts longer than a
+//! turn therefore affects both libraries. The spread of a ratio is half the distance between the
+//! quartiles.
 //!
-//! That glibc gives memory back at the top of its heap and takes it again in the next batch is
-//! switched off for all, as in `peers`.
+//! By default, glibc returns memory at the top of its heap to the system, and allocates it again in
+//! the next batch. This is disabled for all libraries, as in `peers`.
 
 mod actix_peer;
 mod arguments;
@@ -58,14 +59,14 @@ const PEERS: usize = 5;
 const NAMES: [&str; PEERS] =
     [Volt::<Machines>::NAME, Volt::<Functions>::NAME, Ractor::NAME, Kameo::NAME, <Actix as Peer>::NAME];
 
-/// One value a row.
+/// Returns one value per row.
 type Run = fn(&Meter) -> Vec<f64>;
 
 struct Workload {
     rows: &'static [Row],
     /// In the order of [`NAMES`].
     runs: [Run; PEERS],
-    /// Rounds after which it is known well enough.
+    /// The number of rounds after which the result is precise enough.
     max_rounds: usize,
 }
 
@@ -99,7 +100,8 @@ const WORKLOADS: &[Workload] = &[
     workload!(idle, 3, ("idle", "bytes", "1,000,000 processes that have begun and wait: one of them")),
 ];
 
-/// glibc: free memory at the top of the heap beyond this goes back to the system.
+/// The glibc setting for how much free memory at the top of the heap is kept before it is returned
+/// to the system.
 const TRIM_VARIABLE: &str = "MALLOC_TRIM_THRESHOLD_";
 /// More than any workload allocates.
 const TRIM_BYTES: &str = "17179869184";
@@ -142,7 +144,7 @@ fn child(peer: &str, workers: &str, count: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The same command with the allocator's setting, which it reads before `main`.
+/// Runs this command again with the allocator's setting, which the allocator reads before `main`.
 fn start_again() -> ExitCode {
     let error = std::env::current_exe()
         .map(|program| Command::new(program).args(std::env::args_os().skip(1)).env(TRIM_VARIABLE, TRIM_BYTES).exec());

@@ -1,5 +1,5 @@
-//! Bytes a process: in a child of this program, since memory that an earlier workload has freed
-//! would be used again.
+//! Measures the memory per process. Runs in a child process of the benchmark, because otherwise
+//! memory freed by an earlier workload would be reused.
 
 use std::process::Command;
 use std::{fs, mem};
@@ -8,10 +8,11 @@ use crate::peer::Peer;
 use crate::tally::BEGUN;
 
 pub(crate) const CHILD: &str = "--child";
-/// Started before it is waited until all have begun, so that queues do not grow to hold them all.
+/// The number of processes that are started before waiting until all have begun. It limits the
+/// growth of queues.
 const AT_ONCE: usize = 1_000;
 
-/// Starts the child, and gives what it found.
+/// Starts the child process, and returns its result.
 pub(crate) fn measure(peer: &str, workers: usize, count: usize) -> f64 {
     let program = std::env::current_exe().expect("this program can be started again");
     let mut command = Command::new(program);
@@ -22,8 +23,8 @@ pub(crate) fn measure(peer: &str, workers: usize, count: usize) -> f64 {
     text.trim().parse().expect("a child prints a number")
 }
 
-/// In the child. What is kept to reach a process counts: one that nobody can reach is of no use,
-/// and some libraries end it.
+/// Measures in the child process. The references that are kept to reach the processes count too: an
+/// unreachable process is of no use, and some libraries stop it.
 pub(crate) fn bytes_each<P: Peer>(workers: usize, count: usize) -> f64 {
     let peer = P::start(workers);
     let mut idle = Vec::with_capacity(count + AT_ONCE);
@@ -37,12 +38,13 @@ pub(crate) fn bytes_each<P: Peer>(workers: usize, count: usize) -> f64 {
     let rounds = count.div_ceil(AT_ONCE);
     (0..rounds).for_each(|_| begin());
     let bytes = resident_bytes() - before;
-    // They go with the program: ending a million of them is not what is measured.
+    // The processes are dropped with the program: stopping a million of them is not part of the
+    // measurement.
     mem::forget((idle, peer));
     bytes / (rounds * AT_ONCE) as f64
 }
 
-/// Of anonymous memory: code and files are not the processes'.
+/// Returns the resident anonymous memory. Code and files do not belong to the processes.
 fn resident_bytes() -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("this system has /proc");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel tells");

@@ -1,48 +1,48 @@
-//! What a library of actors has to be able to do for the workloads.
+//! What an actor library must provide for the workloads.
 //!
-//! Two kinds of process, the same in every library:
-//! * an *idle* one waits for a message, and has never had one;
-//! * a *node* does what its messages say ([`Order`]), and adds up how many tokens it was given.
+//! Every library has the same two kinds of process:
+//! * an *idle* process waits for a message, and has never received one;
+//! * a *node* does what its messages request ([`Order`]), and counts the tokens that it receives.
 //!
-//! Both tell [`crate::tally`] when they have begun and when they have ended.
+//! Both report to [`crate::tally`] when they begin and when they end.
 
 /// A message to a node.
 pub(crate) enum Order<Node> {
-    /// From now on it passes on to this one. Without one it is a sink.
+    /// Pass tokens on to this node from now on. A node without a next node is a sink.
     Next(Node),
-    /// A sink: after so many tokens more it says so.
+    /// To a sink: report when this many more tokens have arrived.
     Expect(u64),
-    /// To be passed on, one less; who is given 0 says so. A sink adds it up.
+    /// Pass the token on, reduced by one. The node that receives 0 reports it. A sink adds the
+    /// token up.
     Token(u64),
-    /// It sends tokens from so many down to 1.
+    /// Send tokens from this number down to 1.
     Burst(u64),
 }
 
-/// See the header of this file.
+/// An actor library. See the header of this file.
 pub(crate) trait Peer: Sized + 'static {
     const NAME: &'static str;
-    /// How an idle process is reached.
+    /// The address of an idle process.
     type Idle: Send + 'static;
-    /// How a node is reached.
+    /// The address of a node.
     type Node: Clone + Send + 'static;
 
-    /// Starts the library's own kind of runtime, which ends when this is dropped.
+    /// Starts the library's usual runtime, which stops when this is dropped.
     fn start(workers: usize) -> Self;
 
-    /// Starts idle processes, from inside of the runtime; they may not have begun when this
-    /// returns.
+    /// Starts idle processes, from inside the runtime. They may not have begun when this returns.
     fn idle(&self, count: usize) -> Vec<Self::Idle>;
 
-    /// Asks them to end, from inside of the runtime.
+    /// Requests the idle processes to end, from inside the runtime.
     fn end_idle(&self, idle: Vec<Self::Idle>);
 
-    /// Starts nodes, as [`idle`](Self::idle). Those next to each other are near each other, where a
-    /// library knows near and far.
+    /// Starts nodes, like [`idle`](Self::idle). Neighbours are placed close to each other, if the
+    /// library supports it.
     fn nodes(&self, count: usize) -> Vec<Self::Node>;
 
-    /// Asks them to end.
+    /// Requests the nodes to end.
     fn end_nodes(&self, nodes: Vec<Self::Node>);
 
-    /// Sends, from inside of the runtime.
+    /// Sends orders, from inside the runtime.
     fn tell(&self, orders: Vec<(Self::Node, Order<Self::Node>)>);
 }

@@ -1,7 +1,6 @@
-//! ractor, on a Tokio runtime of many threads.
+//! The benchmark's peer for ractor, on a multi-threaded Tokio runtime.
 //!
-//! Mailboxes: without a bound, ractor has no other. Addresses: `ActorRef`, a pointer to the
-//! mailbox.
+//! Mailboxes: unbounded; ractor has no others. Addresses: `ActorRef`, a pointer to the mailbox.
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Runtime;
@@ -36,7 +35,7 @@ impl Actor for Idle {
 }
 
 type NodeRef = ActorRef<NodeOrder>;
-/// A type of its own, as an order holds its reference.
+/// A separate type, because an order contains the node's reference.
 pub(crate) struct NodeOrder(Order<NodeRef>);
 
 struct Node;

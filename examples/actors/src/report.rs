@@ -1,8 +1,8 @@
-//! What is printed: a table for a page, or one JSON object a row.
+//! Prints the results: a table for a page, or one JSON object per row.
 //!
-//! The JSON keys: `workload`, `unit`, `about`; for each library its `median`, `ratio` (Volt's, in
-//! its first form, divided by it; below 1 is better) and the ratio's `spread`. What was not
-//! measured is left out.
+//! The JSON keys are `workload`, `unit`, `about`; for each library its `median`, `ratio` (Volt's
+//! median, in its first form, divided by this one; below 1 is better), and the `spread` of the
+//! ratio. Values that were not measured are omitted.
 
 use std::fs;
 
@@ -17,10 +17,10 @@ pub(crate) struct Row {
     pub(crate) about: &'static str,
 }
 
-/// The packages whose versions a page has to name.
+/// The packages whose versions the page must name.
 const PACKAGES: [&str; 5] = ["volt-runtime", "ractor", "kameo", "actix", "tokio"];
 
-/// See the header of this file.
+/// Prints the results. See the header of this file.
 pub(crate) struct Report {
     is_json: bool,
     load: String,
@@ -80,7 +80,7 @@ impl Report {
     }
 }
 
-/// From the lock file that this was built with.
+/// Returns the versions from the lock file of this build.
 fn versions() -> String {
     let lock = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.lock")).unwrap_or_default();
     let version = |package: &&str| {

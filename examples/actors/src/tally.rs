@@ -1,8 +1,8 @@
-//! What processes tell the bench: that they have begun and ended, that a token has arrived, and how
-//! many there were.
+//! Counts what processes report to the benchmark: that they have begun and ended, that a token has
+//! arrived, and how many there were.
 //!
-//! One counter each for the whole program, so that no process has to hold a reference: one workload
-//! runs at a time.
+//! There is one counter of each kind for the whole program, so that processes need no reference to
+//! it. Only one workload runs at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Thread};
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use std::sync::Mutex;
 
-/// Processes that are to begin.
+/// Processes that have not begun yet.
 pub(crate) static BEGUN: Latch = Latch::new();
-/// Processes that are to end.
+/// Processes that have not ended yet.
 pub(crate) static ENDED: Latch = Latch::new();
-/// Tokens, or sinks, that are to arrive at their end.
+/// Tokens, or sinks, that have not finished yet.
 pub(crate) static ARRIVED: Latch = Latch::new();
-/// Tokens that nodes were given; they say so when they end.
+/// Tokens that nodes received; nodes add them when they end.
 pub(crate) static TOKENS: AtomicU64 = AtomicU64::new(0);
-/// What sinks were given, added up; they say so when they end.
+/// The sum of the tokens that sinks received; sinks add it when they end.
 pub(crate) static SUM: AtomicU64 = AtomicU64::new(0);
 
-/// No batch takes so long; one that does has lost something.
+/// No batch takes this long unless a message was lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Counts down to nothing, and wakes the one thread that waits for it.
+/// Counts down to zero, and then wakes the one thread that waits for it.
 pub(crate) struct Latch {
     left: AtomicU64,
     waiter: Mutex<Option<Thread>>,
@@ -35,7 +35,7 @@ impl Latch {
         Self { left: AtomicU64::new(0), waiter: Mutex::new(None) }
     }
 
-    /// From now on it counts down from `count`; the calling thread is the one that will wait.
+    /// Starts counting down from `count`. The calling thread is the one that will wait.
     pub(crate) fn arm(&self, count: usize) {
         *self.waiter.lock().expect("no thread panics here") = Some(thread::current());
         // ORDERING: Release; pairs with the Acquire in `hit`.
@@ -44,7 +44,7 @@ impl Latch {
     }
 
     pub(crate) fn hit(&self) {
-        // ORDERING: AcqRel; pairs with those of the others and the Acquire in `wait`.
+        // ORDERING: AcqRel; pairs with the `hit` of other threads and with the Acquire in `wait`.
         let before = self.left.fetch_sub(1, Ordering::AcqRel);
         assert_ne!(before, 0, "more happened than was asked for");
         if before == 1
@@ -59,14 +59,14 @@ impl Latch {
         // ORDERING: Acquire; pairs with the AcqRel in `hit`.
         while self.left.load(Ordering::Acquire) != 0 {
             thread::park_timeout(Duration::from_secs(1));
-            // ORDERING: Relaxed; for the text.
+            // ORDERING: Relaxed; only for the text.
             let left = self.left.load(Ordering::Relaxed);
             assert!(left == 0 || std::time::Instant::now() < deadline, "{left} did not happen within {PATIENCE:?}");
         }
     }
 }
 
-/// What a node has seen; told when it ends.
+/// The tokens of a node; reported when it ends.
 #[derive(Default)]
 pub(crate) struct Seen {
     tokens: u64,
@@ -79,12 +79,12 @@ impl Seen {
         self.expected = tokens;
     }
 
-    /// A node passes a token on.
+    /// Counts a token that a node passes on.
     pub(crate) fn pass(&mut self) {
         self.tokens += 1;
     }
 
-    /// A sink is given a token.
+    /// Counts a token that a sink receives.
     pub(crate) fn sink(&mut self, token: u64) {
         self.tokens += 1;
         self.sum += token;
@@ -97,9 +97,9 @@ impl Seen {
 
 impl Drop for Seen {
     fn drop(&mut self) {
-        // ORDERING: Relaxed; who reads them has waited for `ENDED`, which is told afterwards.
+        // ORDERING: Relaxed; the reader has waited for `ENDED`, which is reported after this.
         TOKENS.fetch_add(self.tokens, Ordering::Relaxed);
-        // ORDERING: Relaxed; as above.
+        // ORDERING: Relaxed, as above.
         SUM.fetch_add(self.sum, Ordering::Relaxed);
         ENDED.hit();
     }

@@ -1,7 +1,8 @@
-//! Volt's processes, in either form, on a runtime as shipped: everything counted, its control
-//! socket open.
+//! The benchmark's peer for Volt's processes, in either form, on a runtime with default settings:
+//! all counters and the control socket are enabled.
 //!
-//! Mailboxes: 1,024 messages, a sender waits for room. Addresses: pids, looked up for each message.
+//! Mailboxes: 1,024 messages, and a sender waits for room. Addresses: pids, looked up for each
+//! message.
 
 use std::marker::PhantomData;
 
@@ -9,7 +10,7 @@ use volt_process::{Payload, Pid, Process, Spawn, System};
 
 use crate::peer::{Order, Peer};
 
-/// How a process is written.
+/// The form in which a process is written.
 pub(crate) trait Form: 'static {
     const NAME: &'static str;
     fn idle() -> impl Process;
@@ -23,7 +24,7 @@ pub(crate) struct Volt<F> {
 }
 
 impl<F: Form> Volt<F> {
-    /// In a task.
+    /// Runs `task` as a task, and waits for it.
     fn run<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> T {
         self.runtime.block_on(self.runtime.spawn(task)).expect("no task of the bench panics")
     }

@@ -1,5 +1,6 @@
-//! The workloads, one source for all libraries. Each starts a runtime, makes sure in the end that
-//! everything happened, and gives one value for each of its rows: the median over its batches.
+//! The workloads, with the same source for all libraries. Each starts a runtime, checks at the end
+//! that everything happened, and returns one value for each of its rows: the median over its
+//! batches.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use crate::peer::{Order, Peer};
 use crate::quantile::quantile;
 use crate::tally::{ARRIVED, BEGUN, ENDED, SUM, TOKENS};
 
-/// Batches counted in a round at least, however long one takes.
+/// The minimum number of batches in a round, however long one takes.
 const MIN_BATCHES: usize = 2;
 
 const SPAWNS: usize = 10_000;
@@ -21,20 +22,20 @@ const LAPS: u64 = 3;
 const SENDERS: usize = 1_000;
 const BURST: u64 = 50;
 
-/// How a round goes.
+/// The settings of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     pub(crate) workers: usize,
     /// How long a round counts batches.
     pub(crate) time: Duration,
-    /// Instead of the time: exactly so many batches, and none before them to warm up.
+    /// Instead of the time: exactly this many batches, without a warm-up.
     pub(crate) batches: Option<usize>,
-    /// Processes that wait, for the bytes of one.
+    /// The number of idle processes, to measure the memory per process.
     pub(crate) idle: usize,
 }
 
 impl Meter {
-    /// Repeats a batch, which gives its own values; their medians.
+    /// Repeats a batch, which returns its values, and returns their medians.
     fn medians<const N: usize>(&self, mut batch: impl FnMut() -> [f64; N]) -> Vec<f64> {
         let mut results: Vec<[f64; N]> = Vec::new();
         match self.batches {
@@ -56,7 +57,8 @@ fn ns_each(began: Instant, count: u64) -> f64 {
     began.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Starts processes and waits until all have begun; then ends them, and waits until all have.
+/// Starts processes and waits until all have begun; then stops them, and waits until all have
+/// ended.
 pub(crate) fn spawn<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.medians(|| {
@@ -78,7 +80,7 @@ pub(crate) fn ping_pong<P: Peer>(meter: &Meter) -> Vec<f64> {
     circles::<P>(meter, 1, 2, PING_PONG)
 }
 
-/// Many such pairs at once.
+/// Many such pairs at the same time.
 pub(crate) fn pairs<P: Peer>(meter: &Meter) -> Vec<f64> {
     circles::<P>(meter, PAIRS, 2, PAIRS_EACH)
 }
@@ -88,7 +90,7 @@ pub(crate) fn ring<P: Peer>(meter: &Meter) -> Vec<f64> {
     circles::<P>(meter, 1, RING, RING as u64 * LAPS)
 }
 
-/// In each circle of nodes one token makes so many hops.
+/// One token makes `hops` hops in each circle of nodes.
 fn circles<P: Peer>(meter: &Meter, circles: usize, nodes_each: usize, hops: u64) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let nodes = begin_nodes(&peer, circles * nodes_each);
@@ -101,7 +103,7 @@ fn circles<P: Peer>(meter: &Meter, circles: usize, nodes_each: usize, hops: u64)
     let medians = meter.medians(|| {
         batches += 1;
         ARRIVED.arm(circles);
-        // The node that is given 0 has made the last hop; the first is the bench's.
+        // The node that receives 0 has made the last hop; the benchmark makes the first.
         let tokens = nodes.iter().step_by(nodes_each).map(|first| (first.clone(), Order::Token(hops - 1)));
         let tokens = tokens.collect();
         let began = Instant::now();
@@ -110,7 +112,7 @@ fn circles<P: Peer>(meter: &Meter, circles: usize, nodes_each: usize, hops: u64)
         [ns_each(began, hops * circles as u64)]
     });
     end_nodes(&peer, nodes);
-    // ORDERING: Relaxed; `ENDED` was waited for.
+    // ORDERING: Relaxed; this thread has waited for `ENDED`.
     assert_eq!(TOKENS.load(Ordering::Relaxed), batches * hops * circles as u64, "every hop was made");
     medians
 }
@@ -134,14 +136,15 @@ pub(crate) fn fan_in<P: Peer>(meter: &Meter) -> Vec<f64> {
         [ns_each(began, tokens)]
     });
     end_nodes(&peer, senders.into_iter().chain(sink).collect());
-    // ORDERING: Relaxed; `ENDED` was waited for.
+    // ORDERING: Relaxed; this thread has waited for `ENDED`.
     assert_eq!(TOKENS.load(Ordering::Relaxed), batches * tokens, "every message arrived");
-    // ORDERING: Relaxed; as above.
+    // ORDERING: Relaxed, as above.
     assert_eq!(SUM.load(Ordering::Relaxed), batches * tokens * (BURST + 1) / 2, "and was the one that was sent");
     medians
 }
 
-/// Bytes that each of a million processes takes that have begun and wait, in a program of its own.
+/// Memory per process of a million processes that have begun and wait, measured in a separate
+/// program.
 pub(crate) fn idle<P: Peer>(meter: &Meter) -> Vec<f64> {
     vec![memory::measure(P::NAME, meter.workers, meter.idle)]
 }
@@ -150,9 +153,9 @@ fn begin_nodes<P: Peer>(peer: &P, count: usize) -> Vec<P::Node> {
     BEGUN.arm(count);
     let nodes = peer.nodes(count);
     BEGUN.wait();
-    // ORDERING: Relaxed; no node of an earlier workload lives.
+    // ORDERING: Relaxed; no node of an earlier workload is alive.
     TOKENS.store(0, Ordering::Relaxed);
-    // ORDERING: Relaxed; as above.
+    // ORDERING: Relaxed, as above.
     SUM.store(0, Ordering::Relaxed);
     nodes
 }

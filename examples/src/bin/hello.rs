@@ -1,6 +1,6 @@
-//! The smallest program that can be observed: a task a second, metrics, and the control socket.
+//! The smallest program that can be observed: one task per second, metrics, and the control socket.
 //!
-//! While it runs: `volt-console attach hello`, and `curl http://127.0.0.1:9464/metrics`.
+//! While it runs, use `volt-console attach hello` or `curl http://127.0.0.1:9464/metrics`.
 
 use std::time::Duration;
 

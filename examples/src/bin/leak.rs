@@ -1,15 +1,16 @@
-//! A slow leak, and three programs that look like one: for the doctor's rule `task-leak`, which
-//! takes minutes.
+//! A slow leak, and three programs that look similar, for the doctor's rule `task-leak`, which
+//! takes minutes to fire.
 //!
 //! ```text
 //! cargo run --release --bin leak               # for three minutes, or for --seconds
 //! volt-console doctor leak                     # meanwhile
 //! ```
 //!
-//! There is a runtime for each. `leak` spawns 28 tasks a second that never end. `warm-up` spawns as
-//! fast for its first 100 seconds and keeps what it has. `churn` spawns 200 tasks a second that end
-//! after a second. `burst` spawns 4,000 tasks within 10 seconds, a minute and a half after its
-//! start, that end half a minute later. At the end each prints what its own doctor found.
+//! Each has a separate runtime. `leak` spawns 28 tasks per second that never complete. `warm-up`
+//! spawns tasks at the same rate for its first 100 seconds, and keeps them. `churn` spawns 200
+//! tasks per second that complete after a second. `burst` spawns 4,000 tasks within 10 seconds, a
+//! minute and a half after its start; they complete half a minute later. At the end, the program
+//! prints what the doctor found in each runtime.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use clap::Parser;
 use volt::Runtime;
 use volt::time::sleep;
 
-/// What the long help ends with.
+/// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
   # Leak tasks for three minutes, and see what the doctor finds meanwhile
@@ -38,7 +39,7 @@ struct Arguments {
     seconds: u64,
 }
 
-/// Between two tasks of the leak and of the warm-up: 28 a second.
+/// Time between two tasks of `leak` and of `warm-up`: 28 per second.
 const SLOW: Duration = Duration::from_micros(1_000_000 / 28);
 /// Longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
@@ -90,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Calls `spawn` so often on average, for so long, however late a single sleep is.
+/// Calls `spawn` for `time`, on average once per `pause`, however late a single sleep is.
 async fn every(pause: Duration, time: Duration, mut spawn: impl FnMut()) {
     let (began, mut calls) = (Instant::now(), 0_u32);
     while began.elapsed() < time {

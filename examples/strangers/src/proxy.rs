@@ -1,4 +1,4 @@
-//! A TCP proxy, and the echo server that it is tried with. Volt alone.
+//! A TCP proxy, and an echo server to test it with. Both use only Volt.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use volt::io::copy_bidirectional;
 use volt::net::{TcpListener, TcpStream};
 
-/// Passes each connection on to `to`, until both sides have closed.
+/// Forwards each connection to `to`, until both sides have closed it.
 pub async fn proxy(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
     loop {
         let (mut client, _) = listener.accept().await?;
@@ -22,7 +22,7 @@ pub async fn proxy(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Gives everybody back what they send.
+/// Sends all data back to the client that sent it.
 pub async fn echo(listener: TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept().await?;
@@ -33,7 +33,7 @@ pub async fn echo(listener: TcpListener) -> io::Result<()> {
     }
 }
 
-/// Lets this process have as many descriptors as it may; says how many.
+/// Raises this program's limit on file descriptors to the maximum, and returns it.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,5 +1,5 @@
-//! HTTPS: rustls on Volt's sockets, hyper on rustls. Nothing in here asks for Tokio's runtime: its
-//! I/O traits are all that rustls' wrapper needs.
+//! HTTPS: rustls on Volt's sockets, and hyper on rustls. It does not need Tokio's runtime, because
+//! rustls' wrapper uses only Tokio's I/O traits.
 
 use std::io;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use volt::hyper::{VoltIo, VoltTimer};
 use volt::net::{TcpListener, TcpStream};
 use volt::time::timeout;
 
-/// Time for the handshake, and for the head of a request.
+/// Time limit for the handshake, and for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A certificate for localhost that nobody has signed, and the acceptor that shows it.
+/// Creates a self-signed certificate for localhost, and the acceptor that uses it.
 pub fn self_signed() -> Result<(TlsAcceptor, CertificateDer<'static>), Box<dyn std::error::Error + Send + Sync>> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()])?;
     let key = PrivateKeyDer::try_from(signing_key.serialize_der())?;
@@ -29,8 +29,8 @@ pub fn self_signed() -> Result<(TlsAcceptor, CertificateDer<'static>), Box<dyn s
     Ok((TlsAcceptor::from(Arc::new(config)), cert.der().clone()))
 }
 
-/// Serves `router` to whoever connects. The handshake is each connection's own task's: one that
-/// dawdles holds nobody up.
+/// Serves `router` over TLS. The handshake runs in the task of its connection, so a slow client
+/// does not delay others.
 pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router) -> io::Result<()> {
     loop {
         let (stream, peer) = listener.accept().await?;

@@ -1,7 +1,7 @@
-//! An axum application with what most have: JSON, a body that streams, server-sent events, a
-//! WebSocket, who asks, and tower-http's middleware around it.
+//! An axum application with common features: JSON, a streaming body, server-sent events, a
+//! WebSocket, the client's address, and tower-http's middleware around it.
 //!
-//! The same router is served by Volt and by Tokio (`src/bin/web.rs`), to be compared.
+//! Volt and Tokio serve the same router (`src/bin/web.rs`), so that they can be compared.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ use tower_http::compression::CompressionLayer;
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
-/// How long a request may take.
+/// The time limit of a request.
 pub const LIMIT: Duration = Duration::from_millis(500);
-/// Parts of `/stream`, and events of `/events`.
+/// The number of parts of `/stream`, and of events of `/events`.
 pub const PARTS: usize = 5;
 
-/// What `/api/item` takes and gives.
+/// The JSON body of requests and responses of `/api/item`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub name: String,
@@ -34,13 +34,13 @@ pub struct Item {
 }
 
 impl Item {
-    /// One whose JSON is long enough to be worth compressing.
+    /// Returns an item whose JSON is long enough to be compressed.
     pub fn example() -> Self {
         Item { name: "volt".into(), tags: (0..20).map(|tag| format!("tag number {tag}")).collect() }
     }
 }
 
-/// The application. `/` is bare; what is under `/api` has the middleware around it.
+/// Returns the application. `/` has no middleware; the routes under `/api` have it.
 pub fn router() -> Router {
     let api = Router::new()
         .route("/item", get(async || Json(Item::example())).post(async |Json(item): Json<Item>| Json(item)))
@@ -57,7 +57,7 @@ pub fn router() -> Router {
         .nest("/api", api)
 }
 
-/// What of it asks for no Tokio.
+/// Returns the part of the application that does not need Tokio.
 pub fn bare() -> Router {
     Router::new().route("/", get(async || "hello"))
 }
@@ -66,7 +66,8 @@ async fn slow() -> &'static str {
     std::future::pending().await
 }
 
-/// One part each 10 ms. This timer works under both runtimes, since Tokio's is at hand under both.
+/// Returns a stream of one part every 10 ms. This timer works on both runtimes, because both
+/// provide Tokio's.
 fn each_part<T>(part: impl Fn(usize) -> T) -> impl Stream<Item = Result<T, Infallible>> {
     stream::unfold((0, part), async |(number, part)| {
         if number == PARTS {
@@ -85,7 +86,7 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     Sse::new(each_part(|number| Event::default().id(number.to_string()).data("tick"))).keep_alive(KeepAlive::default())
 }
 
-/// axum gives what follows an upgrade to `tokio::spawn`, so it runs on Tokio's thread, outside
+/// axum passes the future after an upgrade to `tokio::spawn`, so it runs on Tokio's thread, outside
 /// Volt.
 async fn echo(upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(echo_all)

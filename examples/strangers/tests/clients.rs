@@ -1,4 +1,4 @@
-//! reqwest, sqlx and redis in tasks of Volt's.
+//! Tests of reqwest, sqlx and redis in Volt tasks.
 
 mod within;
 
@@ -29,7 +29,7 @@ fn reqwest_asks_many_at_once_and_its_errors_are_its_own() {
         for answer in join_all(asked).await {
             assert_eq!(answer??, "hello");
         }
-        // Nobody listens; and somebody who never answers.
+        // First a port on which no server listens, then a server that never responds.
         let (listener, nowhere) = listen().await?;
         drop(listener);
         assert!(client.get(format!("http://{nowhere}/")).timeout(LIMIT).send().await.unwrap_err().is_connect());
@@ -50,7 +50,7 @@ fn what_a_library_gives_to_tokio_is_seen() {
         });
         let outside = || volt::Handle::current().snapshot().tokio.ok_or("no Tokio beside it");
         assert_eq!(outside()?.tasks, 0);
-        // reqwest keeps the connection that it made, and drives it by a task of Tokio's.
+        // reqwest keeps the connection that it made, and drives it in a Tokio task.
         let client = reqwest::Client::new();
         client.get(format!("http://{address}/")).send().await?.text().await?;
         assert!(outside()?.tasks >= 1);
@@ -90,7 +90,7 @@ fn sqlx_writes_reads_and_rolls_back() {
             let mut transaction = pool.begin().await?;
             sqlx::query("DELETE FROM item").execute(&mut *transaction).await?;
             transaction.rollback().await?;
-            // Cancelled in the middle: what it had not committed is not there.
+            // Cancelled in the middle: its uncommitted changes are not visible.
             let (begun, has_begun) = volt::sync::oneshot::channel();
             let cancelled = volt::spawn({
                 let pool = pool.clone();
@@ -116,7 +116,7 @@ fn sqlx_writes_reads_and_rolls_back() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A real Redis server, on a socket in a folder of its own; it is ended when this is dropped.
+/// A real Redis server, on a socket in a separate directory; killed when this is dropped.
 struct RedisServer {
     child: Child,
     folder: std::path::PathBuf,
@@ -182,7 +182,7 @@ fn redis_sets_gets_counts_and_publishes() {
 #[test]
 fn a_library_that_was_let_down_leaves_nothing_behind() {
     on_volt(LIMIT, async || {
-        // The server closes in the middle of its answer.
+        // The server closes the connection in the middle of its response.
         let (listener, address) = listen().await?;
         volt::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {

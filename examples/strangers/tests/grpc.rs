@@ -1,4 +1,5 @@
-//! tonic on both ends: its service under `volt::axum`, its client by the Tokio runtime beside it.
+//! Tests of tonic on both ends: its service under `volt::axum`, its client on the Tokio runtime
+//! that `tokio_compat` provides.
 
 mod within;
 
@@ -28,18 +29,18 @@ fn calls_streams_and_errors_go_through() {
         volt::spawn(async move { volt::axum::serve(listener, router).await });
         let client = HealthClient::new(Endpoint::from_shared(format!("http://{address}"))?.connect().await?);
 
-        // One call, and one that the service refuses.
+        // One call that the service rejects, then one that succeeds.
         assert_eq!(client.clone().check(about("billing")).await.unwrap_err().code(), Code::NotFound);
         reporter.set_service_status("billing", ServingStatus::Serving).await;
         assert_eq!(client.clone().check(about("billing")).await?.into_inner().status(), Told::Serving);
 
-        // A stream from the server, which tells each change.
+        // A stream from the server, which sends each change.
         let mut told = client.clone().watch(about("billing")).await?.into_inner();
         assert_eq!(told.message().await?.ok_or("ended")?.status(), Told::Serving);
         reporter.set_service_status("billing", ServingStatus::NotServing).await;
         assert_eq!(told.message().await?.ok_or("ended")?.status(), Told::NotServing);
 
-        // Many at once on one connection.
+        // Many calls at the same time on one connection.
         let answers = join_all((0..200).map(async |_| client.clone().check(about("billing")).await)).await;
         assert!(
             answers

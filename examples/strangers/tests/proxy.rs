@@ -1,8 +1,8 @@
-//! Sockets by the thousand, and for long: a proxy under load, and connections that do nothing. The
-//! servers are processes of their own, so that what they hold can be told from what their clients
-//! hold.
+//! Tests with thousands of sockets, and over a longer time: a proxy under load, and idle
+//! connections. The servers are separate programs, so that their resources can be distinguished
+//! from those of their clients.
 //!
-//! `VOLT_PROXY_SECONDS` says how long the load lasts, 5 unless set.
+//! `VOLT_PROXY_SECONDS` sets how long the load lasts (default 5).
 
 mod within;
 
@@ -14,19 +14,19 @@ use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::TcpStream;
 use within::{Error, Server, on_volt};
 
-/// Clients of the proxy at once.
+/// The number of simultaneous clients of the proxy.
 const CLIENTS: usize = 100;
-/// What a third of the load may leave behind, bytes. One of them may leave more: the lines of code
-/// that a program's first stuck poll is named with stay.
+/// How many bytes a third of the load may leave behind. One third may leave more: the debug
+/// information that is loaded for a program's first stuck poll stays in memory.
 const SLACK: u64 = 1 << 20;
-/// Connections that are open and idle.
+/// The number of open and idle connections.
 const IDLE: usize = 10_000;
 
-/// Descriptors that a server opens for itself after its start: its control socket, what the
-/// sentinel reads of each thread.
+/// Descriptors that a server opens itself after its start: its control socket, and files that the
+/// sentinel reads for each thread.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// What `server` has in memory once it has closed what it held beyond `descriptors`.
+/// Waits until `server` has closed its descriptors beyond `descriptors`, and returns its memory.
 async fn once_closed(server: &Server, descriptors: usize) -> u64 {
     while server.descriptors() > descriptors + OWN_DESCRIPTORS {
         volt::time::sleep(Duration::from_millis(20)).await;
@@ -34,8 +34,8 @@ async fn once_closed(server: &Server, descriptors: usize) -> u64 {
     server.resident()
 }
 
-/// Messages of up to 64 KiB to and fro, on connection after connection, until `deadline`; says how
-/// many bytes.
+/// Sends messages of up to 64 KiB back and forth, on one connection after the other, until
+/// `deadline`. Returns the number of bytes.
 async fn load(address: std::net::SocketAddr, seed: usize, deadline: Instant) -> Result<u64, Error> {
     let (mut bytes, mut length) = (0, 1 + seed * 7919 % 65_536);
     while Instant::now() < deadline {
@@ -51,7 +51,7 @@ async fn load(address: std::net::SocketAddr, seed: usize, deadline: Instant) -> 
             assert!(answer == message);
             bytes += length as u64;
         }
-        // Half of them say good-bye, the others just go.
+        // Half of the connections are shut down properly; the others are just dropped.
         if length % 2 == 0 {
             stream.shutdown().await?;
             assert_eq!(stream.read(&mut [0]).await?, 0, "the proxy passes the end on");
@@ -71,7 +71,7 @@ fn a_proxy_under_load_grows_neither_in_memory_nor_in_descriptors() {
         let proxy = Server::start(env!("CARGO_BIN_EXE_proxy"), &["--to", &echo.address.to_string()]);
         let descriptors = proxy.descriptors();
         let mut resident = Vec::new();
-        // Buffers and tasks' memory that are kept are there after the first third.
+        // Buffers and task memory that are kept for reuse exist after the first third.
         for _ in 0..3 {
             let deadline = Instant::now() + third;
             let address = proxy.address;

@@ -1,4 +1,4 @@
-//! The axum application on Volt, asked by reqwest and by a WebSocket client.
+//! Tests of the axum application on Volt, with reqwest and a WebSocket client.
 
 mod within;
 
@@ -32,7 +32,7 @@ fn json_goes_both_ways_and_is_compressed() {
         let client = reqwest::Client::builder().gzip(false).build()?;
         let answer = client.get(&url).header("accept-encoding", "gzip").send().await?;
         assert_eq!(answer.headers()["content-encoding"], "gzip");
-        // reqwest unpacks it.
+        // reqwest decompresses it.
         assert_eq!(reqwest::get(&url).await?.json::<Item>().await?, Item::example());
         let item = Item { name: "sent".into(), tags: vec![] };
         assert_eq!(client.post(&url).json(&item).send().await?.json::<Item>().await?, item);

@@ -1,8 +1,8 @@
-//! The chat as people use it: a process of its own, lines over TCP; and the kill test, in which one
+//! Tests of the chat as users run it: a separate program, and lines over TCP. In the kill test, one
 //! step in a hundred panics under load.
 //!
-//! `VOLT_CHAT_SECONDS` sets how long the load of the kill test lasts (5 unless set), and
-//! `VOLT_CHAT_PROGRAM` which build of the chat is tested (cargo's own unless set), so that these
+//! `VOLT_CHAT_SECONDS` sets how long the load of the kill test lasts (default 5).
+//! `VOLT_CHAT_PROGRAM` sets which build of the chat is tested (default: cargo's), so that these
 //! tests can test a release build without being one.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long anything may take before it hangs.
+/// How long any step may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a load may leave behind in the allocator.
+/// How much memory a load may leave behind in the allocator.
 const GROWTH_MAX_KB: u64 = 4096;
-/// A leak grows with each load. What an incident of the sentinel takes, on a machine that is busy,
-/// is taken once: up to twenty megabytes were seen.
+/// The maximum number of measured loads. A leak grows with each load. The memory for an incident of
+/// the sentinel, on a busy machine, is allocated only once: up to twenty megabytes were measured.
 const ROUNDS_MAX: usize = 3;
 
 fn program() -> Command {
     Command::new(std::env::var("VOLT_CHAT_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_chat").to_owned()))
 }
 
-/// A chat that serves; killed if a test forgets.
+/// A running chat; killed if a test does not stop it.
 struct Chat {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -48,14 +48,14 @@ impl Chat {
         Self { child, lines, address: address.to_owned() }
     }
 
-    /// The next line of its report.
+    /// Returns the next line of its report.
     fn report(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.lines.read_line(&mut line).unwrap() > 0, "it has ended");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
     }
 
-    /// The first line of its report, from now on, of which `is_so` is true.
+    /// Returns the first line of its report, from now on, for which `is_so` is true.
     fn report_that(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
@@ -106,7 +106,8 @@ struct Guest(BufReader<TcpStream>);
 
 impl Guest {
     fn say(&mut self, line: &str) {
-        // In one piece, or the second would wait for the first to be confirmed.
+        // Written in one piece; otherwise the second part would wait until the first is
+        // acknowledged.
         self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
@@ -116,7 +117,7 @@ impl Guest {
         line.trim_end().to_owned()
     }
 
-    /// Reads until a line that ends so.
+    /// Reads until a line with this end.
     fn read_until(&mut self, end: &str) -> String {
         loop {
             let line = self.read();
@@ -166,7 +167,7 @@ fn who_reads_too_slowly_loses_lines_and_is_told_and_nobody_waits_for_them() {
     let mut slow = chat.guest_in("slow", "hall");
     let mut quick = chat.guest_in("quick", "hall");
     let long = "x".repeat(1000);
-    // What the kernel keeps for a reader that does not read is a few megabytes.
+    // The kernel buffers a few megabytes for a reader that does not read.
     let mut lines = 0;
     while chat.report()["dropped"] == 0 {
         for _ in 0..4000 {
@@ -184,7 +185,7 @@ fn who_reads_too_slowly_loses_lines_and_is_told_and_nobody_waits_for_them() {
     let told = slow.read_until("lines were dropped: you read too slowly");
     let told: u64 = told.split(' ').nth(1).unwrap().parse().unwrap();
     assert!((1..=lines).contains(&told), "{told} of {lines}");
-    // It is there as before.
+    // The connection still works as before.
     quick.say("are you there?");
     slow.read_until("[hall] quick: are you there?");
 }
@@ -227,7 +228,8 @@ fn no_room_is_lost_and_nothing_leaks_while_one_step_in_a_hundred_panics() {
         assert_eq!((&outcome["rooms_alive"], &outcome["out_of_order"]), (&Value::from(4), &Value::from(0)));
         outcome
     };
-    // The house at rest: two supervisors under a third, keeper, listener, the lobby and four rooms.
+    // At rest, there are two supervisors under a third, the keeper, the listener, the lobby and
+    // four rooms.
     let is_at_rest = |report: &Value| report["connections"] == 0 && report["processes"] == 10;
     load(&chat, 1);
     let mut before = chat.report_that("at rest", is_at_rest);

@@ -1,4 +1,4 @@
-//! The demo as somebody runs it: a process of its own, its output, its exit code.
+//! Tests of the demo as users run it: a separate program, its output, and its exit code.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the demo prints text")
 }
 
-/// The summary, which is the last line.
+/// Parses the summary, which is the last line.
 fn summary(output: &Output) -> Value {
     let last = text(&output.stdout).lines().last().unwrap_or_default();
     serde_json::from_str(last).unwrap_or_else(|error| {
@@ -26,7 +26,7 @@ fn summary(output: &Output) -> Value {
     })
 }
 
-/// A demo that runs until it is told to stop; killed if a test forgets.
+/// A demo that runs until it is stopped; killed if a test does not stop it.
 struct Running {
     child: Child,
     lines: BufReader<std::process::ChildStdout>,
@@ -50,7 +50,7 @@ impl Running {
         Self { child, lines, service, metrics }
     }
 
-    /// Returns when the load has had an answer, as the line a second says.
+    /// Waits until a line of the report shows an answered request.
     fn wait_for_answers(&mut self) {
         loop {
             let mut line = String::new();
@@ -81,7 +81,7 @@ impl Drop for Running {
     }
 }
 
-/// The answer to a GET, head and body; "" when there is none.
+/// Returns the response to a GET, head and body; "" if there is none.
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -157,8 +157,8 @@ fn both_signals_end_it_cleanly_with_a_summary() {
 
 #[test]
 fn a_signal_before_the_first_answer_ends_it_cleanly_too() {
-    // The addresses stand there before the load begins, so that most of these come before an
-    // answer, and none may fail.
+    // The addresses are printed before the load begins. Most of these runs are therefore stopped
+    // before the first response, and no request may fail.
     for _ in 0..5 {
         let output = Running::start(&["--connections", "1"]).stop("-TERM");
         assert_eq!(summary(&output)["errors"], 0);

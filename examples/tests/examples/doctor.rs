@@ -1,14 +1,14 @@
-//! Each symptom as a program of its own, and the doctor asked about it over the control socket, as
-//! somebody at a console would.
+//! Tests of the doctor: each symptom runs as a separate program, and the test examines it over the
+//! control socket, as the console would.
 //!
-//! Left out are rules that no program here can bring about: `lost-wakeup` would be a fault of
-//! Volt's, and the runtime's own tests put it in (`scheduler::shared`); `steal-contention` needs
-//! more processors than a test may count on. Their other cases are in `volt_diagnosis::doctor`. The
-//! test of `cgroup-throttled` is skipped where no control group can be made, unless
+//! Some rules are left out, because no program here can cause them. `lost-wakeup` would be a bug in
+//! Volt, and the runtime's own tests inject it (`scheduler::shared`). `steal-contention` needs more
+//! processors than a test can rely on. Their other cases are covered in `volt_diagnosis::doctor`.
+//! The test of `cgroup-throttled` is skipped where no control group can be created, unless
 //! `VOLT_REQUIRE_CGROUP` is set.
 //!
-//! What the machine does to a program besides is true and no fault of the program's, so its rules
-//! may speak at any time ([`MACHINE`]).
+//! Findings about the machine are correct and not caused by the program, so the rules for it may
+//! fire at any time ([`MACHINE`]).
 
 use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader};
@@ -27,28 +27,28 @@ use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::socket::Environment;
 
-/// Between two snapshots.
+/// Time between two snapshots.
 const APART: Duration = Duration::from_millis(300);
-/// Between two snapshots for what shows over time.
+/// Time between two snapshots for rules that need a longer time.
 const FAR_APART: Duration = Duration::from_millis(1_100);
-/// Pairs of snapshots of a look-alike.
+/// The number of pairs of snapshots of a counterpart.
 const LOOK_ALIKE_PAIRS: usize = 3;
-/// How long a symptom may take to show; as a rule it does at once, and a leak after half a minute.
+/// How long a symptom may take to appear. Most appear immediately, and a leak after half a minute.
 const PATIENCE: Duration = Duration::from_secs(80);
-/// How long what looks like a leak is observed: for longer than a leak takes to be found.
+/// The number of pairs of snapshots of the leak's counterpart: longer than it takes to find a leak.
 const LEAK_PAIRS: usize = 30;
-/// What other programs on the machine may cause at any time.
+/// Rules that other programs on the machine may cause to fire at any time.
 const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProgramPaused];
 
-/// One program at a time: each uses all processors, or is about what it has when nobody else does.
+/// Lets only one program run at a time: each uses all processors, or depends on having them alone.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A program that runs; ended when dropped.
+/// A running program; killed when dropped.
 struct Patient {
     child: Child,
     folder: PathBuf,
     client: Client,
-    /// Between two snapshots.
+    /// Time between two snapshots.
     apart: Duration,
 }
 
@@ -64,19 +64,19 @@ impl Patient {
         patient
     }
 
-    /// It has begun when it has printed a line.
+    /// Starts the program, and waits until it has printed a line.
     fn start(mut command: Command) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // ORDERING: Relaxed; only the number matters, it publishes nothing.
+        // ORDERING: Relaxed; only the number matters, it publishes no other data.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Not `TMPDIR`, which may be longer than a socket's path allows.
+        // Not `TMPDIR`, whose path may be too long for a socket.
         let folder = PathBuf::from(format!("/tmp/volt-doctor-test-{}-{number}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&folder).expect("a new folder in /tmp");
         command.env("VOLT_SOCKET_DIR", &folder).env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it runs");
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         assert!(lines.read_line(&mut String::new()).unwrap() > 0, "{command:?} says nothing");
-        // What it prints later goes nowhere, and does not keep it waiting.
+        // Later output is discarded, so that it does not block the program.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let environment = Environment { socket_dir: Some(folder.clone()), ..Environment::of_process() };
         let path = resolve(&child.id().to_string(), &environment).expect("its control socket");
@@ -88,14 +88,14 @@ impl Patient {
         self.client.snapshot().expect("a snapshot")
     }
 
-    /// What there is to find from `before` to the snapshot after it, which becomes `before`.
+    /// Returns the findings from `before` to the snapshot after it, which replaces `before`.
     fn examine_from(&mut self, before: &mut Process) -> Vec<Finding> {
-        // Not a synchronisation: the time over which it is observed.
+        // Not a synchronization: the time over which the program is observed.
         std::thread::sleep(self.apart);
         let after = self.snapshot();
         let pairs = before.runtimes.iter().zip(&after.runtimes);
         let mut findings: Vec<_> = pairs.flat_map(|(before, after)| examine(before, after)).collect();
-        // What two snapshots cannot show, the program itself has seen.
+        // Two snapshots are not enough for this rule, so the program's own finding is used.
         let own = after.runtimes.iter().flat_map(|runtime| runtime.findings.iter().flatten());
         findings.extend(own.filter(|finding| finding.rule == Rule::TaskLeak && finding.seen.is_current).cloned());
         *before = after;
@@ -111,27 +111,27 @@ impl Drop for Patient {
     }
 }
 
-/// The doctor finds `rule` in its symptom, nothing else but what is in `beside`, and does not find
-/// it in the look-alike. Returns what it found.
+/// Asserts that the doctor finds `rule` in its symptom and nothing else except the rules in
+/// `beside`, and that it does not find `rule` in the counterpart. Returns the findings.
 fn check(rule: Rule, beside: &[Rule]) -> Vec<Finding> {
     check_until(rule, beside, &[], |finding| finding.rule == rule)
 }
 
-/// As [`check`], in control groups, with more demanded of what is found.
+/// Like [`check`], in control groups, and with a stricter condition on the finding.
 fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let found = find(rule, groups, is_it);
     for finding in &found {
         let is_expected = finding.rule == rule || beside.contains(&finding.rule) || is_of_the_machine(finding, &found);
-        // A stray stall, of a machine that is busy, is an info.
+        // A stray stall on a busy machine is only an info.
         let is_expected = is_expected || finding.severity == Severity::Info;
         assert!(is_expected, "{rule} comes with {finding:#?}");
     }
     let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
     let mut patient = Patient::with_symptom(rule, true, groups);
     let mut before = patient.snapshot();
-    // Its start is not what it is about: threads begin, pages come in. A quota it spends for some
-    // periods.
+    // The start of the program does not count: threads start, and pages are loaded. In a control
+    // group, the start can use up the quota for some periods.
     let began = Instant::now();
     while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
         assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
@@ -145,17 +145,17 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     found
 }
 
-/// What the machine causes, and a poll that it made a stall, for a lock for instance whose holder
-/// it does not run; also one without a cause that its kernel knows of: on a host that runs other
-/// machines, time passes while this one stands still. (That causes are told is for `.ci/causes` to
-/// say.)
+/// Returns whether the machine causes the finding. This includes a poll that becomes a stall
+/// because of the machine, for example while it waits for a lock whose holder is not scheduled. It
+/// also includes a stall without a cause that the kernel reports: on a host of virtual machines,
+/// time passes while this one is not running. (`.ci/causes` tests that causes are reported.)
 fn is_of_the_machine(finding: &Finding, beside: &[Finding]) -> bool {
     let is_short_of_time = beside.iter().any(|finding| MACHINE.contains(&finding.rule));
     let has_no_cause = finding.evidence.iter().any(|evidence| evidence.text == "cause: unknown");
     MACHINE.contains(&finding.rule) || finding.rule == Rule::StalledPoll && (is_short_of_time || has_no_cause)
 }
 
-/// Observes the symptom until `rule` fires, and says what is wanted.
+/// Observes the symptom until a finding meets the condition, and returns all findings of that time.
 fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
     let mut patient = Patient::with_symptom(rule, false, groups);
     let (mut before, began) = (patient.snapshot(), Instant::now());
@@ -170,7 +170,7 @@ fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec
 
 #[test]
 fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
-    // To read the first stack takes a while, in which the finding is there without the line.
+    // Capturing the first stack takes a while. Until then, the finding has no line of code.
     let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
     let found = check_until(Rule::StalledPoll, &[], &[], is_guilty);
     let stall = found.iter().find(|finding| is_guilty(finding)).expect("it was waited for");
@@ -182,13 +182,13 @@ fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
     assert!(places.iter().all(|at| at.contains("symptoms/stalls.rs")), "{stall:#?}");
 }
 
-/// What computes for milliseconds may now and then do so for long enough to be a stall.
+/// A task that computes for milliseconds may occasionally do so for long enough to be a stall.
 #[test]
 fn tasks_that_compute_for_long_while_others_wait() {
     check(Rule::NoYield, &[Rule::StalledPoll]);
 }
 
-/// What holds the driver is a poll that is stuck.
+/// The poll that blocks the driver is itself stuck.
 #[test]
 fn workers_that_are_all_stuck_hold_timers_up() {
     check(Rule::DriverHeld, &[Rule::StalledPoll]);
@@ -199,14 +199,14 @@ fn a_worker_that_sleeps_beside_a_backlog() {
     check(Rule::ParkedWhileBacklog, &[]);
 }
 
-/// The polls that keep the workers from the global queue are long.
+/// The polls that keep the workers from checking the global queue are long.
 #[test]
 fn tasks_that_are_forgotten_in_the_global_queue() {
     check(Rule::GlobalStarved, &[Rule::NoYield, Rule::StalledPoll]);
 }
 
-/// The slot is held by a poll that is stuck, and the ring behind it too. No sentinel writes that
-/// down, and none sends another worker to the driver.
+/// A stuck poll blocks the LIFO slot, and the ring behind it too. The sentinel is off, so it
+/// records no incident and sends no other worker to the driver.
 #[test]
 fn a_task_that_is_kept_in_a_slot() {
     check(Rule::LifoHeld, &[Rule::NoYield, Rule::ParkedWhileBacklog, Rule::DriverHeld]);
@@ -237,7 +237,7 @@ fn workers_that_others_keep_from_the_processors() {
     check(Rule::CpuStarved, &[]);
 }
 
-/// A worker that waits for its processor long enough holds up what is behind it.
+/// A worker that waits long for a processor delays the tasks in its queues.
 #[test]
 fn more_busy_workers_than_processors() {
     check(Rule::Oversubscribed, &[Rule::StalledPoll]);
@@ -245,7 +245,7 @@ fn more_busy_workers_than_processors() {
 
 #[test]
 fn workers_whose_quota_is_spent() {
-    // Goes last, when nobody is in it any more.
+    // Dropped last, when no program is in the group any more.
     let group = match Group::make() {
         Ok(group) => group,
         Err(reasons) => {
@@ -258,8 +258,8 @@ fn workers_whose_quota_is_spent() {
     check_until(Rule::CgroupThrottled, &[], group.folders(), counts);
 }
 
-/// What waits behind a future that has lost its waker is the other end of a channel as a rule; here
-/// nothing is.
+/// Usually the task that waits behind a lost waker is the other end of a channel; here there is
+/// none.
 #[test]
 fn tasks_that_nothing_can_wake() {
     let found = check(Rule::LostWaker, &[]);
@@ -302,7 +302,7 @@ fn a_process_that_is_stopped_now_and_then() {
     check(Rule::ProgramPaused, &[]);
 }
 
-/// A service, a load generator and an exporter that nobody asks.
+/// A service, a load generator, and an exporter without clients.
 #[test]
 fn a_service_under_load_and_a_runtime_at_rest_are_well() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! The example programs as people run them, each in a process of its own, and the README that shows
-//! one.
+//! Tests of the example programs as users run them, each as a separate program, and of the README
+//! that shows one.
 
 mod chat;
 mod demo;

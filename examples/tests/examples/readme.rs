@@ -1,4 +1,5 @@
-//! What the README shows is what is built, and the links of the documents lead somewhere.
+//! Tests that the README shows the code that is built, and that the links of the documents are
+//! valid.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +49,7 @@ fn every_link_of_a_document_leads_somewhere() {
     assert!(links > 40, "links are still written as [text](file): only {links} were found");
 }
 
-/// The anchors of a document's headings, formed as GitHub forms them.
+/// Returns the anchors of a document's headings, formed as GitHub does.
 fn anchors(document: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(document).unwrap();
     let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));

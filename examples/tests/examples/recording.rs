@@ -1,5 +1,5 @@
-//! The demo under load, recorded over its control socket, shown again and exported: from the
-//! workers' rings to a trace.
+//! A test that records the demo under load over its control socket, replays the recording, and
+//! exports it: from the workers' rings to a trace.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ use volt_console::commands::replay;
 use volt_recording::windows::Reach;
 use volt_telemetry::client::Client;
 
-/// The demo, its socket and a folder, all gone with the test.
+/// The demo, its socket and a directory, all removed with the test.
 struct Running {
     child: Child,
     folder: PathBuf,
@@ -31,13 +31,13 @@ impl Running {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the demo");
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut socket = None;
-        // The third second's line: it is under load.
+        // Waits for the line of the third second, when the demo is under load.
         for _ in 0..6 {
             let mut line = String::new();
             lines.read_line(&mut line).unwrap();
             socket = socket.or(line.strip_prefix("control ").map(|path| PathBuf::from(path.trim_end())));
         }
-        // Read on, so that it is not stopped by a full pipe.
+        // Keeps reading, so that a full pipe does not block the demo.
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
         Self { child, folder, socket: socket.expect("it says where its socket is") }
     }
@@ -55,15 +55,15 @@ impl Drop for Running {
     }
 }
 
-/// What a trace shows: slices and arrows by name.
+/// The contents of a trace: the slices by name, and the number of arrows.
 #[derive(Default)]
 struct Trace {
     slices: HashMap<String, usize>,
     flows: usize,
 }
 
-/// Reads a trace from top to bottom as Perfetto does: slices nest, arrows resolve, on no track time
-/// goes back.
+/// Reads a trace from top to bottom as Perfetto does, and checks it: slices nest, arrows resolve,
+/// and time never goes back on a track.
 fn read(path: &Path) -> Trace {
     let json: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).expect("JSON");
     let mut trace = Trace::default();
@@ -119,7 +119,8 @@ fn two_seconds_of_the_demo_are_recorded_shown_again_and_exported_whole() {
         trace.slices.iter().filter(|(name, _)| name.contains(part)).map(|(_, count)| *count).sum()
     };
     assert!(trace.flows > 100, "{} arrows", trace.flows);
-    // A connection has a name; what it starts has none, and shows where it was spawned.
+    // A connection has a name. The tasks that it spawns have none, and show where they were
+    // spawned.
     for part in ["http 127.0.0.1", "service.rs:", "wake", "search", "parked"] {
         assert!(count(part) > 0, "no {part:?} in {:?}", trace.slices);
     }
@@ -131,7 +132,7 @@ fn two_seconds_of_the_demo_are_recorded_shown_again_and_exported_whole() {
     assert_eq!((&moment["program"], &moment["runtime"]), (&"demo".into(), &"service".into()));
     assert!(moment["rates"]["polls_per_second"].as_f64().unwrap() > 0.0);
 
-    // What is whole of a file that breaks off is shown.
+    // The complete part of a truncated file is shown.
     let bytes = std::fs::read(&file).unwrap();
     let cut = demo.file("cut.voltrec");
     std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();

@@ -1,10 +1,11 @@
-// Asks /live.json once a second, shows what is now, and draws what was. Everything that is shown comes as text, never as markup: names of
-// tasks are the program's, not ours.
+// Requests /live.json once a second, shows the current numbers, and draws their history. All data is
+// inserted as text, never as markup, because names of tasks come from the observed program and can
+// contain anything.
 "use strict";
 
 const INTERVAL_MS = 1000;
 const POINTS_MAX = 600; // ten minutes
-const SLOW_NS = 10e6; // a poll in flight for longer is worth a colour
+const SLOW_NS = 10e6; // a poll in flight for longer is highlighted
 
 const $ = (id) => document.getElementById(id);
 
@@ -33,19 +34,19 @@ function count(n) {
   return n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(2);
 }
 
-// Of seconds since 1970, as the reader's clock shows it.
+// Formats seconds since 1970 as local time.
 const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
 
 const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
 
-// ---- what a runtime comes to -----------------------------------------------------------------------------------------------
+// ---- values of a runtime ---------------------------------------------------------------------------------------------------
 
 const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
 const longest = (runtime) => Math.max(0, ...runtime.workers.map((worker) => (worker.in_flight ? worker.in_flight.for_ns : 0)));
 const local = (runtime) =>
   sum(runtime.workers, (worker) => worker.ring_len + worker.batch_len + worker.inbox_len + (worker.is_lifo_filled ? 1 : 0));
 
-// What an axis reaches at least, so that nothing is not drawn as much, and how its numbers are written.
+// The smallest upper end of an axis, so that zero does not fill the chart, and how its numbers are formatted.
 const UNITS = {
   "/s": { name: "per second", least: 1, text: count },
   "%": { name: "%", least: 100, text: (n) => Math.round(n) + "%" },
@@ -83,7 +84,7 @@ const CHARTS = [
 // ---- history --------------------------------------------------------------------------------------------------------------
 
 const histories = new Map(); // runtime key -> [times, values of each curve…], in the order of CHARTS
-let chosen = null; // the key of the runtime that is shown
+let chosen = null; // the key of the selected runtime
 let plots = [];
 
 const curves = CHARTS.flatMap(([, , curves]) => curves);
@@ -97,7 +98,7 @@ function remember(key, runtime, now) {
 }
 
 function color(name) {
-  // `light-dark` is resolved by a real element only.
+  // Only a real element resolves `light-dark`.
   const probe = element("span");
   probe.style.color = `var(${name})`;
   document.body.append(probe);
@@ -109,7 +110,7 @@ function color(name) {
 function makePlots() {
   $("charts").replaceChildren();
   const [text, line] = [color("--dim"), color("--line")];
-  // All of them first: each is as wide as its neighbours leave it.
+  // All figures are added first, because the width of each depends on its neighbours.
   const figures = CHARTS.map(([name, unit]) => {
     const figure = element("figure");
     figure.append(element("figcaption", "", UNITS[unit].name ? `${name} (${UNITS[unit].name})` : name));
@@ -143,15 +144,15 @@ function drawPlots() {
   plots.forEach((plot, i) => {
     const many = CHARTS[i][2].length;
     plot.setData([history[0], ...history.slice(at, at + many)]);
-    // Nobody points at a moment: the legend says what is now.
+    // Without a pointer over the charts, the legend shows the latest values.
     if (plot.cursor.idx === null || plot.cursor.idx === undefined) plot.setLegend({ idx: history[0].length - 1 }, false);
     at += many;
   });
 }
 
-// ---- what is now ----------------------------------------------------------------------------------------------------------
+// ---- current values -------------------------------------------------------------------------------------------------------
 
-// Of what is wrong, how much somebody has to do something about.
+// Returns the number of current findings that need action.
 function badge(runtime) {
   return runtime.findings.filter((finding) => finding.seen.is_current && finding.severity !== "info").length;
 }
@@ -266,7 +267,7 @@ function showWorkers(runtime) {
     const flight = worker.in_flight;
     const text = flight ? `${duration(flight.for_ns)} ${flight.task_name || "#" + flight.task_id} from ${flight.spawned_at}` : "-";
     cell(text, "text flight" + (flight && flight.for_ns > SLOW_NS ? " slow" : ""));
-    // Where there is no room for all of it.
+    // The full text, for when the cell has no room for it.
     row.lastChild.title = text;
     return row;
   });
@@ -297,7 +298,7 @@ function choose(key) {
 
 function showChoice(runtimes) {
   if (!runtimes.some(({ key }) => key === chosen)) {
-    // The exporter's own is the last that anybody wants to see.
+    // Prefers any other runtime to the exporter's.
     const first = runtimes.find(({ runtime }) => runtime.runtime !== "exporter") || runtimes[0];
     choose(first.key);
   }

@@ -1,10 +1,13 @@
-//! Processes as one request of OTLP's.
+//! Encodes collected programs as one OTLP request.
 //!
-//! Shape: a resource for each process, with every metric of the catalog that says something of it.
+//! # Shape
 //!
-//! Invariant *a start does not move*: the time since which a counter counts is worked out once for
-//! each runtime and kept, since the clocks that it comes from drift apart, and a start that moves
-//! is a restart to whoever reads it.
+//! Each program becomes a resource, which has every metric of the catalog that has samples of that
+//! program.
+//!
+//! Invariant *a start does not move*: the time since which a counter counts is computed once for
+//! each runtime and then kept. The clocks that it is computed from drift apart, and the receiver
+//! would read a start that moves as a restart.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -26,27 +29,27 @@ use volt_telemetry::snapshot::Process;
 use crate::discovery::Seen;
 use crate::samples::{Life, Origin, Samples};
 
-/// What the numbers are said to come from.
+/// The name of the instrumentation scope.
 const SCOPE: &str = "volt";
 
-/// Makes one request after the other.
+/// Encodes the successive requests of one collector.
 pub(super) struct Messages {
     service_name: Option<String>,
     host: Option<String>,
     samples: Samples,
-    /// When each runtime that is there was built, in ns since 1970.
+    /// When each current runtime was built, in ns since 1970.
     starts: HashMap<Life, u64>,
 }
 
 impl Messages {
-    /// Unless a name is given, a service is called as its program.
+    /// Creates an encoder. The service name is that of the program unless one is given.
     pub(super) fn new(service_name: Option<String>) -> Self {
-        // Where there is no /proc, the collector adds it.
+        // Without /proc, the collector adds the host name.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_string());
         Self { service_name, host, samples: Samples::default(), starts: HashMap::new() }
     }
 
-    /// The request for what was seen just now.
+    /// Encodes a request for what was just collected.
     pub(super) fn encode(&mut self, seen: &[Seen]) -> Vec<u8> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
@@ -71,7 +74,7 @@ impl Messages {
         ExportMetricsServiceRequest { resource_metrics: resource_metrics.collect() }.encode_to_vec()
     }
 
-    /// Those of runtimes that are gone are forgotten.
+    /// Stores the starts of new runtimes, and drops those of runtimes that no longer exist.
     fn remember_starts(&mut self, processes: &[(Origin, Option<&Process>)], now: u64) {
         let former = std::mem::take(&mut self.starts);
         for (origin, process) in processes {
@@ -89,8 +92,8 @@ impl Messages {
         }
     }
 
-    /// Since when `sample` counts: its runtime's start, or that of the oldest runtime of its
-    /// process.
+    /// Returns the time since which `sample` counts: the start of its runtime, or of the oldest
+    /// runtime of its program.
     fn start(&self, metric: &catalog::Metric, sample: &Sample, origin: &Origin, now: u64) -> u64 {
         let name = metric.labels.iter().position(|label| *label == "runtime").map(|at| &sample.labels[at]);
         let its =
@@ -162,7 +165,8 @@ fn of_metric(metric: &catalog::Metric, samples: &[&Sample], start: impl Fn(&Samp
     }
 }
 
-/// How many there are up to each of [`BUCKETS_NS`] from the one before, and above the last.
+/// Returns the count of each bucket: between the previous limit and each of [`BUCKETS_NS`], and
+/// above the last.
 fn buckets(histogram: &volt_telemetry::Histogram) -> Vec<u64> {
     let mut below = 0;
     let limits = BUCKETS_NS.iter().map(|limit| histogram.count_below(*limit)).chain([histogram.count()]);

@@ -1,23 +1,31 @@
-//! The same numbers pushed to a collector of OpenTelemetry's: OTLP over HTTP, as protobuf.
+//! Pushes the metrics to an OpenTelemetry collector: OTLP over HTTP, as protobuf.
 //!
-//! Shape: `settings` (where to, how often), `message` (processes as one request), `post` (one
-//! request and its answer), and here the loop around them, a task of the exporter's own runtime.
+//! # Shape
 //!
-//! Protocol of one push. (1) Wait until it is time. (2) Collect from the programs, as a page does.
-//! (3) Make the request: what was counted since each runtime's start, so that a push that is lost
-//! loses nothing but its moment. (4) Send it over a connection of its own, and wait for the answer,
-//! [`Otlp::timeout`] at most.
+//! `settings` has the destination and the interval, `message` encodes programs as one request, and
+//! `post` sends one request and reads the response. This module has the loop around them, a task on
+//! the exporter's runtime.
 //!
-//! Invariants. *Bounded*: one request under way, nothing queued, an answer read up to a limit. *It
-//! never stops the application*: the task is on the exporter's worker, and a collector that is down
-//! costs one connection an interval. *Told once*: of a row of failures the log has the first, and
-//! when it is over how many there were.
+//! # Protocol of one push
 //!
-//! Rejected: the instruments of opentelemetry_sdk (its histograms take single values and its data
-//! has no public constructor, so counts that are ready-made cannot be handed to it; as for
-//! `metrics::Histogram`, see [`page`](crate::page)); gRPC (tonic needs a Tokio runtime, and every
-//! collector takes HTTP); TLS (a collector on the same machine or in the same pod is how
-//! OpenTelemetry advises to do it).
+//! 1. Wait until the interval has passed.
+//! 2. Collect from the programs, as a page does.
+//! 3. Encode the request. It has everything that was counted since each runtime started, so a lost
+//!    push loses only one point in time, and no counts.
+//! 4. Send it over a new connection, and wait for the response, for at most [`Otlp::timeout`].
+//!
+//! # Invariants
+//!
+//! *Bounded*: at most one request is under way, none are queued, and the response is read up to a
+//! limit. *Never blocks the application*: the task runs on the exporter's worker, and a collector
+//! that is down costs one connection per interval. *Logged once*: of a series of failures only the
+//! first is logged, and when pushes succeed again, the log has the number of failures.
+//!
+//! Rejected: the instruments of opentelemetry_sdk (its histograms accept only single values, and
+//! its data types have no public constructors, so existing counts cannot be passed to it; for
+//! `metrics::Histogram` see [`page`](crate::page)); gRPC (tonic needs a Tokio runtime, and every
+//! collector accepts HTTP); TLS (OpenTelemetry recommends a collector on the same machine or in the
+//! same pod).
 //!
 //! Source: OpenTelemetry Protocol 1.x, "OTLP/HTTP"; Metrics Data Model, "Temporality".
 
@@ -35,16 +43,16 @@ use crate::routes::{self, Scope};
 use message::Messages;
 use settings::Target;
 
-/// Pushes for as long as its runtime lives.
+/// Pushes for as long as its runtime exists.
 pub(crate) async fn push(scope: Arc<Mutex<Scope>>, target: Target) {
     let mut messages = Messages::new(target.service_name.clone());
     let mut times = interval_at(Instant::now() + target.interval, target.interval);
-    // After one that took long, the next is not to come at once.
+    // After a push that took long, the next one must not follow immediately.
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut failures = 0_u64;
     loop {
         times.tick().await;
-        // Both take milliseconds, which is for how long the worker is handed on.
+        // Both take milliseconds. `with` hands the worker to another thread for that time.
         let message = routes::with(&scope, |scope| messages.encode(&scope.collect())).await;
         match post::post(&target, message).await {
             Ok(()) if failures > 0 => {

@@ -1,7 +1,7 @@
-//! One request to the collector, over a connection of its own.
+//! Sends one request to the collector, over a new connection.
 //!
-//! Invariant *bounded*: the answer is read up to [`ANSWER_BYTES_MAX`], and all of it, from the
-//! name's resolution on, within the target's time-out; then the connection is closed, whatever the
+//! Invariant *bounded*: the response is read up to [`ANSWER_BYTES_MAX`]. Everything, including the
+//! name resolution, takes at most the target's timeout; then the connection is closed, whatever the
 //! collector does.
 
 use std::fmt::Display;
@@ -20,10 +20,10 @@ use volt::time::timeout;
 
 use crate::otlp::settings::Target;
 
-/// Bytes of an answer; a collector's are some tens.
+/// The maximum size of a response in bytes. A collector's response has some tens.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Sends `body`. An error is a text for the log, with what to check.
+/// Sends `body`. The error is a text for the log, which suggests what to check.
 pub(super) async fn post(target: &Target, body: Vec<u8>) -> Result<(), String> {
     match timeout(target.timeout, exchange(target, body)).await {
         Ok(done) => done,
@@ -40,7 +40,7 @@ async fn exchange(target: &Target, body: Vec<u8>) -> Result<(), String> {
         .map_err(|error| failed("cannot connect")(&error))?;
     let (mut sender, connection) =
         http1::handshake(VoltIo::new(stream)).await.map_err(|error| failed("HTTP handshake failed")(&error))?;
-    // Ends with this call: a set that is dropped cancels its tasks.
+    // Dropping the set at the end of this call cancels its task.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let mut request =
@@ -61,7 +61,7 @@ fn judge(status: StatusCode, answer: &[u8]) -> Result<(), String> {
     if !status.is_success() {
         return Err(format!("the collector returned {status}: see its log"));
     }
-    // An answer that is none of OTLP's is no refusal.
+    // A response that is not OTLP does not mean that data was rejected.
     let refused = ExportMetricsServiceResponse::decode(answer).ok().and_then(|answer| answer.partial_success);
     match refused.filter(|refused| refused.rejected_data_points > 0) {
         Some(refused) => Err(format!(

@@ -1,4 +1,4 @@
-//! Where metrics are pushed to and how often, and the checks before anything is sent.
+//! The settings of a push (destination, interval, headers), and the checks before anything is sent.
 
 use std::time::Duration;
 
@@ -7,20 +7,21 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::ServeError;
 
-/// The path that OTLP names for metrics.
+/// The path that OTLP defines for metrics.
 const PATH: &str = "/v1/metrics";
-/// Between two pushes; OpenTelemetry's own default.
+/// The default time between two pushes, the same as OpenTelemetry's default.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// For a push, from the connection to the end of the answer; OpenTelemetry's own default.
+/// The default time limit of a push, from the connection to the end of the response; the same as
+/// OpenTelemetry's default.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A collector of OpenTelemetry's, for [`Builder::otlp`](crate::Builder::otlp): the metrics of the
-/// catalog are pushed to it, as OTLP over HTTP.
+/// An OpenTelemetry collector, for [`Builder::otlp`](crate::Builder::otlp). The exporter pushes the
+/// metrics of the catalog to it, as OTLP over HTTP.
 ///
-/// Names are those of `docs/metrics.md`, `volt.worker.polls` for `volt_worker_polls_total`;
-/// histograms are histograms; counts are cumulative. The resource of a process is `service.name`,
-/// `service.instance.id`, `process.pid` and `host.name`. What the application counts with `metrics`
-/// macros is not pushed.
+/// The names are those of `docs/metrics.md` in OpenTelemetry's style: `volt.worker.polls` for
+/// `volt_worker_polls_total`. Histograms stay histograms, and counts are cumulative. The resource
+/// of a program has the attributes `service.name`, `service.instance.id`, `process.pid` and
+/// `host.name`. Metrics that the application counts with the `metrics` macros are not pushed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,9 +40,11 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// A collector at `endpoint`, as `http://127.0.0.1:4318`. An endpoint without a path gets
-    /// OTLP's, `/v1/metrics`; one with a path is taken as it is. It has to be `http`: for TLS, let
-    /// a collector on this machine take them and send them on.
+    /// Creates a collector at `endpoint`, for example `http://127.0.0.1:4318`.
+    ///
+    /// An endpoint without a path gets the path of OTLP, `/v1/metrics`. A path in the endpoint is
+    /// kept unchanged. The scheme must be `http`: for TLS, push to a collector on this machine that
+    /// forwards the metrics.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
@@ -52,23 +55,23 @@ impl Otlp {
         }
     }
 
-    /// Time between two pushes, the first after as long; 60 s unless set.
+    /// Sets the time between two pushes, and before the first. Default: 60 s.
     pub fn interval(self, interval: Duration) -> Self {
         Self { interval, ..self }
     }
 
-    /// How long a push may take; 10 s unless set. One that takes longer is given up.
+    /// Sets how long a push may take before it is cancelled. Default: 10 s.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// A header of every push, such as a tenant's name.
+    /// Adds a header to every push, such as a tenant's name.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// The resource's `service.name`; that of the program unless set.
+    /// Sets the resource's `service.name`. Default: the name of the program.
     pub fn service_name(self, name: impl Into<String>) -> Self {
         Self { service_name: Some(name.into()), ..self }
     }
@@ -121,7 +124,7 @@ impl Otlp {
 pub(crate) struct Target {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Host and port as they were written.
+    /// Host and port as the user wrote them.
     pub(crate) authority: String,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,

@@ -1,4 +1,5 @@
-//! The exporter: what is on a page, how it is served and pushed, and the dashboards that show it.
+//! Tests of the exporter: the contents of a page, how it is served and pushed, and the dashboards
+//! that show it.
 
 mod dashboards;
 #[cfg(feature = "otlp")]

@@ -1,6 +1,6 @@
-//! Metrics pushed to a collector: a real server on a real socket that reads HTTP by hand and
-//! decodes what it is sent with OpenTelemetry's own messages; and collectors that are not there, do
-//! not answer, or refuse.
+//! Tests of metrics pushed to a collector. The collector is a real server on a real socket, which
+//! parses HTTP by hand and decodes the requests with OpenTelemetry's own messages. Other tests push
+//! to collectors that do not exist, do not respond, or reject the data.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -26,12 +26,12 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS};
 use volt_exporter::{Exporter, Otlp};
 
-/// Between two pushes.
+/// The time between two pushes.
 const OFTEN: Duration = Duration::from_millis(50);
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Ends the process if a test hangs; dropped when it is over.
+/// Aborts the program if a test hangs. Dropped when the test is over.
 struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
 
 fn watchdog() -> Watchdog {
@@ -45,9 +45,9 @@ fn watchdog() -> Watchdog {
     Watchdog(sender)
 }
 
-/// What a collector was sent.
+/// One request that a collector received.
 struct Pushed {
-    /// The first line, and the headers by their names in lower case.
+    /// The request line. The headers are keyed by their names in lower case.
     line: String,
     headers: HashMap<String, String>,
     request: ExportMetricsServiceRequest,
@@ -62,7 +62,7 @@ impl Pushed {
         self.metrics().iter().find(|metric| metric.name == name).unwrap_or_else(|| panic!("no {name}"))
     }
 
-    /// The value of a sum or a gauge of whole numbers for `runtime`.
+    /// Returns the value of an integer sum or gauge for `runtime`.
     fn count(&self, name: &str, runtime: &str) -> i64 {
         let points = match self.metric(name).data.as_ref().unwrap() {
             Data::Sum(sum) => &sum.data_points,
@@ -93,7 +93,8 @@ fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// A collector that answers the nth push with `answer(n)`: a status line's rest, and a body.
+/// Starts a collector that responds to the nth push with `answer(n)`: the rest of the status line,
+/// and a body.
 fn collector(answer: impl Fn(usize) -> (&'static str, Vec<u8>) + Send + 'static) -> (SocketAddr, Receiver<Pushed>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     (listener.local_addr().unwrap(), collect(listener, answer))
@@ -131,7 +132,7 @@ fn push_to(address: SocketAddr) -> Otlp {
     Otlp::new(format!("http://{address}")).interval(OFTEN).timeout(LONG)
 }
 
-/// Status and text of `path`.
+/// Returns the whole response for `path`, with its status line.
 fn get(exporter: &Exporter, path: &str) -> String {
     let mut stream = TcpStream::connect(exporter.local_addr()).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -158,7 +159,8 @@ fn what_the_page_says_arrives_at_the_collector_under_its_own_names() {
     assert_eq!(text(resource, "process.pid").unwrap(), std::process::id().to_string());
     assert!(text(resource, "service.instance.id").unwrap().ends_with(&std::process::id().to_string()));
 
-    // Every metric of the catalog that a page of this process has, of its kind, and no other.
+    // The push has every metric of the catalog that a page of this program has, with the same kind,
+    // and no other.
     let page = get(&exporter, "/metrics");
     for metric in METRICS {
         let is_there = page.contains(&format!("# TYPE {} ", metric.name));
@@ -181,7 +183,7 @@ fn what_the_page_says_arrives_at_the_collector_under_its_own_names() {
         }
     }
 
-    // What is counted later is in a later push, since the same start.
+    // A later push includes what was counted later, with the same start.
     runtime.block_on(async {
         for _ in 0..100 {
             volt::spawn(async {}).await.unwrap();
@@ -206,7 +208,7 @@ fn what_the_page_says_arrives_at_the_collector_under_its_own_names() {
     assert!(after.sum.unwrap() > 0.0);
 }
 
-/// Counts what is logged about pushes, by its text.
+/// Collects the log messages about pushes.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -227,14 +229,14 @@ impl<S: Subscriber> Layer<S> for Log {
 }
 
 impl Log {
-    /// What was told about this collector.
+    /// Returns the messages about this collector.
     fn about(&self, address: SocketAddr) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| line.contains(&address.to_string())).cloned().collect()
     }
 }
 
-/// One for the process: the exporter's thread logs to it.
+/// Returns the one log of this program: the exporter's thread logs to it.
 fn log() -> Log {
     static LOG: std::sync::OnceLock<Log> = std::sync::OnceLock::new();
     let install = || {
@@ -274,7 +276,7 @@ fn a_collector_that_refuses_is_told_of_once_and_so_is_its_end() {
 fn a_collector_that_is_not_there_is_told_of_once_and_tried_until_it_is_and_the_page_is_served() {
     let _watchdog = watchdog();
     let log = log();
-    // Bound and not listened at: nobody else gets the port, and who connects is refused.
+    // Bound but not listening: no other program gets the port, and connections are refused.
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
@@ -284,13 +286,14 @@ fn a_collector_that_is_not_there_is_told_of_once_and_tried_until_it_is_and_the_p
         assert!(began.elapsed() < LONG, "nothing is told");
         std::thread::yield_now();
     }
-    // Not a synchronisation: some pushes more that fail, on any machine but the slowest.
+    // Not a synchronization: it only allows some more pushes to fail, on all but the slowest
+    // machines.
     std::thread::sleep(10 * OFTEN);
     get(&exporter, "/metrics");
 
     rustix::net::listen(&socket, 16).unwrap();
     let pushes = collect(TcpListener::from(socket), |_| ("200 OK", Vec::new()));
-    // With the second, the log has what became of the first.
+    // When the second push arrives, the outcome of the first has been logged.
     for _ in 0..2 {
         pushes.recv_timeout(LONG).expect("it is tried again");
     }
@@ -313,7 +316,7 @@ fn a_collector_that_never_answers_is_given_up_each_time_and_holds_no_page() {
     for _ in 0..3 {
         let (mut stream, _) = listener.accept().unwrap();
         get(&exporter, "/metrics");
-        // To the end of what it is sent, which comes when the exporter closes the connection.
+        // Reads until the exporter closes the connection.
         let mut sent = Vec::new();
         let _closed = stream.read_to_end(&mut sent);
         assert!(sent.starts_with(b"POST /v1/metrics HTTP/1.1\r\n"));

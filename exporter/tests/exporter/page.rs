@@ -1,5 +1,4 @@
-//! What a page says of processes made up by hand: the text format itself, and what must not be on
-//! it.
+//! Tests of the page of hand-made snapshots: the text format, and what must not appear on it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -29,7 +28,7 @@ fn process(runtimes: Vec<Snapshot>) -> Process {
     Process { runtimes, observer: Some(Health::default()), ..Process::default() }
 }
 
-/// The value of the one series with this name and these labels.
+/// Returns the value of the one series with this name and these labels.
 fn value(text: &str, series: &str) -> Option<f64> {
     let mut found = text.lines().filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let value = found.next()?.parse().expect("a number");
@@ -151,7 +150,7 @@ fn a_spare_that_goes_on_duty_gets_series_and_a_clock_that_goes_silent_loses_them
     assert_eq!(value(&text, r#"volt_runtime_workers{runtime="main"}"#), Some(1.0));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), Some(0.0));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="1"}"#), None);
-    // As many series as before, but others.
+    // The number of series is the same, but they are others.
     (main.workers[0].cpu_ns, main.workers[1].cpu_ns) = (None, Some(2_000_000_000));
     let text = page.render(&process(vec![main]));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), None);
@@ -186,7 +185,7 @@ fn spawn_locations_keep_their_series_from_page_to_page_and_are_few() {
     let text = page.render(&process(vec![main.clone()]));
     assert_eq!((caused(&text, "main.rs:1:1"), caused(&text, "other")), (Some(0.5), Some(0.001)));
 
-    // Many that are worse come; the first stays, and no counter falls.
+    // Many worse locations appear. The first one stays, and no counter falls.
     main.blame.extend((10..40).map(|line| blame(line, 1_000 * line)));
     let text = page.render(&process(vec![main.clone()]));
     assert_eq!(caused(&text, "main.rs:1:1"), Some(0.5));
@@ -195,7 +194,7 @@ fn spawn_locations_keep_their_series_from_page_to_page_and_are_few() {
     let series = text.lines().filter(|line| line.starts_with("volt_location_delay_caused_seconds_total{"));
     assert_eq!(series.count(), catalog::LOCATIONS_MAX + 1);
 
-    // Another runtime by the same name begins anew.
+    // Another runtime of the same name starts again.
     (main.started_at_ns, main.blame) = (1, vec![blame(7, 100)]);
     let text = page.render(&process(vec![main]));
     assert_eq!((caused(&text, "main.rs:1:1"), caused(&text, "main.rs:7:1")), (None, Some(0.1)));
@@ -223,7 +222,7 @@ fn a_page_of_many_workers_is_less_than_a_megabyte() {
 #[test]
 fn a_runtime_may_have_any_name() {
     let text = Page::new().render(&process(vec![runtime("a\"b\nc{}", 1)]));
-    // A line feed is written out, like everything else that a terminal would obey.
+    // A line feed is escaped, like every other character that controls a terminal.
     assert!(text.contains(r#"volt_tasks_alive{runtime="a\"b\\u{a}c{}"} 0"#), "{text}");
 }
 

@@ -1,5 +1,5 @@
-//! Whose the process's recorder of the `metrics` crate is. A process has one for good, so this test
-//! runs in a process of its own.
+//! A test of which recorder of the `metrics` crate a program has. A program has at most one and
+//! cannot replace it, so this test runs in a separate program.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ fn an_application_may_install_its_own_recorder_after_serve() {
         metrics::counter!("orders_total").increment(3);
         let without = page(&first);
         assert!(without.contains("volt_program_up") && !without.contains("orders_total"), "{without}");
-        // And with its handle, its metrics are on the page.
+        // With its handle, its metrics are on the page too.
         let second = Exporter::builder().listen("127.0.0.1:0").application_metrics(own).serve().unwrap();
         let with = page(&second);
         assert!(with.contains("orders_total 3"), "{with}");

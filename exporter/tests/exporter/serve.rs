@@ -1,4 +1,5 @@
-//! An exporter over real sockets: what it answers, whom, and what it refuses to begin with.
+//! Tests of an exporter over real sockets: its responses, the clients that it accepts, and the
+//! settings that it rejects.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use volt_exporter::Exporter;
 
-/// Ends the process if a test hangs; dropped when it is over.
+/// Aborts the program if a test hangs. Dropped when the test is over.
 struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
 
 fn watchdog() -> Watchdog {
@@ -26,7 +27,7 @@ fn exporter() -> Exporter {
     volt_exporter::serve("127.0.0.1:0").expect("a free port")
 }
 
-/// Sends `head` and reads to the end of the connection: (status, whole answer).
+/// Sends `head` and reads until the connection is closed: (status, whole response).
 fn request(address: SocketAddr, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
@@ -65,7 +66,7 @@ fn the_page_shows_each_runtime_of_the_process_and_moves() {
     let text = metrics(&exporter);
     assert_eq!(value(&text, spawned), Some(before + 10.0));
     assert_eq!(value(&text, r#"volt_runtime_workers{runtime="moves"}"#), Some(2.0));
-    // With a number, if another test's has the name.
+    // The name has a number if another test's exporter already uses `exporter`.
     let own = r#"volt_runtime_workers{runtime="exporter"#;
     assert!(text.lines().any(|line| line.starts_with(own) && line.ends_with("\"} 1")), "{text}");
     assert!(text.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{text}");
@@ -80,7 +81,7 @@ fn an_application_whose_only_worker_is_stuck_still_answers_and_says_so() {
     let (release, released) = mpsc::channel::<()>();
     let blocks = runtime.spawn(async move {
         begun.send(()).unwrap();
-        // A blocking call in a task: what one must not do.
+        // A blocking call in a task, which tasks must not make.
         let _ended = released.recv();
     });
     has_begun.recv().unwrap();
@@ -95,7 +96,7 @@ fn an_application_whose_only_worker_is_stuck_still_answers_and_says_so() {
 #[test]
 fn what_the_application_counts_is_on_the_page_too() {
     let _watchdog = watchdog();
-    // The second exporter of a process finds the recorder of the first.
+    // The second exporter of a program finds the recorder of the first.
     drop(exporter());
     let exporter = exporter();
     metrics::counter!("served_total", "kind" => "a").increment(3);
@@ -216,7 +217,7 @@ fn the_live_page_has_rates_from_the_second_answer_on() {
     let began = Instant::now();
     let first = fetch();
     let again = fetch();
-    // On a machine that takes longer for two answers it may have grown old.
+    // On a machine that takes longer for two responses, the first may have become stale.
     assert!(again["at_ns"] == first["at_ns"] || began.elapsed() > Duration::from_millis(900), "it is given again");
     assert!(first["runtimes"][0]["rates"].is_null() && first["runtimes"][0]["findings"].is_array(), "{first}");
     runtime.block_on(async { volt::spawn(async {}).await.unwrap() });
@@ -297,11 +298,11 @@ fn half_open_connections_keep_nobody_waiting_for_long() {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHo").unwrap();
         stream
     };
-    // Below the limit nobody notices them.
+    // Below the limit, idle connections have no effect.
     let _few: Vec<_> = (0..4).map(|_| half_open()).collect();
     assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
-    // Above it the answer comes when the server has given them up, which it does in seconds, though
-    // they stay open here.
+    // Above the limit, the response arrives after the server has closed the idle connections, which
+    // it does within seconds although they stay open here.
     let _many: Vec<_> = (0..6).map(|_| half_open()).collect();
     assert_eq!(get(exporter.local_addr(), "/healthz").0, 200);
 }
@@ -350,7 +351,7 @@ fn unusable_settings_are_errors_with_their_name_and_a_remedy() {
     assert!(error.to_string().starts_with("listen: not an address"), "{error}");
     assert!(error.to_string().contains(volt_exporter::DEFAULT_ADDRESS), "{error}");
 
-    // 192.0.2.0/24 is set aside for documentation: no machine has it.
+    // 192.0.2.0/24 is reserved for documentation: no machine has such an address.
     let error = Exporter::builder().listen("192.0.2.1:9464").allow_remote(true).serve().unwrap_err();
     assert!(error.to_string().contains("is not an address of this machine"), "{error}");
 
@@ -402,7 +403,7 @@ fn connections_that_come_and_go_without_a_word_harm_nobody() {
     let exporter = exporter();
     for bytes in [&b""[..], b"\r\n", b"GET", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", &[0xff; 4096]] {
         for _ in 0..20 {
-            // It may be refused in the middle.
+            // The server may close the connection during the write.
             let _sent = TcpStream::connect(exporter.local_addr()).unwrap().write_all(bytes);
         }
     }

@@ -1,5 +1,5 @@
-//! The program `volt-exporter` beside real processes: whom it shows, and that one that is stopped
-//! holds up nobody's page.
+//! Tests of the program `volt-exporter` with real programs: which ones it shows, and that a stopped
+//! program does not delay a page.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use volt_telemetry::client::{HELLO_TIMEOUT, REPLY_TIMEOUT};
 
-/// Set for the children of these tests.
+/// Set for the child processes of these tests.
 const IS_APPLICATION: &str = "VOLT_TEST_APPLICATION";
 
-/// Ends the process if a test hangs; dropped when it is over.
+/// Aborts the program if a test hangs. Dropped when the test is over.
 struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
 
 fn watchdog() -> Watchdog {
@@ -27,12 +27,12 @@ fn watchdog() -> Watchdog {
     Watchdog(sender)
 }
 
-/// Ends its process when dropped.
+/// Kills its child process when dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -44,13 +44,13 @@ impl Running {
         assert!(status.success());
     }
 
-    /// Stops it; when this returns, no thread of it runs any more. The kernel tells them one after
-    /// the other, and until then one may answer.
+    /// Stops the program. When this returns, none of its threads runs any more. The kernel stops
+    /// the threads one after the other, and until the last is stopped, one could still reply.
     fn stop(&self) {
         self.signal("STOP");
         let threads = format!("/proc/{}/task", self.pid());
         let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
-            // One that has ended meanwhile has no file.
+            // A thread that has exited in the meantime has no file.
             let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
             stat.map_or(true, |stat| stat.rsplit_once(") ").unwrap().1.starts_with('T'))
         };
@@ -64,7 +64,7 @@ impl Running {
     }
 }
 
-/// A folder of this test's own, which is removed with what is in it.
+/// A directory for one test, which is removed with its contents.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -82,7 +82,7 @@ impl Drop for Folder {
     }
 }
 
-/// Not a test of its own: the application that the others observe, when it is started by them.
+/// Not a test by itself: the application that the other tests start and observe.
 #[test]
 fn application() {
     if std::env::var_os(IS_APPLICATION).is_none() {
@@ -90,7 +90,7 @@ fn application() {
     }
     let _runtime = volt::Builder::new_multi_thread().worker_threads(1).name("main").build().unwrap();
     println!("is up");
-    // Until the test ends it, or has ended itself.
+    // Until the test closes the pipe, or has exited.
     let _ended = std::io::stdin().read(&mut [0]);
 }
 
@@ -109,7 +109,7 @@ fn start_application(sockets: &Path) -> Running {
     running
 }
 
-/// Starts `volt-exporter`, and gives where it listens.
+/// Starts `volt-exporter` and returns the address that it listens on.
 fn start_exporter(arguments: &[&str]) -> (Running, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
         .args(["--listen", "127.0.0.1:0"])
@@ -182,7 +182,7 @@ fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_
     let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
     assert_eq!(value(&get(&address, "/metrics"), "volt_program_up", stopped.pid()), Some(1.0));
     stopped.stop();
-    // Longer than the exporter waits for an answer, and then for a hello, before it connects anew.
+    // Longer than the exporter waits for a reply, and then for a hello, before it connects again.
     let stopped_at = Instant::now();
     while stopped_at.elapsed() < REPLY_TIMEOUT + HELLO_TIMEOUT + Duration::from_secs(1) {
         let began = Instant::now();
@@ -193,7 +193,7 @@ fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_
         assert_eq!(value(&page, "volt_program_up", runs.pid()), Some(1.0), "{page}");
     }
     stopped.signal("CONT");
-    // A try to connect that failed just before costs a page more.
+    // If an attempt to connect failed just before, it takes one page more.
     while value(&get(&address, "/metrics"), "volt_program_up", stopped.pid()) != Some(1.0) {}
 }
 
@@ -210,7 +210,7 @@ fn scrapes_of_a_stopped_program_share_one_collection() {
     get(&address, "/healthz");
     let healthy_after = began.elapsed();
     asked.iter_mut().for_each(|stream| assert_eq!(value(&answer(stream), "volt_program_up", stopped.pid()), Some(0.0)));
-    // A collection waits for a second. Those who came while it went on share the next.
+    // A collection waits for a second. Requests that arrive during it share the next one.
     assert!(healthy_after < Duration::from_millis(900), "{healthy_after:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     stopped.signal("CONT");
@@ -290,14 +290,14 @@ fn one_whose_output_nobody_reads_serves_on() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Closed before it is written to.
+    // The pipe is closed before the exporter writes to it.
     drop(child.stdout.take());
     let mut told = child.stderr.take().unwrap();
     let running = Running(child);
     while TcpStream::connect(&*free).is_err() {
         std::thread::yield_now();
     }
-    // It says where it listens after it listens.
+    // It prints its address after it has started to listen.
     for _ in 0..100 {
         assert!(get(&free, "/healthz").ends_with("ok\n"));
     }

@@ -1,4 +1,5 @@
-//! What a check holds a program to: a time that no poll, or no delay, may exceed, or all but a few.
+//! The limits of a check: a time that no poll or delay may exceed, or that only a given share may
+//! exceed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +7,17 @@ use std::time::Duration;
 
 use crate::text::figures::time;
 
-/// What is measured.
+/// What a limit applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// How long polls take.
+    /// The duration of polls.
     Poll,
-    /// How long tasks wait from their wake-up to their poll.
+    /// The time that tasks wait from their wake-up to their poll.
     Delay,
 }
 
 impl Measure {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Poll => "poll",
@@ -25,7 +26,8 @@ impl Measure {
     }
 }
 
-/// A time, and how many may not exceed it: `50ms` is for each, `p99=20ms` for 99 of 100.
+/// A time, and the share of polls or delays that must not exceed it: `50ms` applies to every one,
+/// `p99=20ms` to 99 of 100.
 ///
 /// ```
 /// use volt_console::commands::check::limit::Limit;
@@ -36,19 +38,20 @@ impl Measure {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
-    /// The share that may not exceed it, above 0; 1 is each.
+    /// The share that must not exceed the time, above 0; 1 means every one.
     pub quantile: f64,
     /// The time.
     pub time: Duration,
 }
 
 impl Limit {
-    /// The time in ns.
+    /// Returns the time in ns.
     pub fn ns(&self) -> u64 {
         u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whether it is for each, and one alone exceeds it.
+    /// Returns whether the limit applies to every poll or delay, so that a single one can exceed
+    /// it.
     pub fn is_for_each(&self) -> bool {
         self.quantile >= 1.0
     }
@@ -57,7 +60,7 @@ impl Limit {
 impl FromStr for Limit {
     type Err = String;
 
-    /// `50ms`, `max=50ms`, `p99=20ms`, `p99.9=0.5s`.
+    /// Parses `50ms`, `max=50ms`, `p99=20ms` or `p99.9=0.5s`.
     fn from_str(text: &str) -> Result<Limit, String> {
         let (quantile, limit) = match text.split_once('=') {
             None | Some(("max", _)) => (1.0, text.strip_prefix("max=").unwrap_or(text)),
@@ -68,18 +71,18 @@ impl FromStr for Limit {
     }
 }
 
-/// `p99.9` as 0.999.
+/// Parses `p99.9` as 0.999.
 fn percentile(text: &str) -> Result<f64, String> {
     let percent = text.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok());
     match percent {
-        // Not `percent / 100`, of which 99.9 makes 0.9990000000000001: one more of a thousand.
+        // `percent / 100` would turn 99.9 into 0.9990000000000001, which is one more of a thousand.
         Some(percent) if percent > 0.0 && percent <= 100.0 => Ok((percent * 1e6).round() / 1e8),
         _ => Err("expected a time, such as 50ms, or a percentile and a time, such as p99=20ms".into()),
     }
 }
 
 impl fmt::Display for Limit {
-    /// `longest`, `p99.9`.
+    /// Writes `longest` or `p99.9`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_for_each() { f.write_str("longest") } else { write!(f, "p{}", (self.quantile * 1e8).round() / 1e6) }
     }

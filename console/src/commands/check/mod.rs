@@ -1,13 +1,16 @@
-//! `volt-console check`: watches a program for a while and says whether it kept within limits; for
-//! continuous integration.
+//! `volt-console check`: watches a program for a while and reports whether it stayed within limits.
+//! For continuous integration.
 //!
-//! Protocol. (1) The first snapshot is what is counted from. (2) Until the time is over, a snapshot
-//! every [`SNAPSHOT_INTERVAL`]: what has ended is in the histograms, what goes on is in the
-//! snapshots. (3) One more snapshot, and the verdict; see [`tally`].
+//! # Protocol
 //!
-//! Invariant: *no pass without a snapshot*: a program that ended before the time was over, was
-//! silent, or did nothing at all has not kept within its limits; that is an error, unless it had
-//! exceeded one already.
+//! 1. Take a first snapshot. Polls and delays are counted from there.
+//! 2. Take a snapshot every [`SNAPSHOT_INTERVAL`] until the time is over. Completed polls are in
+//!    the histograms; unfinished polls are in the snapshots.
+//! 3. Take one more snapshot and compute the verdicts; see [`tally`].
+//!
+//! Invariant *no pass without a snapshot*: if the program exited before the time was over, stopped
+//! responding, or did nothing at all, the check does not pass. That is an error, unless a limit was
+//! already exceeded.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -29,34 +32,36 @@ pub mod tally;
 use limit::{Limit, Measure};
 use tally::{Place, Tally, Verdict};
 
-/// Time between two snapshots: how long a poll must last at least to be seen while it goes on, and
-/// with its place.
+/// Time between two snapshots. A poll must last at least this long to be certain to be sampled in
+/// flight, with its spawn location.
 pub const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
-/// Places that are told; JSON has all.
+/// The largest number of locations in the text; JSON has all.
 const PLACES_TOLD: usize = 5;
-/// Workers that are told; JSON has all.
+/// The largest number of workers in the text; JSON has all.
 const WORKERS_TOLD: usize = 8;
 
-/// What to hold a program to, and how to tell.
+/// The limits of a check, and its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The runtime; `None` = each.
+    /// The runtime; `None` means every runtime.
     pub runtime: Option<String>,
-    /// The limits; at least one.
+    /// The limits, at least one.
     pub limits: Vec<(Measure, Limit)>,
     /// How long to watch.
     pub watch: Duration,
-    /// One JSON object instead of text.
+    /// Whether to print one JSON object instead of text.
     pub as_json: bool,
-    /// Columns of the text; lines are broken between words.
+    /// The width of the text in columns; lines are broken between words.
     pub columns: usize,
 }
 
-/// Watches and tells. Returns whether a limit was exceeded.
+/// Watches the program and prints the result. Returns whether a limit was exceeded.
 ///
 /// # Errors
-/// [`Error::is_connect`] if the program cannot be watched to the end and has exceeded nothing
-/// before; [`Error::is_not_checked`] if there was nothing to measure; [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`] if the program cannot be watched to the end and no limit was
+/// exceeded before; [`Error::is_not_checked`] if there was nothing to measure; and
+/// [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut watch = Watch { tally: Tally::default(), first: None, last: None, began: Instant::now() };
     let broke = watch.watch(client, options.watch).err();
@@ -81,7 +86,7 @@ pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Resu
     Ok(is_exceeded)
 }
 
-/// Why nothing can be said, if that is so.
+/// Returns the reason why no verdict is possible, if there is one.
 fn unchecked(tally: &Tally, options: &Options, verdicts: &[Verdict]) -> Option<String> {
     if verdicts.is_empty() {
         let names: Vec<_> = tally.names().collect();
@@ -130,15 +135,16 @@ impl Watch {
                 }
                 Ok(None) if heard.elapsed() > REPLY_TIMEOUT => break,
                 Ok(None) => {}
-                // It could not take this one; the next may be better, and the last must be there.
+                // The program could not take this snapshot; the next may succeed, and the last one
+                // must.
                 Err(error) if error.is_answer() => {}
                 Err(error) => return Err(error),
             }
             let seconds = self.began.elapsed().as_secs_f64();
             progress.say(|| format!("watching: {seconds:.1}s of {}; Ctrl-C cancels", spoken(how_long)));
         }
-        // One more, since a stall may have begun just now; of a server that has gone silent it is
-        // the one that says so.
+        // One more, because a stall may have begun just now. If the program has stopped responding,
+        // this snapshot fails.
         let last = client.snapshot()?;
         self.take(last);
         Ok(())
@@ -151,14 +157,14 @@ impl Watch {
         self.last = Some(process);
     }
 
-    /// For how long, on the program's clock.
+    /// Returns how long the program was watched, on its own clock.
     fn watched(&self) -> Duration {
         let last_ns = self.last.as_ref().map_or(0, |process| process.at_ns);
         Duration::from_nanos(last_ns.saturating_sub(self.first.unwrap_or(last_ns)))
     }
 }
 
-/// `10s`, `0.5s`.
+/// Formats a time as `10s` or `0.5s`.
 fn spoken(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
@@ -190,7 +196,7 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
     text
 }
 
-/// `app: longest poll 94.1ms, limit 50ms; 12 of 48.2k exceeded it`.
+/// Formats a verdict: `app: longest poll 94.1ms, limit 50ms; 12 of 48.2k exceeded it`.
 fn line(verdict: &Verdict) -> String {
     let Verdict { runtime, measure, limit, .. } = verdict;
     let what = format!("{limit} {}", measure.name());

@@ -1,13 +1,16 @@
-//! `volt-console doctor`: prints what is wrong with a program.
+//! `volt-console doctor`: diagnoses a program and prints what to change.
 //!
-//! Protocol. (1) First snapshot: as text, current warnings and worse are printed immediately, since
-//! whoever is on call has little time. (2) Wait. (3) Second snapshot: the other findings, the worst
-//! first; what was printed in (1) is printed again only if it has become worse. JSON is one object,
-//! after (3).
+//! # Protocol
 //!
-//! The verdict is the program's own, with its history, so that every reader shows the same; a
-//! program that is too old to judge itself is judged here, from these snapshots. This file only
-//! formats findings. Strings of the program are cleaned before they are kept.
+//! 1. Take a first snapshot. In text mode, print current findings of severity warning and above
+//!    immediately, because an engineer on call has little time.
+//! 2. Wait.
+//! 3. Take a second snapshot. Print the other findings, the worst first. Print a finding of (1)
+//!    again only if it has become worse. JSON is one object, printed after (3).
+//!
+//! The program computes the findings itself and keeps their history, so that every tool shows the
+//! same ones. For a program that is too old to do so, they are computed here from these snapshots.
+//! This file only formats findings. Strings from the program are cleaned before they are stored.
 
 use std::cmp::Reverse;
 use std::io::{self, IsTerminal, Write};
@@ -28,16 +31,16 @@ use crate::error::Error;
 use crate::text::clean;
 use crate::text::figures::{duration, paragraph};
 
-/// Two snapshots that are closer together count as one.
+/// The smallest distance between two snapshots; closer ones count as one.
 pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
-/// Snapshots after the first, at least where the time is long enough for two; an older program's
-/// findings are confirmed at the second.
+/// The minimum number of snapshots after the first, if the time is long enough for two. The
+/// findings of an older program are confirmed by the second.
 const SNAPSHOTS_MIN: u128 = 2;
-/// And at most.
+/// The maximum number of snapshots after the first.
 const SNAPSHOTS_MAX: u128 = 10;
-/// Columns where there is no terminal to ask.
+/// Columns if there is no terminal that reports its width.
 const PLAIN_COLUMNS: usize = 80;
-/// On a terminal that is narrower than this, lines are broken by the terminal.
+/// On a narrower terminal, the terminal breaks the lines.
 const COLUMNS_MIN: usize = 40;
 /// Lines longer than this are hard to read, however wide the terminal is.
 const COLUMNS_MAX: usize = 120;
@@ -45,32 +48,32 @@ const COLUMNS_MAX: usize = 120;
 /// How to examine a program, and how to report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Time between the two snapshots; with 0 there is one, which sees only what is stuck at that
-    /// moment.
+    /// Time between the two snapshots. With 0, takes only one snapshot, which finds only what is
+    /// stuck at that moment.
     pub wait: Duration,
-    /// One JSON object instead of text.
+    /// Whether to print one JSON object instead of text.
     pub as_json: bool,
-    /// The mildest finding that makes the program unwell.
+    /// The lowest severity that counts as a failure.
     pub fail_on: Severity,
-    /// What the text is for.
+    /// The medium that the text is formatted for.
     pub paper: Paper,
 }
 
-/// What text is written on.
+/// The width and the colours of the medium that text is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
-    /// Columns; lines are broken between words.
+    /// The width in columns; lines are broken between words.
     pub columns: usize,
-    /// Whether severities have colours; the word stands there anyway.
+    /// Whether severities are coloured. The word is printed in any case.
     pub has_colors: bool,
 }
 
 impl Paper {
-    /// A pipe or a file.
+    /// For a pipe or a file.
     pub const PLAIN: Paper = Paper { columns: PLAIN_COLUMNS, has_colors: false };
 
-    /// The terminal on standard output, if that is one; no colours when `NO_COLOR` is set to
-    /// anything.
+    /// Returns the properties of the terminal on standard output, or [`PLAIN`](Self::PLAIN) if it
+    /// is not a terminal. There are no colours if `NO_COLOR` is set and not empty.
     pub fn of_stdout() -> Paper {
         if !io::stdout().is_terminal() {
             return Paper::PLAIN;
@@ -81,7 +84,7 @@ impl Paper {
     }
 }
 
-/// A finding, and the runtime that it is about.
+/// A finding and its runtime.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
     runtime: String,
@@ -91,12 +94,13 @@ struct Told {
 }
 
 impl Told {
-    /// Whether it is the same finding as `other`, whatever the numbers are.
+    /// Returns whether it is the same finding as `other`, whatever the numbers are.
     fn is_like(&self, other: &Told) -> bool {
         self.runtime == other.runtime && Key::of(&self.finding) == Key::of(&other.finding)
     }
 
-    /// Whether it is the finding of the same poll as `former`, whose stack was not read yet.
+    /// Returns whether it is about the same poll as `former`, whose stack had not been captured
+    /// yet.
     fn replaces(&self, former: &Told) -> bool {
         let (now, then) = (&self.finding, &former.finding);
         let is_read = Key::of(then).is_provisional() && !Key::of(now).is_provisional();
@@ -106,11 +110,13 @@ impl Told {
     }
 }
 
-/// Examines the program and reports. Returns whether anything at or above [`Options::fail_on`] was
-/// found.
+/// Examines the program and prints a report. Returns whether a current finding has at least the
+/// severity [`Options::fail_on`].
 ///
 /// # Errors
-/// [`Error::is_connect`] when the program ends in between; [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`] if the program exits in between, and
+/// [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
     let mut watch = Watch::within(options.wait.as_nanos() as u64);
@@ -131,20 +137,21 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
     Ok(worst(&all) >= Some(options.fail_on))
 }
 
-/// The worst of what is wrong now; `None` if nothing is. What is past is no reason to fail.
+/// Returns the highest severity of the current findings; `None` if there are none. Past findings
+/// are no reason to fail.
 fn worst(all: &[Told]) -> Option<Severity> {
     all.iter().filter(|told| told.finding.seen.is_current).map(|told| told.finding.severity).max()
 }
 
-/// Takes a snapshot, with the findings of the doctor.
+/// Takes a snapshot, with the doctor's findings.
 fn take_snapshot(client: &mut Client, watch: &mut Watch) -> Result<Process, Error> {
     let mut process = clean::process(client.snapshot()?);
     watch.fill_in(&mut process.runtimes);
     Ok(process)
 }
 
-/// The snapshot after `wait`. It takes some in between, too, so that the program sees what only
-/// several tell: whether a mailbox grows.
+/// Returns the snapshot after `wait`. Takes further snapshots in between, for the rules that need
+/// several of them: whether a mailbox grows, for example.
 fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
     let snapshots_min = if wait >= 2 * WAIT_MIN { SNAPSHOTS_MIN } else { 1 };
     let snapshots = (wait.as_nanos() / u128::from(SAMPLE_NS)).clamp(snapshots_min, SNAPSHOTS_MAX) as u32;
@@ -156,14 +163,14 @@ fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Res
     take_snapshot(client, watch)
 }
 
-/// What is wrong at this moment. What is past can wait until it is known whether there is more.
+/// Returns the findings to print immediately. Those below a warning wait until the second snapshot.
 fn at_once(first: &Process) -> Vec<Told> {
     let mut stuck = findings(first);
     stuck.retain(|told| told.finding.severity >= Severity::Warning);
     stuck
 }
 
-/// What is wrong with each runtime, the worst first.
+/// Returns the findings of every runtime, the worst first.
 fn findings(process: &Process) -> Vec<Told> {
     let mut told = Vec::new();
     for now in &process.runtimes {
@@ -174,10 +181,11 @@ fn findings(process: &Process) -> Vec<Told> {
     told
 }
 
-/// All findings of both snapshots, the worst first, and those that the first did not tell, or not
-/// as so bad.
+/// Returns all findings of both snapshots, the worst first, and those that the first snapshot did
+/// not have or had with a lower severity.
 fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
-    // One whose stack was not read yet is there again, with its line or without, and is as bad.
+    // A finding whose stack had not been captured is present again, with or without its line, and
+    // keeps its severity.
     let (gone, first): (Vec<_>, Vec<_>) = first.into_iter().partition(|former| {
         !second.iter().any(|told| told.is_like(former)) && second.iter().any(|told| told.replaces(former))
     });
@@ -198,7 +206,8 @@ fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
     (all, news)
 }
 
-/// The worst first. Stable: within a severity the order of the runtimes, and of the rules.
+/// Sorts the worst first. The sort is stable: within a severity, runtimes and rules keep their
+/// order.
 fn sort(told: &mut [Told]) {
     told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
 }
@@ -283,12 +292,12 @@ fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> Str
     text
 }
 
-/// Findings of the last check that the program's histories had no room for.
+/// Returns the number of findings of the last check for which the program's history had no room.
 fn left_out(process: &Process) -> u64 {
     process.runtimes.iter().filter_map(|runtime| runtime.findings_left_out).fold(0, u64::saturating_add)
 }
 
-/// Rules that can judge none of the runtimes.
+/// Returns the rules that cannot be checked on any of the runtimes.
 fn unjudged(process: &Process) -> impl Iterator<Item = &'static RuleEntry> {
     RULES.iter().filter(|entry| !process.runtimes.iter().any(|runtime| entry.can_judge(runtime)))
 }

@@ -6,7 +6,7 @@ use crate::text::figures::width;
 
 const WIDE: Paper = Paper { columns: 80, has_colors: false };
 
-/// A program whose worker 0 has been held for `for_ms` at `at_ms`.
+/// A program whose worker 0 has been stuck for `for_ms` at `at_ms`.
 fn process(at_ms: u64, for_ms: u64) -> Process {
     let guilty = Frame {
         function: Some("shop::pay::wait_for_the_bank".into()),
@@ -31,7 +31,7 @@ fn process(at_ms: u64, for_ms: u64) -> Process {
     Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime], ..Process::default() }
 }
 
-/// What is found in the last of these snapshots.
+/// Returns the findings in the last of these snapshots.
 fn told(snapshots: &[&Process]) -> Vec<Told> {
     let mut watch = Watch::default();
     let judge = |process: &&Process| watch.filled(&clean::process((*process).clone())).into_owned();

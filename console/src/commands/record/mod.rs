@@ -1,13 +1,16 @@
-//! `volt-console record`: writes down what a program's workers do, until it is told to stop, or
-//! around what comes up.
+//! `volt-console record`: records the events of a program's workers to a file, until it is stopped,
+//! or only around triggers.
 //!
-//! Without triggers all is written that comes. With triggers, what came in the last `look_back` is
-//! kept in memory; when something comes up, that is written, and what follows until the window is
-//! over; see `volt_recording::windows`. Windows go to files of their own if there may be several,
-//! else the first ends the recording.
+//! Without triggers, it writes all events. With triggers, it keeps the events of the last
+//! `look_back` in memory. When a trigger occurs, it writes them, and then the following events
+//! until the window is over; see `volt_recording::windows`. If several files are allowed, each
+//! window gets its own; otherwise the first window ends the recording.
 //!
-//! Invariants. *What was recorded is kept*: a signal, a full disk, the end of the program end the
-//! file in order. *Bounded*: so many bytes a file, so many files, `HELD_WEIGHT_MAX` in memory.
+//! # Invariants
+//!
+//! *Recorded events are kept*: after a signal, on a full disk, or when the program exits, the file
+//! is finished properly. *Bounded*: the size of a file, the number of files, and the events in
+//! memory (`HELD_WEIGHT_MAX`) have limits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -35,36 +38,36 @@ use crate::model::busiest;
 use crate::text::clean;
 use crate::text::figures::count;
 
-/// How long the recording waits for a flush before it checks whether it is to end.
+/// How long the recording waits for a flush before it checks whether to stop.
 const SLICE: Duration = Duration::from_millis(100);
-/// What is kept to look back at, in records: 192 MiB.
+/// The maximum size of the history in memory, in records: 192 MiB.
 const HELD_WEIGHT_MAX: u64 = 8 << 20;
-/// What a worker of a snapshot takes in memory, in records.
+/// The memory that one worker of a snapshot needs, in records.
 const WORKER_WEIGHT: u64 = (size_of::<Worker>() + 2 * BUCKETS * size_of::<u64>()).div_ceil(size_of::<Record>()) as u64;
-/// Names that are kept of what is not written.
+/// The maximum number of names that are kept for events not written yet.
 const HELD_TEXTS_MAX: usize = 16_384;
-/// Bytes of a program's name in the name of a file.
+/// The maximum length of a program's name in a file name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Between two snapshots that the doctor compares.
+/// The time between two snapshots that the doctor compares.
 const EXAMINED_APART_NS: u64 = 1_000_000_000;
 
-/// What makes a recording write.
+/// A trigger of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// A poll does not end in time.
+    /// A stuck poll.
     Stall,
-    /// A task waits for so long.
+    /// A task that waits for at least this long.
     Delay(Duration),
-    /// A task panics.
+    /// A task that panics.
     Panic,
-    /// A rule of the doctor's finds something; `None` = any of them.
+    /// A finding of this rule; `None` means any rule.
     Rule(Option<Rule>),
 }
 
 impl std::str::FromStr for On {
     type Err = String;
 
-    /// `stall`, `delay=10ms`, `panic`, `rule`, `rule=stalled-poll`.
+    /// Parses `stall`, `delay=10ms`, `panic`, `rule` or `rule=stalled-poll`.
     fn from_str(text: &str) -> Result<On, String> {
         match text.split_once('=') {
             None if text == "stall" => Ok(On::Stall),
@@ -83,27 +86,29 @@ impl std::str::FromStr for On {
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The runtime; `None` = the busiest.
+    /// The runtime; `None` means the busiest.
     pub runtime: Option<String>,
-    /// When to stop; `None` = at a signal, at the end of the first window, or when the file is
+    /// When to stop; `None` means at a signal, at the end of the first window, or when the file is
     /// full.
     pub seconds: Option<Duration>,
-    /// Where it goes; `None` = a name of its own in this folder.
+    /// The file to write; `None` means a generated name in the current directory.
     pub path: Option<PathBuf>,
-    /// Bytes a file may have.
+    /// The maximum size of a file in bytes.
     pub max_file_bytes: u64,
-    /// Files there may be; the oldest go.
+    /// The maximum number of files; the oldest are deleted.
     pub max_files: u32,
-    /// What makes it write; none = all is written.
+    /// The triggers; if empty, all events are written.
     pub triggers: Vec<On>,
-    /// How much to keep around what comes up; without triggers, `look_back` is what to begin with.
+    /// How much to record before and after a trigger. Without triggers, `look_back` is the buffered
+    /// history to start with.
     pub reach: Reach,
 }
 
-/// Switches the flight recorder on or off for good, and says so.
+/// Switches the flight recorder on or off permanently, and prints its state.
 ///
 /// # Errors
-/// [`Error::is_connect`]; [`Error::is_output_closed`].
+///
+/// Fails with [`Error::is_connect`] and [`Error::is_output_closed`].
 pub fn switch(client: &mut Client, runtime: Option<&str>, is_on: bool, out: &mut impl Write) -> Result<(), Error> {
     let runtime = chosen(client, runtime)?;
     let recorder = client.recorder(runtime.as_deref(), Some(is_on))?;
@@ -116,7 +121,7 @@ pub fn switch(client: &mut Client, runtime: Option<&str>, is_on: bool, out: &mut
     out.write_all(text.as_bytes()).map_err(Error::output)
 }
 
-/// The runtime that is meant: the one that was named, or the busiest.
+/// Returns the name of the selected runtime: the named one, or the busiest.
 fn chosen(client: &mut Client, runtime: Option<&str>) -> Result<Option<String>, Error> {
     if let Some(name) = runtime {
         return Ok(Some(name.to_owned()));
@@ -125,12 +130,13 @@ fn chosen(client: &mut Client, runtime: Option<&str>) -> Result<Option<String>, 
     Ok(busiest(&process.runtimes).map(|index| process.runtimes[index].runtime.clone()))
 }
 
-/// Records until the time is over, a signal comes, the file is full, or the program ends; says on
-/// `out` what there is.
+/// Records until the time is over, a signal arrives, the file is full, or the program exits. Prints
+/// a summary to `out`.
 ///
 /// # Errors
-/// [`Error::is_connect`] if it cannot begin; [`Error::is_recording`] if a file cannot be written,
-/// of which what was recorded before stays.
+///
+/// Fails with [`Error::is_connect`] if the recording cannot start, and [`Error::is_recording`] if a
+/// file cannot be written. The events recorded before that stay in the file.
 pub fn run(mut client: Client, options: &Options, out: &mut impl Write) -> Result<(), Error> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -151,12 +157,12 @@ pub fn run(mut client: Client, options: &Options, out: &mut impl Write) -> Resul
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
-/// `server-4711-1732108800.voltrec`, in this folder.
+/// Returns a file name such as `server-4711-1732108800.voltrec`, in the current directory.
 fn name_of(head: &Head) -> PathBuf {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let is_plain = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
     let program: String = head.program.chars().filter(is_plain).collect();
-    // A name of a file is bounded in bytes, and one that begins with - is taken for an option.
+    // File names are limited in bytes, and a name that begins with - would be parsed as an option.
     let program = program[..program.floor_char_boundary(NAME_BYTES_MAX)].trim_start_matches('-');
     let program = if program.is_empty() { "program" } else { program };
     format!("{program}-{}-{}.voltrec", head.pid, since.as_secs()).into()
@@ -171,9 +177,9 @@ enum Why {
     ProgramEnded,
 }
 
-/// What is recorded, and what is kept to look back at.
+/// A recording: the writer, and the history that is kept for the next trigger.
 struct Tape {
-    /// `None` = ended.
+    /// `None` if the recording has ended.
     writer: Option<Writer>,
     files: Vec<PathBuf>,
     bytes: u64,
@@ -186,7 +192,7 @@ struct Tape {
     held: VecDeque<Flush>,
     held_weight: u64,
     look_back_ns: u64,
-    /// Names that flushes brought which were not written.
+    /// Names from flushes that were not written.
     texts: BTreeMap<(Table, u64), String>,
     examined: Option<Snapshot>,
     began: Instant,
@@ -233,7 +239,7 @@ impl Tape {
                     Err(error) => return Err(error.into()),
                 },
                 Ok(None) => {}
-                // What was recorded is what there is.
+                // The events recorded so far are complete.
                 Err(error) if error.is_closed() || error.is_answer() => return Ok(Why::ProgramEnded),
                 Err(error) => return Err(error.into()),
             }
@@ -241,7 +247,7 @@ impl Tape {
         }
     }
 
-    /// Takes a flush in; whether the recording goes on.
+    /// Adds a flush. Returns whether the recording continues.
     fn take(&mut self, mut flush: Flush) -> Result<bool, volt_recording::error::RecordingError> {
         if self.triggers.is_empty() {
             self.write(&flush)?;
@@ -273,7 +279,7 @@ impl Tape {
         Ok(!(has_closed && self.is_single_file))
     }
 
-    /// What came up in a flush, in the order of time.
+    /// Returns the triggers that occurred in a flush, in the order of time.
     fn found_in(&mut self, flush: &Flush) -> Vec<(u64, Trigger)> {
         let mut found = Vec::new();
         for record in flush.chunks.iter().flat_map(|chunk| &chunk.records) {
@@ -301,7 +307,7 @@ impl Tape {
         self.triggers.iter().any(|on| matches!(on, On::Delay(limit) if delay >= *limit))
     }
 
-    /// The first rule that finds something and is waited for.
+    /// Returns the finding of the first matching rule.
     fn findings(&mut self, snapshot: &Snapshot) -> Option<String> {
         let rules: Vec<_> =
             self.triggers.iter().filter_map(|on| if let On::Rule(rule) = on { Some(*rule) } else { None }).collect();
@@ -323,7 +329,7 @@ impl Tape {
         findings.iter().find(|finding| is_waited_for(finding.rule)).map(|finding| finding.rule.name().to_owned())
     }
 
-    /// Keeps a flush to look back at.
+    /// Adds a flush to the history.
     fn hold(&mut self, flush: Flush) {
         let oldest_ns = flush.at_ns.saturating_sub(self.look_back_ns);
         self.held_weight += weight(&flush);
@@ -336,7 +342,7 @@ impl Tape {
             for text in old.texts {
                 self.texts.insert((text.table, text.number), text.text);
             }
-            // Spawn locations stay; of names, the oldest tasks go.
+            // Keeps spawn locations. Of the names, removes those of the oldest tasks.
             while self.texts.len() > HELD_TEXTS_MAX
                 && let Some(key) = self.texts.range((Table::Task, 0)..).next().map(|(key, _)| *key)
             {
@@ -360,7 +366,7 @@ impl Tape {
         Ok(())
     }
 
-    /// Says why it was recorded, and ends the file.
+    /// Writes the trigger of the window, and ends the file.
     fn end_window(&mut self, window: &Window) -> Result<bool, volt_recording::error::RecordingError> {
         let Window { at_ns, ref trigger, from_ns, until_ns, .. } = *window;
         let mark = Mark { at_ns, trigger: trigger.clone(), from_ns, until_ns };
@@ -374,10 +380,10 @@ impl Tape {
         Ok(true)
     }
 
-    /// Ends the file, also one that could not be written on.
+    /// Finishes the file, also if an earlier write to it failed.
     fn close(&mut self) -> Result<(), Error> {
         if let Some(window) = self.windows.close(u64::MAX) {
-            // Of a disk that is full the reason is told already.
+            // The reason, for example a full disk, is reported already.
             let _ = self.end_window(&window);
         }
         let Some(writer) = self.writer.take() else { return Ok(()) };
@@ -389,7 +395,7 @@ impl Tape {
         }
     }
 
-    /// Tells how far it is, on a terminal.
+    /// Shows the progress on a terminal.
     fn tell(&self, progress: &mut Progress) {
         let waits =
             if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting for a trigger, " };
@@ -436,7 +442,8 @@ fn bytes(n: u64) -> String {
     }
 }
 
-/// What a flush takes in memory, in records: it may have few, and a snapshot of very many workers.
+/// Returns the memory that a flush needs, in records. It may have few events, and a snapshot of
+/// very many workers.
 fn weight(flush: &Flush) -> u64 {
     let workers = flush.snapshot.as_ref().map_or(0, |snapshot| snapshot.workers.len() as u64);
     flush.records() + workers * WORKER_WEIGHT

@@ -6,7 +6,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// A folder that goes with the test.
+/// A directory that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -38,8 +38,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Ten milliseconds of polls up to `at_ns`, the last of which ends so; the first flush names the
-/// task.
+/// Returns a flush with a poll that ends with `outcome` just before `at_ns`. The first flush has
+/// the name of the task.
 fn flush(at_ns: u64, outcome: Outcome) -> Flush {
     let end = Event::PollEnd { task: 1, location: 0, outcome, took_ns: 1 };
     let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(at_ns - 1, end)] };

@@ -1,4 +1,4 @@
-//! The log of events.
+//! Tests of the log of events.
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn a_counter_that_jumps_back_and_forth_counts_to_the_end_and_no_further() {
 fn findings_of_the_doctor_come_and_go_as_events() {
     let mut model = Model::new(STEP);
     for step in 1..140 {
-        // Stuck from the fourth second to the sixth.
+        // A worker is stuck from the fourth second to the sixth.
         let is_stuck = (8..12).contains(&step);
         let mut process =
             if is_stuck { fixture::stalled(fixture::process(2, step), 1) } else { fixture::process(2, step) };

@@ -1,4 +1,4 @@
-//! The model, driven by messages.
+//! Tests of the model, driven by messages.
 
 mod events;
 mod rows;
@@ -33,7 +33,7 @@ fn the_second_snapshot_brings_rates_and_history() {
     assert!(model.scene().unwrap().rates.is_none());
     assert_eq!(model.history().count(), 0);
     model.update(snapshot(2, 2));
-    // 41,000 polls in half a second by the first worker, twice as many by the second.
+    // In half a second, 41,000 polls by the first worker and twice as many by the second.
     assert_eq!(model.scene().unwrap().rates.unwrap().polls_per_second, 246_000.0);
     assert_eq!(model.history().collect::<Vec<_>>(), [Some(246_000)]);
 }
@@ -196,7 +196,7 @@ fn silence_is_noticed_after_three_intervals_and_a_second() {
     assert_eq!(model.silent_for(), None, "lost is more than silent");
 }
 
-/// What is stuck, and was, in `written` incidents.
+/// Returns a snapshot with a stuck poll and `written` incidents.
 fn stalled(step: u64, written: u64) -> Message {
     Message::Snapshot { process: Box::new(fixture::stalled(fixture::process(2, step), written)), lost: 0 }
 }

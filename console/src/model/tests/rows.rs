@@ -1,8 +1,8 @@
-//! Rows: which are shown, in which order, and which is selected.
+//! Tests of the rows: which are shown, in which order, and which is selected.
 
 use super::*;
 
-/// The number of the selected incident.
+/// Returns the number of the selected incident.
 fn incident(model: &Model) -> u64 {
     model.incidents.selected(&model.incident_rows()).unwrap().id
 }
@@ -28,7 +28,7 @@ fn keys_move_on_the_screen_that_is_shown_and_nowhere_else() {
     act(&mut model, Action::Show(Screen::Blame));
     act(&mut model, Action::Move(3));
     act(&mut model, Action::SortBy(1));
-    // By another order the fourth of the first order may be elsewhere.
+    // In another order, the row may be at another position.
     let place = model.position();
     assert_eq!((model.selected_worker, incident(&model), model.list().order), (0, 5, 1));
     act(&mut model, Action::Show(Screen::Overview));

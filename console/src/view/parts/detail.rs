@@ -1,5 +1,5 @@
-//! The selected worker in full: what it polls and from where, and every number of it that the table
-//! has no room for.
+//! The selected worker in full: its poll in flight, and all numbers for which the table has no
+//! room.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,10 +12,11 @@ use crate::text::figures::{duration, head, tail, width};
 use crate::view::parts::layout::{self, TITLE_WIDTH, fact_line};
 use crate::view::theme::Theme;
 
-/// A screen that is lower has no room for the last two groups of facts.
+/// The smallest screen height at which all groups of facts are shown. A lower screen omits the last
+/// two.
 const ALL_GROUPS_FROM: u16 = 28;
 
-/// The lines that [`draw`] needs on a screen of `screen_height`.
+/// Returns the lines that [`draw`] needs on a screen of `screen_height`.
 pub fn height(scene: &Scene<'_>, worker: usize, screen_height: u16) -> u16 {
     // The rule, the poll in flight, and the groups.
     let groups = scene.worker(worker).len() as u16;
@@ -53,7 +54,7 @@ fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
     ])
 }
 
-/// The poll that has been going on longest in the whole runtime: where to look first.
+/// Formats the longest poll in flight of the whole runtime.
 pub fn longest_poll(scene: &Scene<'_>, columns: usize, theme: Theme) -> Line<'static> {
     let longest = scene.snapshot.longest_in_flight();
     let by = longest.map_or_else(String::new, |(worker, _)| format!("worker {} ", worker.index));
@@ -67,8 +68,8 @@ fn poll_line(title: &str, by: &str, poll: Option<&InFlight>, columns: usize, the
     let name = poll.task_name.as_deref().unwrap_or("task");
     let id = format!(" #{}", poll.task_id);
     let how_long = format!("{}{}", duration(poll.for_ns), tone.mark());
-    // What is left when the figures have their room: up to half of it for the name, the rest for
-    // the place.
+    // The remaining room after the figures: up to half of it for the name, the rest for the
+    // location.
     let room = columns.saturating_sub(TITLE_WIDTH + width(by) + width(&how_long) + width("   from ") + width(&id));
     let name = head(name, (room / 2).max(8));
     let place = tail(&poll.spawned_at, room.saturating_sub(width(&name)));

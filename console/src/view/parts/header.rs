@@ -1,5 +1,5 @@
-//! The two lines at the top, which program is shown and how fresh that is, and the lines of screens
-//! and keys at the bottom.
+//! The lines around every screen. Two at the top have the program and how recent its numbers are;
+//! two at the bottom have the screens and the keys.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use crate::view::hits::Hits;
 use crate::view::parts::layout::rows;
 use crate::view::theme::Theme;
 
-/// Columns that the tabs leave to their title and to what stands beside them.
+/// The columns that the runtime tabs leave to their title and to the text next to them.
 const TABS_LEAVE: usize = 40;
-/// Columns for why a connection was lost or where a recording breaks off; the events have it whole.
+/// The width of the reason why a connection was lost or a recording ends early. The event log has
+/// the full text.
 const REASON_MAX_WIDTH: usize = 60;
-/// Columns for the program's name and for a runtime's.
+/// The largest width of the program's name, and of a runtime's.
 const NAME_MAX_WIDTH: usize = 24;
 
 /// Draws the two lines at the top.
@@ -31,13 +32,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     draw_split(frame, second, tabs, losses(model, theme, room.min(REASON_MAX_WIDTH)));
 }
 
-/// Draws the first of them, which says whose numbers these are and of when.
+/// Draws the first of them: which program this is, and how recent the numbers are.
 pub fn draw_identity(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     draw_split(frame, area, identity(model, theme), freshness(model, theme));
 }
 
-/// Draws the two lines at the bottom: the screens, and the keys that fit, the more important ones
-/// first; or what is typed.
+/// Draws the two lines at the bottom: the screens, and as many keys as fit, the more important ones
+/// first; or the filter that is being typed.
 pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [tabs, keys] = rows(area, [Constraint::Length(1); 2]);
     draw_tabs(frame, tabs, model, theme, hits);
@@ -89,7 +90,7 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme,
 fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let mut spans = Vec::new();
     let mut x = area.x;
-    // A digit and two columns around each name, and one bracket more.
+    // A digit and two columns around each name, and one more bracket.
     let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
     let has_room = whole < usize::from(area.width);
     for (index, screen) in Screen::ALL.into_iter().enumerate() {
@@ -106,7 +107,7 @@ fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hit
     frame.render_widget(Line::from(spans), area);
 }
 
-/// The keys of the screen that is shown.
+/// Returns the keys of the current screen.
 fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
     match model.screen {
         Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail"), ("<>", "sort")],
@@ -168,7 +169,7 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
     match (&model.link, model.silent_for()) {
         (Link::Lost { since, retry_at, .. }, _) => {
             let ago = age(nanos(model.now.saturating_sub(*since)));
-            // Rounded up: "in 0s" would be a lie for most of the wait.
+            // Rounded up, because "in 0s" would be wrong for most of the wait.
             let again = age(nanos(retry_at.saturating_sub(model.now) + Duration::from_millis(999)));
             let text = format!("✗ LOST {ago} ago, retry in {again} ");
             spans.push(Span::styled(text, theme.tone(Tone::Alarm)));
@@ -177,7 +178,7 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
             let text = format!("! SILENT for {} ", age(nanos(silent)));
             spans.push(Span::styled(text, theme.tone(Tone::Warn)));
         }
-        // What is shown is not live.
+        // The numbers on the screen are not live.
         (Link::Live, None) if model.is_paused() => {}
         (Link::Live, None) => {
             spans.push(Span::styled("● live", theme.good()));
@@ -197,7 +198,7 @@ fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
         let (open, close) = if index == selected { ('[', ']') } else { (' ', ' ') };
         format!("{open}{} {}w{close}", head(name, NAME_MAX_WIDTH), worker_count(runtime))
     };
-    // As many as fit beside the losses, the selected one among them.
+    // As many tabs as fit, including the selected one.
     let room = columns.saturating_sub(TABS_LEAVE);
     let mut shown = selected..(selected + 1).min(model.runtimes().len());
     let mut used: usize = shown.clone().map(|index| width(&tab(index))).sum();
@@ -226,7 +227,7 @@ fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// With a reason in at most `room` columns.
+/// Formats the losses, with a reason in at most `room` columns.
 fn losses(model: &Model, theme: Theme, room: usize) -> Line<'static> {
     if let Link::Lost { reason, .. } = &model.link {
         return Line::styled(format!("{} ", head(reason, room)), theme.tone(Tone::Warn));
@@ -248,7 +249,7 @@ fn losses(model: &Model, theme: Theme, room: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-/// `250ms`, `2s`.
+/// Formats an interval as `250ms` or `2s`.
 fn interval(interval: Duration) -> String {
     match interval.as_millis() {
         millis if millis % 1_000 == 0 => format!("{}s", millis / 1_000),

@@ -29,7 +29,7 @@ fn keys(is_replay: bool) -> [&'static str; 6] {
     keys
 }
 
-/// The columns of the table of workers.
+/// Explains the columns of the table of workers.
 const WORKERS: [&str; 14] = [
     "Enter detail on or off   < > sort   i invert   / filter   r totals",
     "Lamps  ○ parked, can be claimed   ● awake, or just claimed",
@@ -47,7 +47,7 @@ const WORKERS: [&str; 14] = [
     "delay  schedule delay: time from a task's wake-up to its poll",
 ];
 
-/// The lines for a screen, above the keys.
+/// Returns the lines for a screen, above the keys.
 fn text_of(screen: Screen) -> &'static [&'static str] {
     match screen {
         Screen::Overview => &WORKERS,
@@ -132,7 +132,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
 /// Draws the help in the middle of `area`.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, screen: Screen, is_replay: bool, theme: Theme) {
     let texts: Vec<&str> = text_of(screen).iter().copied().chain(keys(is_replay)).collect();
-    // A margin of one or two columns would show scraps of what lies below.
+    // With a margin of one or two columns, parts of the screen below would show.
     let columns = if area.width < 90 { area.width } else { 80 };
     let lines = (texts.len() as u16 + 2).min(area.height);
     let x = area.x + (area.width - columns) / 2;

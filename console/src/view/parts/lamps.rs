@@ -1,8 +1,8 @@
 //! The parked bitmap as lamps: `●B●B○P○D`, one for each worker, in groups of eight.
 //!
-//! Shape: the lamp is the worker's bit (○ set: parked and claimed by nobody, ● clear), the letter
-//! its phase. The two disagree for the moment between a claim and the worker's waking up, and that
-//! is worth seeing. Spares stand behind the others, as ◇ and ◆, while they are needed.
+//! A lamp is the worker's bit (○ set: parked and not claimed; ● clear), and the letter is its
+//! phase. The two disagree between the moment when a waker claims the worker and the moment when it
+//! wakes up, which is useful to see. Spares on duty follow the others, as ◇ and ◆.
 
 use ratatui::text::{Line, Span};
 use volt_telemetry::snapshot::Duty;
@@ -11,23 +11,23 @@ use crate::facts::{Scene, Tone, state_letter};
 use crate::tables::workers::lamp;
 use crate::view::theme::Theme;
 
-/// Workers between two blanks.
+/// The number of workers between two spaces.
 const GROUP: usize = 8;
-/// Columns of a group and its blank.
+/// The width of a group and its space.
 const GROUP_WIDTH: usize = 2 * GROUP + 1;
 
-/// How many workers a line of `columns` holds.
+/// Returns how many workers fit into a line of `columns`.
 pub fn per_line(columns: usize) -> usize {
     (columns / GROUP_WIDTH).max(1) * GROUP
 }
 
-/// How many lines the lamps of `workers` take.
+/// Returns how many lines the lamps of `workers` take.
 pub fn height(workers: usize, columns: usize) -> usize {
     workers.div_ceil(per_line(columns)).max(1)
 }
 
-/// The lamps in lines of at most `columns`, at most `max_lines` of them; the last then tells how
-/// many are left out.
+/// Returns the lamps in lines of at most `columns`, at most `max_lines` of them. The last line then
+/// has the number of workers that are left out.
 pub fn lines(scene: &Scene<'_>, columns: usize, max_lines: usize, theme: Theme) -> Vec<Line<'static>> {
     let shown = scene.shown_workers();
     let per_line = per_line(columns);

@@ -1,4 +1,4 @@
-//! Lines and rows: where they stand on a screen, and which rows of a list are in sight.
+//! The layout of lines and rows, and which rows of a list are visible.
 
 use std::ops::Range;
 
@@ -12,22 +12,22 @@ use crate::text::figures::width;
 use crate::view::hits::Hits;
 use crate::view::theme::Theme;
 
-/// Columns of a line's title, the blank before it included.
+/// The width of a line's title, including the space before it.
 pub(crate) const TITLE_WIDTH: usize = 11;
 
-/// A line's title, padded to [`TITLE_WIDTH`].
+/// Returns a line's title, padded to [`TITLE_WIDTH`].
 pub(crate) fn title(text: &str, theme: Theme) -> Span<'static> {
     Span::styled(format!(" {text:<0$}", TITLE_WIDTH - 1), theme.title())
 }
 
-/// Lines one below the other, as many as fit.
+/// Draws lines one below the other, as many as fit.
 pub(crate) fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = Line<'static>>) {
     for (row, line) in (area.y..area.bottom()).zip(lines) {
         frame.render_widget(line, Rect { y: row, height: 1, ..area });
     }
 }
 
-/// The rows of a list: those of `lines` in sight, each of which a click picks, below a heading.
+/// Draws a heading and the visible rows of a list. A click on a row selects it.
 pub(crate) fn draw_rows(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -42,24 +42,24 @@ pub(crate) fn draw_rows(
     draw_lines(frame, area, std::iter::once(heads).chain(lines));
 }
 
-/// A line in the middle of `area`.
+/// Draws a line in the middle of `area`.
 pub(crate) fn draw_message(frame: &mut Frame<'_>, area: Rect, text: &str, theme: Theme) {
     let [_, line, _] = rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Fill(1)]);
     frame.render_widget(Line::styled(text.to_owned(), theme.label()).centered(), line);
 }
 
-/// `3-12/300` if not all rows are in sight.
+/// Returns `3-12/300` if not all rows are visible, else an empty text.
 pub(crate) fn part(shown: &Range<usize>, total: usize) -> String {
     if shown.len() < total { format!("{}-{}/{total}", shown.start + 1, shown.end) } else { String::new() }
 }
 
-/// `area` cut into rows of these heights.
+/// Splits `area` into rows of these heights.
 pub(crate) fn rows<const N: usize>(area: Rect, heights: [Constraint; N]) -> [Rect; N] {
     Layout::vertical(heights).areas(area)
 }
 
-/// `title label value  label value` in at most `columns`; facts that do not fit are left out, none
-/// is cut.
+/// Formats a group as `title label value  label value` in at most `columns`. Facts that do not fit
+/// are left out; none is cut.
 pub(crate) fn fact_line(group: &Group, title_width: usize, columns: usize, theme: Theme) -> Line<'static> {
     let mut spans = vec![Span::styled(format!("{:<title_width$}", group.title), theme.title())];
     let mut used = title_width;
@@ -78,8 +78,8 @@ pub(crate) fn fact_line(group: &Group, title_width: usize, columns: usize, theme
     Line::from(spans)
 }
 
-/// Which of `count` rows are in sight when `rows` fit and `selected` is to be among them, in the
-/// middle if possible.
+/// Returns which of `count` rows are visible if `rows` fit and `selected` is to be among them, in
+/// the middle if possible.
 pub fn window(count: usize, selected: usize, rows: usize) -> Range<usize> {
     let start = selected.saturating_sub(rows / 2).min(count.saturating_sub(rows));
     start..(start + rows).min(count)

@@ -12,24 +12,24 @@ use crate::view::parts::lamps;
 use crate::view::parts::layout::{self, TITLE_WIDTH, fact_line, rows};
 use crate::view::theme::Theme;
 
-/// The curve of polls grows up to here.
+/// The largest height of the curve of polls.
 pub const CURVE_MAX_HEIGHT: u16 = 5;
-/// Lines of lamps; those of more workers than fit are in the table.
+/// The largest height of the lamps; workers that do not fit are in the table.
 const LAMPS_MAX_HEIGHT: usize = 4;
-/// Lines that are always there: polls, times, queues, tasks, driver, timers.
+/// Lines that are always present: polls, times, queues, tasks, driver, timers.
 const FIXED: u16 = 6;
-/// Columns of the first of two groups on a line: three times, each with its mark.
+/// The width of the first of two groups on a line: three times, each with its mark.
 const FIRST_OF_PAIR_WIDTH: usize = 48;
-/// Columns that the figures beside the lamps take.
+/// The width of the figures next to the lamps.
 const BESIDE_LAMPS: usize = 34;
 
-/// The lines that [`draw`] needs, with a curve of one line.
+/// Returns the lines that [`draw`] needs, with a curve of one line.
 pub fn min_height(scene: &Scene<'_>, columns: u16) -> u16 {
     let (lamps, is_beside) = lamp_lines(scene, columns);
     FIXED + lamps + u16::from(!is_beside)
 }
 
-/// How many lines the lamps take, and whether the figures about workers fit beside them.
+/// Returns how many lines the lamps take, and whether the figures about workers fit next to them.
 fn lamp_lines(scene: &Scene<'_>, columns: u16) -> (u16, bool) {
     let room = usize::from(columns) - TITLE_WIDTH;
     let workers = scene.shown_workers().len();
@@ -37,7 +37,7 @@ fn lamp_lines(scene: &Scene<'_>, columns: u16) -> (u16, bool) {
     (lines as u16, 2 * workers + workers / 8 + 2 + BESIDE_LAMPS <= room)
 }
 
-/// Draws the lines; what is higher than [`min_height`] goes to the curve.
+/// Draws the lines. The curve gets the height beyond [`min_height`].
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
     let (lamp_height, is_beside) = lamp_lines(scene, area.width);
     let columns = usize::from(area.width) - 1;
@@ -104,7 +104,7 @@ fn draw_polls(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_
     frame.render_widget(Line::styled(right, theme.label()), beside);
 }
 
-/// The curve of polls a second, the newest at the right end.
+/// Draws the curve of polls per second, the newest at the right end.
 pub fn draw_curve(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let newest_first = model.history().rev().take(usize::from(area.width));
     let bars: Vec<SparklineBar> = newest_first.map(SparklineBar::from).collect();
@@ -116,7 +116,7 @@ pub fn draw_curve(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme
     frame.render_widget(curve, area);
 }
 
-/// Two groups on one line.
+/// Formats two groups on one line.
 fn pair(first: Group, second: Group, columns: usize, theme: Theme) -> Line<'static> {
     let split = (columns / 2).max(FIRST_OF_PAIR_WIDTH);
     let mut left = indented(fact_line(&first, TITLE_WIDTH - 1, split - 2, theme));

@@ -1,5 +1,5 @@
-//! The runtime as a whole on a wide screen: a row of panels, and where there is room, how poll
-//! times and delays are spread.
+//! The runtime as a whole on a wide screen: a row of panels and, if there is room, the
+//! distributions of poll times and delays.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -15,14 +15,17 @@ use crate::view::parts::layout::fact_line;
 use crate::view::parts::lines;
 use crate::view::theme::Theme;
 
-/// Lines of the row of panels, frames included.
+/// The height of the row of panels, including frames.
 pub const HEIGHT: u16 = 9;
-/// The row of panels grows up to here: by what is too little for the spread.
+/// The largest height of the row of panels: it can grow by the lines that are too few for the
+/// distributions.
 pub const MAX_HEIGHT: u16 = HEIGHT + SPREAD_HEIGHTS[1] - 1;
-/// Lines of the spread, frames included: with classes that double, and with classes that quadruple.
+/// The heights of the distributions, including frames: with edges that double, and with edges that
+/// quadruple.
 pub const SPREAD_HEIGHTS: [u16; 2] = [spread_height(1), spread_height(2)];
 
-/// Lines of the spread when an edge is 2 to the power of `step` times the one before.
+/// Returns the height of the distributions if each edge is 2 to the power of `step` times the
+/// previous one.
 const fn spread_height(step: usize) -> u16 {
     let edges = (EDGE_POWERS[1] - EDGE_POWERS[0]) / step + 1;
     // The class above the last edge, and the frame.
@@ -52,8 +55,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     draw_facts(frame, blocking, &scene.blocking(), theme);
 }
 
-/// Draws how the poll times and the schedule delays of the last interval are spread; `area` has one
-/// of [`SPREAD_HEIGHTS`].
+/// Draws the distributions of the poll times and schedule delays of the last interval. `area` has
+/// one of [`SPREAD_HEIGHTS`].
 pub fn draw_spread(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(area);
     let poll_time = scene.rates.map(|rates| &rates.poll_time_histogram);
@@ -81,7 +84,7 @@ fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item =
 fn draw_workers(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme) {
     let inner = framed(frame, area, "workers", theme);
     let columns = usize::from(inner.width);
-    // The facts take as many lines as they need, two where they fit; the lamps get the rest.
+    // The facts take as many lines as they need, two where they fit. The lamps get the rest.
     let facts = scene.workers().facts;
     let (first, rest) = facts.split_at(2);
     let (second, third) = rest.split_at(3);

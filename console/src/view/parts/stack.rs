@@ -1,5 +1,5 @@
-//! One incident: what happened, and the calls that led there. The application's own calls are
-//! marked, libraries are dim.
+//! One incident: its facts and its stack. The application's calls are marked, and calls of
+//! libraries are dim.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -11,19 +11,19 @@ use crate::text::figures::{head, left, tail, width};
 use crate::view::parts::layout::{self, TITLE_WIDTH, rows, window};
 use crate::view::theme::Theme;
 
-/// Lines above the stack: the rule, the task, the cause, the remedy.
+/// The lines above the stack: the rule, the task, the cause, the remedy.
 const HEAD_HEIGHT: u16 = 4;
-/// Lines below an open stack: the call that is pointed at, in full.
+/// The lines below an open stack: the selected call in full.
 const FULL_HEIGHT: u16 = 4;
-/// Columns before a call: the pointer, its number, its mark.
+/// The columns before a call: the pointer, its number, its mark.
 const NUMBER_WIDTH: usize = 7;
-/// Columns between a call and its place.
+/// The columns between a call and its location.
 const GAP_WIDTH: usize = 2;
-/// Columns of the functions at most, of each hundred that functions and places have.
+/// The largest share of the functions, in per cent of the columns for functions and locations.
 const FUNCTION_SHARE: usize = 60;
 
-/// Draws `incident`; `pointed_at` is the call that is pointed at in an open stack. One that is not
-/// open shows what fits, the line to look at in any case.
+/// Draws `incident`. `pointed_at` is the selected call of an open stack. If the stack is not open,
+/// draws the calls that fit, and the line to fix in any case.
 pub fn draw(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -38,8 +38,8 @@ pub fn draw(
     let [top, middle, bottom] =
         rows(area, [Constraint::Length(HEAD_HEIGHT.min(area.height)), Constraint::Fill(1), Constraint::Length(full)]);
     let guilty = calls.iter().position(|call| call.whose == Whose::Guilty).unwrap_or(0);
-    // The call in whose sight the others stand: of one that is not open the innermost, if the line
-    // to look at is in sight with it.
+    // The call that must be visible. If the stack is not open, it is the innermost call if the line
+    // to fix is visible with it, else the line to fix.
     let in_sight = pointed_at.unwrap_or(if guilty < usize::from(middle.height) { 0 } else { guilty });
     let shown = window(calls.len(), in_sight, usize::from(middle.height));
     let part = format!("calls {}-{} of {} ", shown.start + 1, shown.end, calls.len());
@@ -52,7 +52,7 @@ pub fn draw(
     }
     let widest = calls.iter().map(|call| width(&call.function)).max().unwrap_or(0);
     let room = columns.saturating_sub(NUMBER_WIDTH + GAP_WIDTH);
-    // Places stand right behind the functions, in a column of their own.
+    // Locations follow the functions, in a separate column.
     let function_width = widest.min(room * FUNCTION_SHARE / 100);
     let numbered = calls.iter().enumerate().skip(shown.start).take(shown.len());
     let line = |(number, call)| {
@@ -99,7 +99,7 @@ fn head_lines(incident: &Incident, at_ns: u64, part: &str, columns: usize, theme
     ]
 }
 
-/// `widths` are those of the function and of the place.
+/// Formats a call. `widths` are those of the function and of the location.
 fn call_line(number: usize, call: &Call, is_pointed_at: bool, widths: [usize; 2], theme: Theme) -> Line<'static> {
     let function = left(&shortened(&call.function, widths[0]), widths[0]);
     let style = theme.call(call.whose);
@@ -112,7 +112,7 @@ fn call_line(number: usize, call: &Call, is_pointed_at: bool, widths: [usize; 2]
     if is_pointed_at { line.style(theme.strong()) } else { line }
 }
 
-/// The call that is pointed at, with nothing left out as long as it fits.
+/// Formats the selected call without omissions, as long as it fits.
 fn full_lines(call: &Call, incident: &Incident, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let room = columns.saturating_sub(2);
     let mut lines = vec![Line::styled("─".repeat(columns), theme.label())];
@@ -131,7 +131,7 @@ fn full_lines(call: &Call, incident: &Incident, columns: usize, theme: Theme) ->
     lines
 }
 
-/// The part of `text` that fits into `columns`, and the rest.
+/// Splits `text` into the part that fits into `columns`, and the rest.
 fn split(text: &str, columns: usize) -> (&str, &str) {
     let fits = |(at, _): &(usize, char)| width(&text[..*at]) <= columns;
     let end = if width(text) <= columns {

@@ -1,5 +1,4 @@
-//! A table of tasks or of processes, and below it, when that is open, the detail of the selected
-//! one.
+//! A table of tasks or of processes and, if it is open, the detail of the selected row below it.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -12,27 +11,27 @@ use crate::view::hits::Hits;
 use crate::view::parts::layout::{self, TITLE_WIDTH, draw_lines, draw_rows, part, rows, window};
 use crate::view::theme::Theme;
 
-/// Narrower screens do without the extra columns.
+/// The smallest width at which the extra columns are shown.
 const EXTRAS_FROM: u16 = 120;
-/// The table shows so many rows at least, with its heading.
+/// The smallest height of the table, including its heading.
 const TABLE_MIN: u16 = 5;
 
-/// Columns that are shown, each with its width.
+/// The visible columns, each with its width.
 type Shown<'a, T, R> = Vec<(&'a Column<T, R>, usize)>;
 
-/// What is drawn.
+/// The contents of a table.
 pub(crate) struct Table<'a, T, R> {
     pub(crate) columns: &'a [Column<T, R>],
     pub(crate) rows: &'a [Row<'a, T>],
-    /// The place of the selected row.
+    /// The position of the selected row.
     pub(crate) selected: usize,
     /// The order of the rows.
     pub(crate) rank: R,
     pub(crate) is_inverted: bool,
-    /// The heading of what stands behind the columns, and that in so many columns of the terminal.
+    /// The title of the text after the columns, and that text in a given width.
     pub(crate) rest_title: &'static str,
     pub(crate) rest: fn(&T, usize) -> String,
-    /// Lines; none if it is closed.
+    /// The lines of the detail; empty if it is closed.
     pub(crate) detail: Vec<Line<'static>>,
 }
 
@@ -49,8 +48,8 @@ impl<T, R: Copy + PartialEq> Table<'_, T, R> {
         draw_lines(frame, below, self.detail);
     }
 
-    /// The columns that fit into `columns` of the terminal, each with its width, and what they
-    /// take. The last go first: none is cut.
+    /// Returns the columns that fit into `columns` of the terminal, each with its width, and their
+    /// total width. The last columns are left out first; none is cut.
     fn fitting(&self, columns: u16) -> (Shown<'_, T, R>, usize) {
         let wanted = self.columns.iter().filter(|column| !column.is_extra || columns >= EXTRAS_FROM);
         let mut used = 1;
@@ -90,7 +89,8 @@ impl<T, R: Copy + PartialEq> Table<'_, T, R> {
     }
 }
 
-/// The line above a table: its title and what the list is of, or why there is none, and the filter.
+/// Formats the line above a table: its title, the size of the list or why there is none, and the
+/// filter.
 pub(crate) fn top_line(
     title: &str,
     told: &str,

@@ -1,4 +1,4 @@
-//! The table of workers: one line each, the selected one marked, scrolled so that it is in sight.
+//! The table of workers: one line each, scrolled so that the selected one is visible.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use crate::view::hits::Hits;
 use crate::view::parts::layout::{part, window};
 use crate::view::theme::Theme;
 
-/// Columns before the first: the mark of the selected worker.
+/// The columns before the first one, for the mark of the selected worker.
 const MARK_WIDTH: usize = 1;
-/// Narrower lines do without the headings of groups.
+/// The smallest width at which the titles of groups are shown.
 const GROUPS_FROM: u16 = 100;
 
-/// The lines that the whole table would take.
+/// Returns the lines that the whole table needs.
 pub fn wanted_height(model: &Model, columns: u16) -> u16 {
     head_height(columns).saturating_add(model.worker_rows().len() as u16)
 }

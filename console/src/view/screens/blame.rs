@@ -1,5 +1,5 @@
-//! The blame screen: the spawn locations, by what one wants to know first, and below the table what
-//! is known of the selected one.
+//! The blame screen: the spawn locations in a sorted table, and below it the facts about the
+//! selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -14,11 +14,12 @@ use crate::view::hits::Hits;
 use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, draw_rows, part, rows, window};
 use crate::view::theme::Theme;
 
-/// Narrower screens do without the extra columns.
+/// The smallest width at which the extra columns are shown.
 const EXTRAS_FROM: u16 = 110;
-/// Lines below the table: a rule, the location in full, its latest incident, what the columns mean.
+/// The lines below the table: a rule, the location in full, its latest incident, and what the
+/// columns mean.
 const FOOT_HEIGHT: u16 = 5;
-/// The column by which the table is sorted.
+/// The mark of the column by which the table is sorted.
 const DESCENDING: &str = "▼";
 const ASCENDING: &str = "▲";
 

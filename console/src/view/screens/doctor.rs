@@ -1,5 +1,5 @@
-//! The doctor's screen: what is wrong with the program, the worst first, and of the selected
-//! finding the numbers that it rests on, where in the code, and what to change.
+//! The doctor screen: the findings, the worst first, and below them the selected finding with its
+//! evidence, its lines of code, and what to change.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -13,11 +13,11 @@ use crate::view::hits::Hits;
 use crate::view::parts::layout::{self, TITLE_WIDTH, draw_lines, draw_message, draw_rows, part, rows, window};
 use crate::view::theme::Theme;
 
-/// Columns: the severity with its mark, the rule, the runtime.
+/// The widths of the severity with its mark, the rule, and the runtime.
 const SEVERITY_WIDTH: usize = 10;
 const RULE_WIDTH: usize = 22;
 const RUNTIME_WIDTH: usize = 12;
-/// Lines of the list at least, its heading included.
+/// The smallest height of the list, including its heading.
 const LIST_MIN: u16 = 5;
 
 /// Draws the screen.

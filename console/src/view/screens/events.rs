@@ -1,4 +1,4 @@
-//! The events screen: what has happened since the console attached, the latest first.
+//! The events screen: the events since the console attached, the latest first.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -10,9 +10,9 @@ use crate::view::hits::Hits;
 use crate::view::parts::layout::{draw_lines, draw_message, draw_rows, part, rows, window};
 use crate::view::theme::Theme;
 
-/// Lines of the selected event in full, below a rule.
+/// The height of the full text of the selected event, including its rule.
 const WHOLE_HEIGHT: u16 = 4;
-/// Columns: how long ago, the kind, the runtime.
+/// The widths of the age, the kind, and the runtime.
 const AGO_WIDTH: usize = 6;
 const KIND_WIDTH: usize = 8;
 const RUNTIME_WIDTH: usize = 12;
@@ -30,7 +30,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     }
     let selected = model.position().unwrap_or(0);
     let columns = usize::from(area.width);
-    // The selected one in full, where it does not fit into its line.
+    // The full text of the selected event, which may not fit into its line.
     let whole = wrapped(&events[selected].told(), columns.saturating_sub(2));
     let [list, below] = rows(area, [Constraint::Fill(1), Constraint::Length(WHOLE_HEIGHT)]);
     let rule = Line::styled("─".repeat(columns), theme.label());

@@ -1,5 +1,5 @@
-//! The incidents screen: what held workers up, the latest first, and below the list the selected
-//! one with the head of its stack; or, when that is open, its stack alone.
+//! The incidents screen: the stuck polls, the latest first, and below the list the selected one
+//! with the start of its stack. When the stack is open, it fills the screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -16,18 +16,21 @@ use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, draw_rows, fac
 use crate::view::parts::stack;
 use crate::view::theme::Theme;
 
-/// Columns of the list: when, how long with its mark, worker, cause, remedy, and how many like it.
+/// The widths of the list's columns: when, duration with its mark, worker, cause, remedy, and
+/// number of similar incidents.
 const WHEN_WIDTH: usize = DURATION_WIDTH;
 const FOR_WIDTH: usize = DURATION_WIDTH + 2;
 const WORKER_WIDTH: usize = 4;
 const CAUSE_WIDTH: usize = 13;
 const REMEDY_WIDTH: usize = 8;
 const MORE_WIDTH: usize = COUNT_WIDTH + 1;
-/// Narrower screens tell how many there were like it below the list only.
+/// The smallest width at which the list has the number of similar incidents. A narrower screen has
+/// it only below the list.
 const MORE_FROM: usize = 100;
-/// Columns of the line of code, on a screen that has no more.
+/// The width of the line of code on the narrowest screen.
 const LINE_WIDTH: usize = 18;
-/// The list shows so many at least, where there are so many, before the stack gets its lines.
+/// The smallest height of the list before the stack gets its lines, if there are that many
+/// incidents.
 const LIST_MIN: u16 = 4;
 
 /// Draws the screen.
@@ -41,7 +44,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
         facts.spans.insert(0, Span::raw(" "));
         frame.render_widget(facts, line);
     }
-    // Of many like polls one is written down in a while: what goes on may not be in the list.
+    // Of many similar polls, only one is captured within some time, so a poll in flight may not be
+    // in the list.
     frame.render_widget(detail::longest_poll(scene, columns, theme), longest);
     let shown = model.incident_rows();
     let Some(selected) = model.incidents.selected(&shown) else {
@@ -103,15 +107,15 @@ fn heads(columns: usize, part: &str) -> String {
     format!("{}{part}", left(&text, columns.saturating_sub(width(part))))
 }
 
-/// How many columns the line of code gets of `columns`: what it needs at least, and a quarter of
-/// what is left over beyond that.
+/// Returns the width of the line of code for a screen of `columns`: its smallest width, and a
+/// quarter of the columns beyond those of a narrow screen.
 fn line_width(columns: usize) -> usize {
     LINE_WIDTH + columns.saturating_sub(MORE_FROM) / 4
 }
 
 fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
     let tone = Tone::of_duration(incident.for_ns);
-    // Figures stand under each other, marks behind them.
+    // Figures are aligned, and the marks follow them.
     let how_long = format!("{}{:<2}", right(&duration(incident.for_ns), DURATION_WIDTH), tone.mark());
     let when_style = if incident.is_over { theme.label() } else { theme.tone(Tone::Alarm) };
     let line_width = line_width(columns);
@@ -141,7 +145,8 @@ fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, them
     if is_selected { line.style(theme.strong()) } else { line }
 }
 
-/// The line of the overview: how many there were, and the worst. `None` when there were none.
+/// Formats the line on the overview: the number of incidents, and the worst. `None` if there are
+/// none.
 pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'static>> {
     let incidents = &scene.snapshot.incidents;
     let worst = worst(incidents)?;
@@ -156,11 +161,11 @@ pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'
     let place = format!(" {}", place_of(worst));
     let fixed: usize = [&total, &who, &how_long, &cause, &place, &ago].into_iter().map(|text| width(text)).sum();
     let room = columns.saturating_sub(TITLE_WIDTH + fixed + width("   by "));
-    // All causes, where the task's name and number have room too.
+    // All causes, if there is also room for the task's name and id.
     let by_cause = format!(" ({})", causes(incidents));
     let by_cause = if room >= width(&by_cause) + width(&task(worst)) { by_cause } else { String::new() };
     let room = room.saturating_sub(width(&by_cause));
-    // The line above may name the task; a scrap of it helps nobody.
+    // A cut id is useless, and the line above may have the task.
     let has_room = room > worst.task_id.to_string().len();
     let by = if has_room { (" by ", task_within(worst, room)) } else { ("", String::new()) };
     Some(Line::from(vec![

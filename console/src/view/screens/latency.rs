@@ -1,10 +1,10 @@
-//! The latency screen: how long tasks waited for their polls and how long polls took, of all
-//! workers or of one: quantiles, and for each class of times how many there were in the last
-//! interval, and over time as a heat map.
+//! The latency screen: how long tasks waited for their polls, and how long polls took, for all
+//! workers or for one. It shows quantiles, the counts of each class of times in the last interval,
+//! and a heat map over time.
 //!
-//! A cell of the heat map is a sign, darker for a greater share of its moment, in steps that
-//! triple, so that one in a thousand is still seen. A high screen shows delays and poll times, a
-//! low one one of them.
+//! A cell of the heat map is a character, darker for a larger share of its moment. The shades are a
+//! factor of about three apart, so that one in a thousand is still visible. A high screen shows
+//! delays and poll times, a low one only one of them.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -18,16 +18,17 @@ use crate::text::figures::{ABSENT, bar, count, duration, maybe_duration, percent
 use crate::view::parts::layout::{self, draw_lines, rows};
 use crate::view::theme::Theme;
 
-/// Lines above: what is shown, the heading of the quantiles, and two lines of them.
+/// The lines at the top: what is shown, the heading of the quantiles, and two lines of them.
 const TOP_HEIGHT: u16 = 4;
-/// Columns of the label of a class, and of the figures behind its bar.
+/// The widths of a class's label, and of the figures after its bar.
 const LABEL_WIDTH: u16 = 12;
 const FIGURES_WIDTH: u16 = 12;
-/// Columns of the bars.
+/// The width of the bars.
 const BARS_WIDTH: u16 = 18;
-/// Both kinds are shown if each has so many classes at least, with its heading.
+/// The smallest height at which both kinds are shown, each with this many lines, including its
+/// heading.
 const BOTH_FROM: u16 = 2 * 11;
-/// The signs of a heat map, and from which share of a moment on each stands.
+/// The characters of a heat map, each with the share of a moment above which it is used.
 pub(crate) const SHADES: [(f64, char); 6] = [(0.3, '█'), (0.1, '▓'), (0.03, '▒'), (0.01, '░'), (0.0, '·'), (-1.0, ' ')];
 
 /// Draws the screen.
@@ -80,7 +81,8 @@ fn quantiles(kind: Kind, model: &Model, scene: &Scene<'_>) -> Option<Quantiles> 
     })
 }
 
-/// What is shown in bars: of all workers or one, since start or of the last interval.
+/// Returns the histogram for the bars: of all workers or one, since the runtime started or in the
+/// last interval.
 fn histogram(kind: Kind, model: &Model, scene: &Scene<'_>) -> Option<Histogram> {
     let pick = |worker: &volt_telemetry::Worker| match kind {
         Kind::Delay => worker.schedule_delay.clone(),
@@ -107,7 +109,7 @@ fn histogram(kind: Kind, model: &Model, scene: &Scene<'_>) -> Option<Histogram> 
 
 fn draw_kind(frame: &mut Frame<'_>, area: Rect, kind: Kind, model: &Model, scene: &Scene<'_>, theme: Theme) {
     let [head, body] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
-    // As many classes as there are lines: neighbours go together.
+    // Merges neighbouring classes until there are at most as many as lines.
     let step = (1..=CLASSES).find(|step| CLASSES.div_ceil(*step) <= usize::from(body.height)).unwrap_or(CLASSES);
     let grouped = |spread: &Spread| -> Vec<u64> {
         spread.chunks(step).map(|chunk| chunk.iter().copied().map(u64::from).sum()).collect()
@@ -125,7 +127,7 @@ fn draw_kind(frame: &mut Frame<'_>, area: Rect, kind: Kind, model: &Model, scene
     let rule =
         Line::from(vec![Span::styled(title, theme.title()), Span::styled(format!("{fill}{over}"), theme.label())]);
     frame.render_widget(rule, head);
-    // The longest times on top.
+    // The longest times are at the top.
     let lines = (0..now.len()).rev().map(|class| {
         let from = if class == 0 { 0 } else { 1u64 << (EDGE_POWERS[0] + class * step - 1) };
         let tone = Tone::of_duration(from);

@@ -1,4 +1,4 @@
-//! The screens, a file each.
+//! The screens, one file each.
 
 pub mod blame;
 pub mod doctor;

@@ -1,10 +1,10 @@
 //! The overview: the runtime as a whole, its workers, and one of them in full.
 //!
-//! Shape, from top to bottom: the runtime; the longest poll, and what has been stuck if anything
-//! has; the table of workers; the selected worker in full. A narrow screen gives the runtime a line
-//! for each group of facts, a wide and high one a row of panels. What is left over goes to the
-//! workers first, then to the spread of times where there are panels, then to the curve of polls;
-//! the rest stays blank below the selected worker.
+//! From top to bottom: the runtime; the longest poll, and the stuck polls if there were any; the
+//! table of workers; the selected worker in full. On a narrow screen, the runtime has a line for
+//! each group of facts; on a wide and high one, a row of panels. The remaining lines go to the
+//! workers first, then to the distributions of times if there are panels, then to the curve of
+//! polls. What is left stays blank below the selected worker.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -20,7 +20,7 @@ use crate::view::parts::workers;
 use crate::view::screens::incidents;
 use crate::view::theme::Theme;
 
-/// From here on the runtime is shown in panels.
+/// The smallest size at which the runtime is shown in panels.
 const PANELS_FROM: (u16, u16) = (176, 36);
 
 /// Draws the screen.
@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     let least = if has_panels { panels::HEIGHT } else { lines::min_height(scene, area.width) };
     let table_wants = workers::wanted_height(model, area.width);
     let stalls = incidents::summary(scene, usize::from(area.width) - 1, theme);
-    // The longest poll, and what has been stuck.
+    // The longest poll, and the line about stuck polls.
     let lines = 1 + u16::from(stalls.is_some());
     let spare = area.height.saturating_sub(least + lines + detail + table_wants);
     let fitting = panels::SPREAD_HEIGHTS.into_iter().find(|height| has_panels && *height <= spare);

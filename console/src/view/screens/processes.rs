@@ -1,5 +1,5 @@
-//! The processes screen: the state machines with mailboxes that rank highest by what one wants to
-//! know, and, when it is open, all that is known of the selected one.
+//! The processes screen: the processes (actors with mailboxes) that rank highest and, if it is
+//! open, the detail of the selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -36,7 +36,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     table.draw(frame, rest, theme, hits);
 }
 
-/// What the list is of, and the counters of the runtime's process systems.
+/// Formats the size of the list, and the counters of the runtime's process systems.
 fn told(model: &Model) -> String {
     let list = model.picture().processes.as_ref().map(summary);
     let totals = model.scene().and_then(|scene| scene.snapshot.processes.as_ref()).map(|all| {
@@ -56,7 +56,7 @@ fn nothing(model: &Model) -> String {
     }
 }
 
-/// Name and kind, and of the location what fits behind them.
+/// Formats the name and kind, and as much of the location as fits after them.
 fn named(process: &Process, room: usize) -> String {
     let name = head(&name_and_kind(process), room);
     let left_over = room.saturating_sub(width(&name) + 2);

@@ -1,6 +1,5 @@
-//! The tasks screen: the tasks that rank highest by what one wants to know, and, when it is open,
-//! all that is known of the selected one: what it does, what it has cost, and who woke it, down to
-//! the cause.
+//! The tasks screen: the tasks that rank highest and, if it is open, the detail of the selected
+//! one: its state, its poll times, and the chain of wake-ups that led to its last poll.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -51,7 +50,8 @@ fn nothing(model: &Model) -> String {
     }
 }
 
-/// The name, and of the location what fits behind it; without a name the location.
+/// Formats the name, and as much of the location as fits after it; without a name, only the
+/// location.
 fn named(task: &Task, room: usize) -> String {
     let Some(name) = &task.name else { return tail(&task.spawned_at, room) };
     let name = head(name, room);
@@ -59,7 +59,7 @@ fn named(task: &Task, room: usize) -> String {
     if left_over < 8 { name } else { format!("{name}  {}", tail(&task.spawned_at, left_over)) }
 }
 
-/// Why it was polled, in lines.
+/// Returns why the task was polled, in lines.
 fn chain(model: &Model, id: u64) -> Vec<String> {
     match model.tasks.why.as_ref().filter(|(task, _)| *task == id) {
         Some((_, Ok(why))) => why::text(why).lines().map(str::to_owned).collect(),

@@ -1,5 +1,5 @@
-//! The workers screen: the table of workers, and the selected one in full: what it polls, its
-//! counters, its queues, where its time goes, and how that was before.
+//! The workers screen: the table of workers, and the selected one in full: its poll in flight,
+//! counters, queues and time shares, and their history.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -16,12 +16,11 @@ use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
 use crate::view::parts::workers;
 use crate::view::theme::Theme;
 
-/// A curve of the past: its name, its value at the right end, what its top stands for if that is
-/// fixed, and how it is drawn.
+/// A curve of the history: its title, its values, what its full height stands for, and its style.
 struct Curve {
     title: &'static str,
     of: fn(&Point) -> u64,
-    /// `None` = its largest.
+    /// The value at full height; `None` means the largest value of the curve.
     top: Option<u64>,
     style: fn(Theme) -> Style,
 }
@@ -33,9 +32,9 @@ const CURVES: [Curve; 5] = [
     Curve { title: "polls/s", of: |point| point.polls.into(), top: None, style: Theme::curve },
     Curve { title: "queued", of: |point| point.queued.into(), top: None, style: Theme::title },
 ];
-/// Lines of the table, its heading included, on a screen that has few.
+/// The smallest height of the table, including its heading.
 const TABLE_MIN: u16 = 4;
-/// Lines of a curve at most.
+/// The largest height of a curve.
 const CURVE_MAX: u16 = 4;
 
 /// Draws the screen.

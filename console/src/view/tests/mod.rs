@@ -1,4 +1,4 @@
-//! Screens drawn into a buffer.
+//! Tests of the screens, drawn into a buffer.
 
 mod recorded;
 
@@ -205,7 +205,7 @@ fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
             for size in [(80, 24), (81, 25), (99, 24), (110, 24), (177, 35), (300, 100)] {
                 for action in [Action::ToggleDetail, Action::Last, Action::ToggleDetail, Action::First] {
                     model.update(Message::Do(action));
-                    // From the doctor's it leads to another one.
+                    // On the doctor screen, this key leads to another screen.
                     show(&mut model, chosen);
                     let screen = screen(&model, size);
                     let bars: Vec<&str> = screen.lines().rev().take(2).collect();
@@ -292,7 +292,7 @@ fn the_guilty_line_is_never_cut() {
     }
 }
 
-/// Every screen, an open stack, and an open task.
+/// Returns every screen, an open stack, and an open task.
 fn every_screen() -> Vec<Model> {
     let mut open = fixture::stalled_model(9, 5);
     show(&mut open, Screen::Incidents);

@@ -1,7 +1,7 @@
-//! Panics at random, in a given share of the steps of whatever it wraps.
+//! Panics at random, in a given share of the steps of the process that it wraps.
 //!
-//! They are thrown without the panic hook, which would print each; the runtime catches them as it
-//! does any other.
+//! It raises the panics without the panic hook, which would print each of them. The runtime catches
+//! them like any other panic.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use volt_process::{Context, Events, Failure, Output, Payload, Process};
 
 use crate::tally::Tally;
 
-/// A share of steps that panic, for any number of processes.
+/// The share of steps that panic, for any number of processes.
 pub(crate) struct Chaos {
     ratio: f64,
     tally: Arc<Tally>,
     seeds: AtomicU64,
 }
 
-/// A process whose steps may panic, `init` among them.
+/// A process whose steps may panic, including `init`.
 pub(crate) struct Chaotic<P> {
     process: P,
     chaos: Arc<Chaos>,
@@ -34,7 +34,7 @@ impl Chaos {
     }
 
     pub(crate) fn wrap<P: Process>(self: &Arc<Self>, process: P) -> Chaotic<P> {
-        // ORDERING: Relaxed; only unique.
+        // ORDERING: Relaxed; the value must only be unique.
         let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
         Chaotic { process, chaos: self.clone(), random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
@@ -51,7 +51,7 @@ impl<P> Chaotic<P> {
         self.random ^= self.random << 17;
         let drawn = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
         if drawn < self.chaos.ratio {
-            // ORDERING: Relaxed; a count.
+            // ORDERING: Relaxed; a counter.
             self.chaos.tally.panics.fetch_add(1, Ordering::Relaxed);
             std::panic::resume_unwind(Box::new("chaos"));
         }

@@ -1,13 +1,17 @@
-//! A connection: what somebody types goes to a room, what is said there goes to them. One process,
-//! an async function.
+//! A connection of the chat: sends what its user types to a room, and what others say there to the
+//! user. It is one process, written as an async function.
 //!
-//! Shape: one buffer in, one out, both bounded. Nothing is read while an answer is outstanding or
-//! much is still to be written, so that who types faster than the room hears is slowed down. What
-//! others say is put into `output`, or dropped if it is full, counted, and told once there is room
-//! again; so is what the mailbox dropped before.
+//! # Shape
 //!
-//! The room is watched. When it ends, the connection searches for its successor, opens the room if
-//! there is none, and comes in again; what was said and not heard by then is told as doubtful.
+//! There are one input and one output buffer, both bounded. Nothing is read while an answer is
+//! outstanding or much output is still to be written. A user who types faster than the room can
+//! receive is therefore slowed down. Lines from others are put into `output`. If it is full, they
+//! are dropped and counted, and the user is informed once there is room again. The same applies to
+//! messages that the mailbox dropped.
+//!
+//! The connection monitors the room. When the room ends, the connection searches for its successor,
+//! opens the room if there is none, and joins again. Lines that were sent and had not come back by
+//! then are reported as possibly lost.
 
 use std::io;
 use std::sync::Arc;
@@ -23,23 +27,23 @@ use crate::room::Room;
 use crate::server::House;
 use crate::words::{ToGuest, ToRoom};
 
-/// Bytes that a line may have.
+/// The maximum length of a line in bytes.
 const LINE_MAX: usize = 1024;
-/// Bytes that wait for a reader; a few seconds of a busy room.
+/// The maximum output that waits for the reader, in bytes: a few seconds of a busy room.
 const OUTPUT_MAX: usize = 64 * 1024;
-/// Bytes of a nick, or of a room's name.
+/// The maximum length of a nick or of a room's name, in bytes.
 const NAME_MAX: usize = 32;
-/// Between two searches for a room that is being started again.
+/// Time between two searches for a room that is being restarted.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long a room may take to answer before it is asked again: the answer may have found the
-/// mailbox full.
+/// How long a room may take to answer before the request is repeated: the answer may have been
+/// dropped because the mailbox was full.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// How long a room may be away before somebody is told.
+/// How long a room may be missing before the user is informed.
 const AWAY_MAX: Duration = Duration::from_secs(10);
-/// How long the last words may take.
+/// Time limit for writing the last lines.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
-/// See the header of this file.
+/// The state of a connection. See the header of this file.
 struct Connection {
     context: Context,
     house: Arc<House>,
@@ -47,19 +51,19 @@ struct Connection {
     place: Place,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Lines that found no room in `output`, and those of them, and of the mailbox, that the reader
-    /// has been told of.
+    /// The number of lines that found no room in `output`, and the number of these and of the
+    /// mailbox's that were reported to the user.
     dropped: u64,
     told: u64,
-    /// What was said to the room and has not come back.
+    /// The number of lines that were sent to the room and have not come back.
     unheard: u32,
     has_quit: bool,
 }
 
-/// Where somebody is.
+/// The room that the user is in.
 enum Place {
     Nowhere,
-    /// The room is to be found at `next`, or has been asked, and is asked again then.
+    /// Searches for the room at `next`, or repeats the request to join then.
     Seeking {
         room: Arc<str>,
         asked: Option<(Pid, MonitorId)>,
@@ -73,7 +77,7 @@ enum Place {
     },
 }
 
-/// What the connection waited for.
+/// What ended the connection's wait.
 enum Happened {
     Event(Event),
     Read(io::Result<usize>),
@@ -81,7 +85,7 @@ enum Happened {
     Retry,
 }
 
-/// Serves a connection until either side ends it.
+/// Serves a connection until either side closes it.
 pub(crate) async fn serve(
     mut inbox: Inbox,
     mut stream: TcpStream,
@@ -115,7 +119,7 @@ pub(crate) async fn serve(
                 connection.output.drain(..count);
                 connection.tell_of_dropped();
             }
-            // Whoever was there has gone.
+            // The user has closed the connection.
             Happened::Read(Err(_)) | Happened::Wrote(Err(_)) => return Ok(Payload::empty()),
         }
         connection.seek().await;
@@ -124,7 +128,7 @@ pub(crate) async fn serve(
             break;
         }
     }
-    // Who does not read them has gone, or is not in need of them.
+    // A user who does not read them is gone, or does not need them.
     let _farewell = timeout(FAREWELL_LIMIT, stream.write_all(&connection.output)).await;
     Ok(Payload::empty())
 }
@@ -144,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Another process has said or done something.
+    /// Handles an event from another process.
     fn hear(&mut self, event: Event) {
         let words = match event {
             Event::Message(message) => message.payload.downcast(),
@@ -200,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// Searches for a room that is wanted, and asks to be let in, when it is time.
+    /// Searches for the wanted room and requests to join it, if that is due.
     async fn seek(&mut self) {
         let Place::Seeking { room, since, next, .. } = &self.place else { return };
         if *next > now() {
@@ -226,7 +230,8 @@ impl Connection {
             self.place = Place::Seeking { room, asked: None, since, next: now() + RETRY_PAUSE };
             return;
         };
-        // Watched before it is asked: its end is told whatever becomes of the question.
+        // Monitored before the request, so that the room's end is reported whatever happens to the
+        // request.
         let asked = Some((pid, self.context.monitor(pid)));
         self.say_to(pid, ToRoom::Join { nick: self.nick.clone() }).await;
         self.place = Place::Seeking { room, asked, since, next: now() + ANSWER_LIMIT };
@@ -239,7 +244,7 @@ impl Connection {
         Some(pid)
     }
 
-    /// The room is not sought any more, and is told so in case it has let the guest in.
+    /// Stops searching for the room, and leaves it in case it has accepted the join.
     fn give_up(&mut self) {
         if let Some(pid) = self.stop_asking() {
             drop(self.context.try_send(pid, Payload::new(ToRoom::Leave)));
@@ -247,7 +252,7 @@ impl Connection {
         self.place = Place::Nowhere;
     }
 
-    /// Does what was typed, line by line, as far as that can be done now.
+    /// Executes the typed lines one by one, as far as possible now.
     async fn obey(&mut self) {
         while matches!(self.place, Place::Nowhere | Place::In { .. })
             && self.output.len() < OUTPUT_MAX / 2
@@ -317,29 +322,30 @@ impl Connection {
         if let Place::In { pid, .. } = self.place { Some(pid) } else { None }
     }
 
-    /// Waits while the room has no room for more: who types too fast is slowed down. That the room
-    /// has ended is told by its monitor.
+    /// Sends to the room, and waits while its mailbox is full, which slows a fast typist down. The
+    /// monitor reports if the room has ended.
     async fn say_to(&self, room: Pid, words: ToRoom) {
         drop(self.context.send(room, Payload::new(words)).await);
     }
 
-    /// An answer: there is always room for it, since nothing is read while much is to be written.
+    /// Writes an answer. There is always room for it, because nothing is read while much output is
+    /// waiting.
     fn write(&mut self, line: &str) {
         self.output.extend_from_slice(line.as_bytes());
         self.output.push(b'\n');
     }
 
-    /// What others say.
+    /// Writes a line from others, or drops it if there is no room.
     fn write_or_drop(&mut self, line: &str) {
         if self.output.len() + line.len() < OUTPUT_MAX {
             return self.write(line);
         }
         self.dropped += 1;
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.house.tally.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says how many lines were dropped, once the reader has caught up.
+    /// Reports how many lines were dropped, once the reader has caught up.
     fn tell_of_dropped(&mut self) {
         if !self.output.is_empty() {
             return;
@@ -356,7 +362,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let in_mailbox = self.context.system().info(self.context.pid()).map_or(0, |info| info.dropped);
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.house.tally.dropped.fetch_add(in_mailbox, Ordering::Relaxed);
     }
 }

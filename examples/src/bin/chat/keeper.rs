@@ -1,8 +1,8 @@
-//! Keeps what rooms have to know after a restart: their last lines.
+//! Keeps what rooms need after a restart: their last lines.
 //!
-//! It does nothing else, and so has little to fail by. If it fails all the same, its successor
-//! knows nothing, and each room, which notices, tells it again: a line is lost only if a room and
-//! the keeper are both away at once.
+//! It does nothing else, so there is little that can fail. If it fails anyway, its successor starts
+//! empty. Each room notices that and sends its lines again. A line is lost only if a room and the
+//! keeper are down at the same time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::words::{History, ToKeeper, remember};
 /// The name under which rooms find it.
 pub(crate) const NAME: &str = "keeper";
 
-/// See the header of this file.
+/// The history of each room. See the header of this file.
 #[derive(Default)]
 pub(crate) struct Keeper {
     rooms: HashMap<Arc<str>, History>,

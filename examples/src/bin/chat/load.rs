@@ -1,12 +1,13 @@
-//! The other side: clients that talk in rooms, and check what they hear.
+//! The load generator of the chat: clients that talk in rooms, and check what they receive.
 //!
-//! A client says a numbered line and waits for it to come back, for a while, before it says the
-//! next. From everybody, itself included, it must hear numbers that grow: a number that does not is
-//! a line out of order, or twice. A line that does not come back is lost, which happens when a room
-//! or a connection fails, and at no other time. A connection that ends is opened anew.
+//! A client sends a numbered line and waits a limited time for it to come back before it sends the
+//! next. From every client, including itself, it must receive growing numbers. A number that does
+//! not grow means a line that is out of order or duplicated. A line that does not come back is
+//! lost, which happens only when a room or a connection fails. If a connection is closed, the
+//! client opens a new one.
 //!
-//! At the end somebody new goes into each room and has to hear themselves there: a room where that
-//! fails is lost.
+//! At the end, a new client joins each room and must receive its own line there. A room in which
+//! that fails is lost.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,21 +22,21 @@ use volt::time::{now, sleep, timeout};
 
 /// How long a line may take to come back before it counts as lost.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
-/// Between two lines of a client.
+/// Time between two lines of a client.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Before a connection is opened anew.
+/// Time before a client connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
-/// How often somebody tries to hear themselves in a room at the end, and how long each time.
+/// The maximum number of attempts of the final check of a room.
 const CHECKS_MAX: u32 = 50;
 
-/// Who loads what.
+/// The size and the target of the load.
 pub(crate) struct Load {
     pub(crate) chat: SocketAddr,
     pub(crate) clients: u32,
     pub(crate) rooms: u32,
 }
 
-/// What became of it.
+/// The counts of a run.
 #[derive(Default)]
 pub(crate) struct Outcome {
     said: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Outcome {
 
 impl Load {
     pub(crate) async fn run(&self, duration: Duration) -> Result<Outcome, Box<dyn Error>> {
-        // A chat that is not there is an error, not a load that finds nothing.
+        // A chat that does not run is an error, not a load without results.
         drop(TcpStream::connect(self.chat).await.map_err(|error| format!("--load {}: {error}", self.chat))?);
         let end = now() + duration;
         let mut clients = JoinSet::new();
@@ -67,7 +68,8 @@ impl Load {
                 let mut life = 0;
                 while now() < end {
                     life += 1;
-                    // Why a connection ended does not matter: it is opened anew.
+                    // The reason why a connection was closed does not matter: the client connects
+                    // again.
                     drop(client.talk(life, end).await);
                     sleep(RECONNECT_PAUSE).await;
                 }
@@ -86,7 +88,8 @@ impl Load {
         Ok(outcome)
     }
 
-    /// Whether somebody new hears themselves in `room`, and what was said before.
+    /// Returns whether a new client receives its own line in `room`, and whether it was shown
+    /// earlier lines.
     async fn check(&self, room: &str) -> (bool, bool) {
         for attempt in 0..CHECKS_MAX {
             let mut has_history = false;
@@ -119,16 +122,16 @@ struct Client {
     id: u32,
     room: String,
     chat: SocketAddr,
-    /// The last number of everybody.
+    /// The last number received from each client.
     last: HashMap<u32, u64>,
     outcome: Outcome,
 }
 
 impl Client {
-    /// One connection, until it ends or the time is over.
+    /// Runs one connection, until it is closed or the time is over.
     async fn talk(&mut self, life: u32, end: std::time::Instant) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.outcome.connections += 1;
-        // The name of a life before may still be taken.
+        // The name of the previous connection may still be taken.
         let nick = format!("c{}.{life}", self.id);
         let opened = Line::open(self.chat, &nick, &self.room, |_| {});
         let mut line = timeout(ECHO_LIMIT, opened).await??;
@@ -142,7 +145,7 @@ impl Client {
         Ok(())
     }
 
-    /// Listens until its own `number` comes back, or is known to be lost.
+    /// Reads until the client's own `number` comes back, or is known to be lost.
     async fn hear(&mut self, line: &mut Line, number: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
         loop {
             let text = line.read().await?;
@@ -154,7 +157,8 @@ impl Client {
             if text.ends_with("of your lines may be lost") || text.starts_with("* that was not said") {
                 return Ok(());
             }
-            // `[room] nick: id number`; what was said before this client came begins with a dash.
+            // `[room] nick: id number`; lines that were said before this client joined begin with a
+            // dash.
             let Some((_, said)) = text.split_once(": ").filter(|_| text.starts_with('[')) else { continue };
             let Some((Ok(who), Ok(what))) = said.split_once(' ').map(|(who, what)| (who.parse(), what.parse())) else {
                 continue;
@@ -178,7 +182,7 @@ struct Line {
 }
 
 impl Line {
-    /// Connects and goes into a room; `seen` is shown what comes before.
+    /// Connects and joins a room; calls `seen` for each line before that.
     async fn open(
         chat: SocketAddr,
         nick: &str,
@@ -222,7 +226,7 @@ impl AddAssign for Outcome {
 }
 
 impl Outcome {
-    /// Every room answers, and nobody's lines were out of order.
+    /// Returns whether every room responds and no line was out of order.
     pub(crate) fn is_well(&self) -> bool {
         self.rooms_alive == self.rooms && self.out_of_order == 0 && self.came_back > 0
     }

@@ -1,5 +1,5 @@
-//! A chat over TCP, made of processes: one a connection, one a room, supervisors that start again
-//! what fails.
+//! A chat over TCP that consists of processes: one per connection, one per room, and supervisors
+//! that restart failed ones.
 //!
 //! ```text
 //! cargo run --release --bin chat                          # then: nc 127.0.0.1 PORT
@@ -7,9 +7,9 @@
 //! cargo run --release --bin chat -- --load 127.0.0.1:PORT --clients 50 --seconds 60
 //! ```
 //!
-//! Shape: `server` is the tree of processes, with `connection`, `room` and `keeper` in it and
-//! `words` between them; `chaos` makes steps panic, `tally` counts; `load` is the other side:
-//! clients that check what they get. This file reads the options.
+//! `server` has the tree of processes, which are in `connection`, `room` and `keeper`; `words` has
+//! the messages between them. `chaos` makes steps panic, and `tally` counts. `load` has the clients
+//! that check what they receive. This file parses the options.
 
 mod chaos;
 mod connection;
@@ -40,10 +40,10 @@ use crate::tally::Tally;
 
 /// Time between two lines of the report.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the house may take to empty, from the listener to the keeper.
+/// Time limit for the shutdown, from the listener to the keeper.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the long help ends with.
+/// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
   # Serve on a free port, then join with: nc 127.0.0.1 PORT
@@ -182,7 +182,7 @@ async fn serve(options: &Options) -> Result<bool, Box<dyn Error>> {
     Ok(report.forced.is_empty())
 }
 
-/// Prints a line; unlike `println!` without a panic when whoever reads it has gone.
+/// Prints a line. Unlike `println!`, does not panic if the reader is gone.
 fn print(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }

@@ -1,11 +1,11 @@
-//! A room: who is in it, and what was said last.
+//! A room of the chat: its guests, and its last lines.
 //!
-//! It waits for nobody: a line goes into the mailbox of each connection, which drops what it has no
-//! room for; the keeper is told in the same way. Who is in the room is watched, so that an end, of
-//! whatever kind, is a leave.
+//! A room never waits. It sends each line to the mailbox of each connection, which drops it if
+//! there is no room, and to the keeper in the same way. The room monitors its guests, so that the
+//! end of a guest's process, of whatever kind, counts as a leave.
 //!
-//! A room that was started again knows nobody: connections, which watch it, come in again by
-//! themselves. It asks the keeper for what was said before; until it is told it goes on without.
+//! A restarted room has no guests: connections monitor the room, and join again by themselves. It
+//! requests its earlier lines from the keeper, and works without them until they arrive.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::keeper;
 use crate::tally::Tally;
 use crate::words::{HISTORY_MAX, History, ToGuest, ToKeeper, ToRoom, remember};
 
-/// Tags of what it yields.
+/// The tags of the outputs that it yields.
 const FETCH: u64 = 0;
 const RETRY: u64 = 1;
-/// How long the keeper may take to answer; it is asked again afterwards.
+/// How long the keeper may take to answer before the request is repeated.
 const FETCH_LIMIT: Duration = Duration::from_secs(1);
-/// Between two searches for a keeper that is not there.
+/// Time between two searches for a missing keeper.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// See the header of this file.
+/// The state of a room. See the header of this file.
 pub(crate) struct Room {
     name: Arc<str>,
     tally: Arc<Tally>,
     context: Option<Context>,
     guests: HashMap<Pid, Guest>,
     history: History,
-    /// What was said before it was started has been fetched.
+    /// Whether the lines from before the start were fetched.
     is_restored: bool,
     keeper: Option<(Pid, MonitorId)>,
     has_begun: bool,
@@ -58,7 +58,7 @@ impl Room {
         }
     }
 
-    /// The name of its process.
+    /// Returns the name of the room's process.
     pub(crate) fn process_name(room: &str) -> String {
         format!("room.{room}")
     }
@@ -111,14 +111,14 @@ impl Room {
 
     fn say(&mut self, context: &Context, from: Pid, text: &str) {
         let Some(guest) = self.guests.get(&from) else { return self.tell(context, from, ToGuest::NotIn) };
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.tally.said.fetch_add(1, Ordering::Relaxed);
         let text: Arc<str> = format!("[{}] {}: {text}", self.name, guest.nick).into();
         for &pid in self.guests.keys() {
             self.tell(context, pid, ToGuest::Line { text: text.clone(), is_own: pid == from });
         }
         if let Some((keeper, _)) = self.keeper.filter(|_| self.is_restored) {
-            // A keeper that has just ended is told everything again.
+            // If the keeper has just ended, its successor gets all lines again.
             drop(
                 context.try_send(keeper, Payload::new(ToKeeper::Keep { room: self.name.clone(), line: text.clone() })),
             );
@@ -126,15 +126,15 @@ impl Room {
         remember(&mut self.history, text);
     }
 
-    /// Why `from` cannot be called `nick` here.
+    /// Returns why `from` cannot use the name `nick` here, if there is a reason.
     fn refusal(&self, from: Pid, nick: &str) -> Option<Arc<str>> {
         let is_taken = self.guests.iter().any(|(&pid, guest)| pid != from && *guest.nick == *nick);
         is_taken.then(|| format!("* {nick} is in {} already: take another name by /nick", self.name).into())
     }
 
     fn tell(&self, context: &Context, guest: Pid, words: ToGuest) {
-        // Its mailbox drops and counts what it has no room for; if it has ended, that is told by
-        // its monitor.
+        // The mailbox drops and counts a message if it is full. If the guest's process has ended,
+        // its monitor reports that.
         drop(context.try_send(guest, Payload::new(words)));
     }
 
@@ -148,7 +148,7 @@ impl Room {
         out.call(FETCH, keeper, Payload::new(ToKeeper::Fetch { room: self.name.clone() }), FETCH_LIMIT);
     }
 
-    /// The keeper has said what it knows.
+    /// Handles the keeper's answer with the earlier lines.
     fn restore(&mut self, context: &Context, known: History) {
         if !self.is_restored {
             let said_meanwhile = std::mem::replace(&mut self.history, known);
@@ -187,7 +187,7 @@ impl Process for Room {
                 Event::Completed { tag: RETRY, .. } => self.find_keeper(&context, out),
                 Event::Completed { tag: FETCH, result } => match result.map(Payload::downcast) {
                     Ok(Ok(known)) => self.restore(&context, known),
-                    // It has not answered in time, or has ended, which is told by its monitor.
+                    // The keeper has not answered in time, or has ended, which its monitor reports.
                     _ => {
                         if let Some((keeper, _)) = self.keeper {
                             let fetch = ToKeeper::Fetch { room: self.name.clone() };

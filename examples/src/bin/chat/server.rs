@@ -1,14 +1,14 @@
-//! The house: who supervises whom, and who lets guests in.
+//! The house: the tree of supervisors of the chat, and the listener that accepts guests.
 //!
 //! ```text
 //! chat (one for one)
-//! ├── keeper        what rooms remember
+//! ├── keeper        the last lines of the rooms
 //! ├── rooms         (one for one) lobby, and those that guests open: permanent
-//! ├── guests        (one for one) a process a connection: temporary
-//! └── listener      accepts
+//! ├── guests        (one for one) a process per connection: temporary
+//! └── listener      accepts connections
 //! ```
-//! Order matters at the end: the listener goes first, then guests, who say good-bye, then rooms,
-//! then the keeper.
+//! The order matters at shutdown: the listener ends first, then the guests, which send a last line,
+//! then the rooms, then the keeper.
 
 use std::net::{self, SocketAddr};
 use std::sync::Arc;
@@ -28,21 +28,21 @@ use crate::room::Room;
 use crate::tally::Tally;
 use crate::{connection, words};
 
-/// Rooms that guests may open, all together.
+/// The maximum number of rooms.
 const ROOMS_MAX: usize = 1000;
-/// Connections at once; one more is told so and closed.
+/// The maximum number of simultaneous connections. Further ones get a message and are closed.
 const GUESTS_MAX: usize = 10_000;
-/// Messages that wait for a connection; a room drops what is beyond.
+/// The capacity of a connection's mailbox; a room drops further messages.
 const GUEST_MAILBOX: usize = 256;
-/// Messages that wait for the keeper: all rooms' memory, when it is told everything anew.
+/// The capacity of the keeper's mailbox: the lines of all rooms, when they are sent again.
 const KEEPER_MAILBOX: usize = ROOMS_MAX * words::HISTORY_MAX;
-/// After an accept that failed, as for want of descriptors.
+/// Time to wait after a failed accept, for example when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Names of supervisors.
+/// The names of the supervisors.
 const ROOMS: &str = "rooms";
 const GUESTS: &str = "guests";
 
-/// What the processes of the chat share.
+/// The state that the processes of the chat share.
 pub(crate) struct House {
     pub(crate) system: System,
     pub(crate) tally: Arc<Tally>,
@@ -52,7 +52,7 @@ pub(crate) struct House {
     next_guest: AtomicU64,
 }
 
-/// Starts it all; gives who supervises everybody.
+/// Starts all processes, and returns the top supervisor.
 pub(crate) fn open(
     system: &System,
     listener: net::TcpListener,
@@ -87,7 +87,8 @@ pub(crate) fn open(
 }
 
 impl House {
-    /// One for one; with chaos, as many restarts at once as that brings about.
+    /// Returns a one-for-one supervisor. With chaos, it allows as many restarts as the chaos
+    /// causes.
     fn supervisor(&self) -> Supervisor {
         let supervisor = Supervisor::new(Strategy::OneForOne);
         if !self.chaos.is_on() {
@@ -105,7 +106,7 @@ impl House {
         })
     }
 
-    /// Opens a room; `None` if it is there already, and on its way back.
+    /// Opens a room. Returns `None` if it exists already, possibly while it is being restarted.
     pub(crate) async fn open_room(self: &Arc<Self>, name: &Arc<str>) -> Result<Option<Pid>, String> {
         match self.rooms.children().await {
             Ok(rooms) if rooms.len() >= ROOMS_MAX => return Err(format!("there are {ROOMS_MAX} rooms already")),
@@ -119,16 +120,17 @@ impl House {
     }
 
     async fn let_in(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        // ORDERING: Relaxed; a count.
+        // ORDERING: Relaxed; a counter.
         self.tally.accepted.fetch_add(1, Ordering::Relaxed);
         if self.system.process_count() > GUESTS_MAX + ROOMS_MAX {
-            // Whoever does not take this at once has seen the end of the stream instead.
+            // If the message cannot be sent immediately, the client only sees the end of the
+            // stream.
             drop(stream.try_write(b"* the house is full\n"));
             return;
         }
-        // ORDERING: Relaxed; only unique.
+        // ORDERING: Relaxed; the value must only be unique.
         let number = self.next_guest.fetch_add(1, Ordering::Relaxed);
-        // Lines are short, and somebody waits for each.
+        // Lines are short, and a user waits for each.
         drop(stream.set_nodelay(true));
         let house = self.clone();
         let serving =

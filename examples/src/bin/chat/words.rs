@@ -1,18 +1,17 @@
-//! What the processes of the chat say to each other. Who says it stands in each message
-//! (`Message::from`).
+//! The messages between the processes of the chat. The sender is in each message (`Message::from`).
 //!
-//! Lines are shared, not copied: a room's line is one text, however many read it.
+//! Lines are shared, not copied: a room's line is stored once, however many guests receive it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Lines that a room remembers, and shows to who comes in.
+/// The number of lines that a room keeps and shows to new guests.
 pub(crate) const HISTORY_MAX: usize = 50;
 
 /// The last lines of a room.
 pub(crate) type History = VecDeque<Arc<str>>;
 
-/// A connection to a room.
+/// A message from a connection to a room.
 pub(crate) enum ToRoom {
     /// Answered by `Joined` or `Refused`.
     Join {
@@ -28,30 +27,30 @@ pub(crate) enum ToRoom {
     Leave,
 }
 
-/// A room to a connection.
+/// A message from a room to a connection.
 pub(crate) enum ToGuest {
     Joined,
     Renamed(Arc<str>),
     Refused(Arc<str>),
-    /// Somebody has said something; `is_own` for who has.
+    /// A guest's line; `is_own` if it is from the receiver.
     Line {
         text: Arc<str>,
         is_own: bool,
     },
-    /// Said before somebody came in.
+    /// A line from before the guest joined.
     Earlier(Arc<str>),
     Notice(Arc<str>),
-    /// It said something and is not in the room: the room has been started again since.
+    /// The connection sent a line and is not in the room, because the room was restarted.
     NotIn,
 }
 
-/// A room to the keeper.
+/// A message from a room to the keeper.
 pub(crate) enum ToKeeper {
     Keep {
         room: Arc<str>,
         line: Arc<str>,
     },
-    /// All that the keeper has to know of a room.
+    /// All lines that the keeper must store for a room.
     KeepAll {
         room: Arc<str>,
         history: History,
@@ -62,7 +61,7 @@ pub(crate) enum ToKeeper {
     },
 }
 
-/// Adds a line, and forgets the oldest if there are too many.
+/// Adds a line, and removes the oldest if there are too many.
 pub(crate) fn remember(history: &mut History, line: Arc<str>) {
     if history.len() == HISTORY_MAX {
         history.pop_front();

@@ -1,14 +1,17 @@
-//! The load: connections over loopback, each of which asks, reads the whole answer, and asks again.
+//! The load generator of the demo: connections over loopback, each of which sends a request, reads
+//! the whole response, and sends the next.
 //!
-//! Shape: a task a connection, with a tally of its own behind a lock that only the report ever
-//! contends for. Connections are kept alive; one that fails is opened anew.
+//! # Shape
 //!
-//! Invariants: *a request is counted once*, as answered or as an error, when it has ended; *no
-//! request is cut off*: a stop is checked between two requests.
+//! Each connection is a task with its own tally behind a lock, for which only the report contends.
+//! Connections are kept alive. If a request fails, the next one uses a new connection.
 //!
-//! Closed loop: a slow service is asked less. That hides how long people would have waited
-//! (coordinated omission), which is right for a demo that must run anywhere and wrong for a
-//! benchmark.
+//! Invariants. *A request is counted once*, as answered or as an error, when it has completed. *No
+//! request is cut off*: the stop is checked between two requests.
+//!
+//! This is a closed loop: a slow service gets fewer requests. That hides how long users would have
+//! waited (coordinated omission), which is acceptable for a demo that must run anywhere, but not
+//! for a benchmark.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -29,15 +32,14 @@ use volt_telemetry::Histogram;
 
 use crate::stop::Stop;
 
-/// After this a request counts as an error.
+/// The time after which a request counts as an error.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// Pause after an error, so that a service that is gone is not asked as fast as the loop can turn.
+/// The pause after an error, so that the loop does not spin while the service is down.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
-/// Time between two requests that block a worker: rare, and as rare on a fast machine as on a slow
-/// one.
+/// Time between two requests that block a worker: rare, and equally rare on fast and slow machines.
 const BLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is asked for: a handler of the service.
+/// A handler of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     Fast,
@@ -48,10 +50,10 @@ pub(crate) enum Handler {
 }
 
 impl Handler {
-    /// All of them; the order in which tallies are kept and reported.
+    /// All handlers, in the order in which tallies are stored and reported.
     pub(crate) const ALL: [Handler; 5] = [Handler::Fast, Handler::Fanout, Handler::Timer, Handler::Cpu, Handler::Block];
 
-    /// As in the path and in metrics.
+    /// Returns the name in paths and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Handler::Fast => "fast",
@@ -62,8 +64,8 @@ impl Handler {
         }
     }
 
-    /// One in a hundred for each unit: the mix, but for the requests that block, which come by the
-    /// clock.
+    /// Picks a handler at random; the ranges are percentages of the mix. Blocking requests are not
+    /// included, because they are sent by the clock.
     fn pick(random: &mut Random) -> Self {
         match random.below(100) {
             0..60 => Handler::Fast,
@@ -81,7 +83,7 @@ impl Handler {
     }
 }
 
-/// What the load consists of.
+/// The settings of the load.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) connections: u32,
@@ -89,20 +91,20 @@ pub(crate) struct Mix {
     pub(crate) with_blocking: bool,
 }
 
-/// What became of the requests, by handler in the order of [`Handler::ALL`].
+/// The results of the requests, by handler in the order of [`Handler::ALL`].
 #[derive(Clone, Default)]
 pub(crate) struct Tally {
     by_handler: [Outcome; Handler::ALL.len()],
 }
 
-/// What became of the requests to one handler.
+/// The results of the requests to one handler.
 #[derive(Clone, Default)]
 pub(crate) struct Outcome {
-    /// Requests answered as they should be.
+    /// Requests with the expected response.
     pub(crate) answered: u64,
-    /// Requests that failed: no connection, a wrong status, no answer in time.
+    /// Requests that failed: no connection, a wrong status, or no response in time.
     pub(crate) errors: u64,
-    /// From request to the answer's last byte, answered requests only.
+    /// The time from the request to the last byte of the response, for answered requests only.
     pub(crate) latency: Histogram,
 }
 
@@ -113,7 +115,7 @@ impl Outcome {
         self.latency.merge(&other.latency);
     }
 
-    /// What came after `earlier`.
+    /// Returns the results after `earlier`.
     pub(crate) fn since(&self, earlier: &Outcome) -> Outcome {
         Outcome {
             answered: self.answered - earlier.answered,
@@ -128,7 +130,7 @@ impl Tally {
         &self.by_handler[handler as usize]
     }
 
-    /// All handlers together.
+    /// Returns the sum over all handlers.
     pub(crate) fn whole(&self) -> Outcome {
         let mut whole = Outcome::default();
         self.by_handler.iter().for_each(|outcome| whole.add(outcome));
@@ -151,18 +153,18 @@ impl Tally {
     }
 }
 
-/// The load while it runs.
+/// A running load.
 pub(crate) struct Load {
     tallies: Vec<Arc<Mutex<Tally>>>,
     connections: Vec<JoinHandle<()>>,
 }
 
 impl Load {
-    /// Starts it; it ends when `stop` is requested.
+    /// Starts the load; it stops when `stop` is requested.
     pub(crate) fn start(runtime: &Runtime, service: SocketAddr, mix: Mix, stop: Arc<Stop>) -> Self {
         let tallies: Vec<_> = (0..mix.connections).map(|_| Arc::new(Mutex::new(Tally::default()))).collect();
         let connections = tallies.iter().zip(0_u64..).map(|(tally, index)| {
-            // One connection sends the requests that block, beside its others.
+            // One connection also sends the blocking requests.
             let next_block = (mix.with_blocking && index == 0).then(|| Instant::now() + BLOCK_INTERVAL / 2);
             let asker = Asker {
                 connection: Connection { service, sender: None },
@@ -177,19 +179,19 @@ impl Load {
         Self { tallies, connections }
     }
 
-    /// What became of the requests so far.
+    /// Returns the results so far.
     pub(crate) fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         self.tallies.iter().for_each(|tally| sum.add(&lock(tally)));
         sum
     }
 
-    /// Waits until every connection has had its last answer.
+    /// Waits until every connection has received its last response.
     ///
     /// # Errors
     ///
-    /// When a connection's task panicked, or some are not done after `limit` and a request's
-    /// longest time.
+    /// Returns an error if a connection's task panicked, or if some connections have not finished
+    /// after `limit` and the longest time of a request.
     pub(crate) fn finish(&mut self, runtime: &Runtime, limit: Duration) -> Result<(), String> {
         let connections = std::mem::take(&mut self.connections);
         let all = async {
@@ -208,11 +210,11 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What one task does.
+/// The state of one connection's task.
 struct Asker {
     connection: Connection,
     random: Random,
-    /// When the next request that blocks is due; `None` for all but one.
+    /// When the next blocking request is due; `None` for all connections except one.
     next_block: Option<Instant>,
     tally: Arc<Mutex<Tally>>,
 }
@@ -230,7 +232,7 @@ impl Asker {
             lock(&self.tally).record(handler, answered.is_ok().then(|| begun.elapsed()));
             if let Err(error) = answered {
                 tracing::warn!(path, %error, "a request failed");
-                // Whatever was under way on it must not be taken for the next answer.
+                // A late response on the old connection must not be taken for the next one.
                 self.connection.sender = None;
                 time::sleep(ERROR_PAUSE).await;
             }
@@ -265,7 +267,7 @@ impl Connection {
         sender.ready().await?;
         let response = sender.send_request(request).await?;
         let status = response.status();
-        // Read to its end, so that the connection can be used again.
+        // The body is read to its end, so that the connection can be reused.
         response.into_body().collect().await?;
         match status {
             StatusCode::OK => Ok(()),
@@ -286,7 +288,7 @@ async fn open(service: SocketAddr) -> Result<SendRequest<Empty<Bytes>>, Box<dyn 
     Ok(sender)
 }
 
-/// xorshift64: plain, and the same sequence in every run.
+/// xorshift64: simple, and the same sequence in every run.
 struct Random(u64);
 
 impl Random {
@@ -294,7 +296,7 @@ impl Random {
         Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A number below `bound`; the bias for small bounds is beyond what a demo can show.
+    /// Returns a number below `bound`. The bias is negligible for small bounds.
     fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

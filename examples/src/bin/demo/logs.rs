@@ -1,14 +1,14 @@
-//! Where log lines go: to standard error, or, while the console has the screen, into memory until
-//! it has left.
+//! The destination of log lines: standard error or, while the console uses the screen, memory until
+//! the console has ended.
 //!
-//! Lines that differ only in their figures (a warning that comes every second, say) are kept once
-//! and counted: `… 17 more like this`.
+//! Lines that differ only in their figures, such as a warning every second, are stored once and
+//! counted: `… 17 more like this`.
 //!
-//! Invariant: *what is kept is bounded*: the newest [`KEPT_LINES`] kinds of line; older ones are
-//! dropped, counted, and the count is shown.
+//! Invariant *bounded*: only the newest [`KEPT_LINES`] kinds of line are kept. Older ones are
+//! dropped and counted, and the count is printed.
 //!
-//! Rejected: a log file, which somebody would have to find and remove; the demo's lines matter for
-//! minutes.
+//! Rejected: a log file, which the user would have to find and remove; the demo's lines matter only
+//! for minutes.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -19,13 +19,12 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines kept while the console is open, none like another.
+/// The maximum number of different lines that are kept while the console is open.
 const KEPT_LINES: usize = 100;
-/// Of these, lines that are written when the console has left: what a person reads before the
-/// prompt.
+/// The maximum number of these that are printed after the console has ended, above the prompt.
 const SHOWN_LINES: usize = 5;
 
-/// The place that the subscriber writes to.
+/// The writer of the log subscriber.
 #[derive(Clone)]
 pub(crate) struct Logs(Arc<Mutex<Place>>);
 
@@ -34,18 +33,18 @@ enum Place {
     Memory(Kept),
 }
 
-/// Lines in the order in which the first of each kind came.
+/// Lines, in the order in which the first of each kind arrived.
 #[derive(Default)]
 struct Kept {
     lines: VecDeque<Line>,
-    /// Lines, those that were only counted included.
+    /// The number of dropped lines, including repeated ones.
     dropped: u64,
 }
 
 struct Line {
     text: String,
     kind: String,
-    /// Lines of this kind that came later.
+    /// The number of later lines of this kind.
     repeated: u64,
 }
 
@@ -78,17 +77,18 @@ impl Kept {
     }
 }
 
-/// The line without its figures: when it came, ids, ports, durations.
+/// Returns the line without its figures: time, ids, ports, durations.
 fn kind(line: &str) -> String {
     line.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
 }
 
 impl Logs {
-    /// Makes every log line of the process come here; `in_memory`: until [`show`](Self::show).
+    /// Installs the writer for every log line of the program. If `in_memory`, lines are kept until
+    /// [`show`](Self::show).
     ///
     /// # Errors
     ///
-    /// When `RUST_LOG` is not a filter.
+    /// Returns an error if `RUST_LOG` is not a valid filter.
     pub(crate) fn install(in_memory: bool) -> Result<Self, Box<dyn Error>> {
         let place = if in_memory { Place::Memory(Kept::default()) } else { Place::Stderr };
         let logs = Logs(Arc::new(Mutex::new(place)));
@@ -104,12 +104,12 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Writes what was kept to standard error; lines that follow go there at once.
+    /// Writes the kept lines to standard error. Later lines go there directly.
     pub(crate) fn show(&self) {
         let mut place = self.place();
         if let Place::Memory(kept) = std::mem::replace(&mut *place, Place::Stderr) {
-            // Under the lock, so that lines that follow stand below. A standard error that is gone
-            // takes no complaint either.
+            // Under the lock, so that later lines come after these. If standard error is closed,
+            // the error cannot be reported either.
             let _ = kept.show(&mut io::stderr().lock());
         }
     }

@@ -1,13 +1,13 @@
-//! A real service under real load, seen from the inside.
+//! A real service under real load, observed from the inside.
 //!
-//! An axum service on one Volt runtime, a load generator over loopback connections on a second one,
-//! the exporter on its own, and, on a terminal, the console attached over the control socket as
-//! anybody else's would be. With `--headless` it prints a line a second instead and ends with a
-//! summary as JSON.
+//! The demo runs an axum service on one Volt runtime, a load generator over loopback connections on
+//! a second one, and the exporter on a third one. On a terminal, it also runs the console, which
+//! attaches over the control socket as to any other program. With `--headless`, it prints one line
+//! per second instead, and at the end a summary as JSON.
 //!
-//! Shape: `service` answers, `load` asks, `report` says what happened, `logs` keeps log lines off
-//! the console's screen, `stop` ends it all. This file reads the options and puts the parts
-//! together.
+//! `service` responds, `load` sends requests, `report` prints the results, `logs` keeps log lines
+//! off the console's screen, and `stop` stops everything. This file parses the options and connects
+//! the parts.
 
 mod load;
 mod logs;
@@ -36,16 +36,16 @@ use crate::report::{End, Reading, Summary};
 use crate::service::Service;
 use crate::stop::Stop;
 
-/// How long the load runs when nobody watches and nobody says.
+/// How long the load runs without the console and without `--seconds`.
 const HEADLESS_SECONDS: u64 = 10;
 /// Time between two lines of the headless report.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the load runs before the console opens.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long tasks and connections get to end by themselves.
+/// How long tasks and connections may take to end.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
-/// What the long help ends with.
+/// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
   # Run under load and open the console
@@ -124,7 +124,7 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     let service_runtime = runtime(report::SERVICE, workers)?;
     let load_runtime = runtime("load", processors.div_ceil(2))?;
 
-    // The exporter first: it installs the recorder that the service's own counters are written to.
+    // The exporter starts first: it installs the recorder for the service's own counters.
     let exporter =
         volt_exporter::serve(options.metrics).map_err(|error| format!("--metrics {}: {error}", options.metrics))?;
     let service = Service::start(&service_runtime, options.http).map_err(|error| {
@@ -145,7 +145,8 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
     stop.request();
     logs.show();
 
-    // Read while everything is still there; the requests that are under way end as answered ones.
+    // The numbers are read while everything still runs. Requests under way complete first, and
+    // count as answered.
     let load_ended = load.finish(&load_runtime, SHUTDOWN_LIMIT);
     let summary = Summary::of(&Reading::take(&load));
     service.finish(&service_runtime, SHUTDOWN_LIMIT);
@@ -174,11 +175,10 @@ fn runtime(name: &'static str, workers: usize) -> Result<Runtime, String> {
     built.map_err(|error| format!("cannot build the runtime \"{name}\" with {workers} workers: {error}"))
 }
 
-/// Requests a stop at the first signal; a second one finds the process in the midst of ending, and
-/// ends it at once.
+/// Requests a stop at the first signal. A second signal terminates the program immediately.
 ///
-/// A console's terminal may go away, which must not leave the demo behind; without one, SIGHUP
-/// keeps what it means to `nohup`.
+/// With the console, SIGHUP stops the demo too, so that it does not outlive its terminal. Without
+/// the console, SIGHUP keeps its default behaviour, which `nohup` relies on.
 fn stop_on_signals(with_console: bool) -> io::Result<Arc<Stop>> {
     let stop = Arc::new(Stop::default());
     let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(with_console.then_some(SIGHUP)))?;
@@ -206,7 +206,7 @@ fn print_addresses(service: &Service, exporter: &volt_exporter::Exporter) -> io:
 fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<End, Box<dyn Error>> {
     let deadline = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let path = volt::observe::socket_path().ok_or("the console has no control socket to attach to")?;
-    // The demo handles signals itself, and passes a stop on to the console.
+    // The demo handles signals itself, and forwards a stop to the console.
     let console = volt_console::Options { takes_signals: false, ..Default::default() };
     let (stopped, ended) = (stop.clone(), console.stop.clone());
     thread::Builder::new().name("demo-console-stop".to_owned()).spawn(move || {
@@ -214,10 +214,11 @@ fn watch_in_console(options: &Options, stop: &Arc<Stop>) -> Result<End, Box<dyn 
             Some(deadline) => _ = stopped.wait_until(deadline),
             None => stopped.wait(),
         }
-        // ORDERING: Relaxed; the flag alone is the message, nothing is published with it.
+        // ORDERING: Relaxed; the flag alone is the message, no other data is published with it.
         ended.store(true, Ordering::Relaxed);
     })?;
-    // The console shows the busiest runtime first; until now they have all been about equally idle.
+    // The console shows the busiest runtime first. At the start, all of them are about equally
+    // idle.
     stop.wait_until(Instant::now() + WARM_UP);
     volt_console::attach(&path, console)?;
     let is_over = deadline.is_some_and(|deadline| deadline <= Instant::now());
@@ -236,14 +237,13 @@ fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<End, Bo
         if next_line >= end {
             return Ok(End::RanOut);
         }
-        // Not behind the clock: a process that was stopped for a while has no seconds to catch up
-        // with.
+        // A program that was stopped for a while must not print lines for the missed seconds.
         next_line = (next_line + LINE_INTERVAL).max(Instant::now());
     }
     Ok(End::Stopped)
 }
 
-/// Prints a line; unlike `println!` without a panic when whoever reads it has gone.
+/// Prints a line. Unlike `println!`, does not panic if the reader is gone.
 fn print(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }

@@ -1,7 +1,7 @@
-//! What happened, as a line a second and as a summary at the end.
+//! The results, as one line per second and as a summary at the end.
 //!
-//! Shape: a [`Reading`] is everything at one moment; a line is made of two of them, the summary of
-//! the last.
+//! A [`Reading`] has all numbers at one moment. A line is made from two of them, and the summary
+//! from the last.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use volt_telemetry::{Process, Snapshot};
 
 use crate::load::{Handler, Load, Outcome, Tally};
 
-/// What the service's runtime is called.
+/// The name of the service's runtime.
 pub(crate) const SERVICE: &str = "service";
 
 /// How a run ended.
@@ -20,11 +20,11 @@ pub(crate) const SERVICE: &str = "service";
 pub(crate) enum End {
     /// Its time was over.
     RanOut,
-    /// Before that: by a signal, or by `q` in the console.
+    /// It was stopped before that, by a signal or by `q` in the console.
     Stopped,
 }
 
-/// Load and runtimes at one moment.
+/// The numbers of the load and of the runtimes at one moment.
 pub(crate) struct Reading {
     at: Instant,
     tally: Tally,
@@ -32,7 +32,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Takes one, from any thread.
+    /// Takes a reading. Can be called from any thread.
     pub(crate) fn take(load: &Load) -> Self {
         Self { at: Instant::now(), tally: load.tally(), process: volt::observe::process() }
     }
@@ -42,7 +42,8 @@ impl Reading {
     }
 }
 
-/// What happened between two readings, in one line; `elapsed` since the load began.
+/// Formats the changes between two readings as one line; `elapsed` is the time since the load
+/// began.
 pub(crate) fn line(elapsed: Duration, before: &Reading, now: &Reading) -> String {
     let seconds = (now.at - before.at).as_secs_f64();
     let outcome = now.tally.whole().since(&before.tally.whole());
@@ -70,35 +71,35 @@ pub(crate) fn line(elapsed: Duration, before: &Reading, now: &Reading) -> String
     line
 }
 
-/// Everything since the start.
+/// The numbers of the whole run.
 #[derive(Serialize)]
 pub(crate) struct Summary {
-    /// Requests answered as they should be.
+    /// Requests with the expected response.
     requests: u64,
     errors: u64,
-    /// `None` (JSON: null) when nothing was answered.
+    /// `None` (JSON: null) if no request was answered.
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,
     by_handler: Map<String, Value>,
-    /// The scheduler's numbers: all runtimes of the process together, then each.
+    /// The scheduler's numbers: first all runtimes of the program together, then each of them.
     #[serde(flatten)]
     whole: Scheduling,
     runtimes: Map<String, Value>,
 }
 
-/// What the workers did.
+/// The counters of the workers.
 #[derive(Default, Serialize)]
 struct Scheduling {
     polls: u64,
     steals: u64,
     tasks_stolen: u64,
     parks: u64,
-    /// Parks by what ended them.
+    /// Parks, by what ended them.
     parks_by_reason: Map<String, Value>,
     lost_wakeup_rescues: u64,
 }
 
-/// What became of one handler's requests.
+/// The results of one handler's requests.
 #[derive(Serialize)]
 struct HandlerSummary {
     requests: u64,
@@ -134,10 +135,10 @@ impl Summary {
         }
     }
 
-    /// What was wrong with the run, if anything; `end` is how it ended.
+    /// Returns what was wrong with the run, if anything; `end` is how it ended.
     ///
-    /// One that was stopped early may have had no answer yet; one that had all its time must have
-    /// had some.
+    /// A run that was stopped early may have no answered requests. A run that had all its time must
+    /// have some.
     pub(crate) fn fault(&self, end: End) -> Option<String> {
         match (self.errors, self.requests, end) {
             (1.., _, _) => Some(format!("{} requests failed", self.errors)),
@@ -146,13 +147,13 @@ impl Summary {
         }
     }
 
-    /// One line of JSON.
+    /// Returns one line of JSON.
     pub(crate) fn as_json(&self) -> String {
-        // Not by way of `Value`, which would sort the names: what matters most comes first.
+        // Not by way of `Value`, which would sort the names: the most important ones come first.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The same in a few words.
+    /// Returns the summary as a short text.
     pub(crate) fn for_people(&self) -> String {
         format!(
             "{} requests, {} errors, p50 {}, p99 {}; {} polls, {} steals, {} parks, {} lost wake-ups",
@@ -199,7 +200,7 @@ fn json(value: &impl Serialize) -> Value {
 }
 
 fn quantile_ms(outcome: &Outcome, q: f64) -> Option<f64> {
-    // To a µs: what a reader can use, without the digits that the histogram does not know.
+    // Rounded to 1 µs: further digits would exceed the resolution of the histogram.
     Some((outcome.latency.quantile_ns(q)? as f64 / 1e3).round() / 1e3)
 }
 

@@ -1,12 +1,12 @@
-//! The service: a handler for each way in which a task can keep a runtime busy.
+//! The service of the demo: one handler for each way in which a task can keep a runtime busy.
 //!
 //! | path | what it does |
 //! |---|---|
-//! | `/fast` | answers |
+//! | `/fast` | responds immediately |
 //! | `/fanout?parts=8` | spawns that many tasks of some 20 µs each and joins them |
-//! | `/timer?ms=10` | sleeps without holding its worker |
+//! | `/timer?ms=10` | sleeps without blocking its worker |
 //! | `/cpu?us=200` | computes |
-//! | `/block?ms=20` | blocks its worker: sleeps in the thread |
+//! | `/block?ms=20` | blocks its worker: the thread sleeps |
 
 use std::future::Future;
 use std::hint::black_box;
@@ -26,15 +26,16 @@ use volt::{Runtime, time};
 
 use crate::stop::Stop;
 
-/// Largest number of parts, and of milliseconds or microseconds, that a request may ask for.
+/// The largest number of parts, milliseconds or microseconds in a request.
 const ASK_MAX: u32 = 1_000;
-/// What a part of a fan-out computes.
+/// The computing time of one part of a fan-out.
 const PART_WORK: Duration = Duration::from_micros(20);
 
-/// The service while it runs.
+/// The running service.
 pub(crate) struct Service {
     address: SocketAddr,
-    /// The service's own: it goes on until the load has had its last answer.
+    /// Separate from the load's: the service must run until the load has received its last
+    /// response.
     stop: Arc<Stop>,
     server: JoinHandle<io::Result<()>>,
 }
@@ -44,7 +45,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// When the address cannot be listened on.
+    /// Returns an error if the address cannot be listened on.
     pub(crate) fn start(runtime: &Runtime, address: SocketAddr) -> io::Result<Self> {
         let listener = runtime.block_on(TcpListener::bind(address))?;
         let address = listener.local_addr()?;
@@ -58,13 +59,13 @@ impl Service {
         Ok(Self { address, stop, server })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops listening and waits until the connections have ended, `limit` at most; those that are
-    /// left end with the runtime.
+    /// Stops listening, and waits at most `limit` until the connections are closed. The remaining
+    /// ones are dropped with the runtime.
     pub(crate) fn finish(self, runtime: &Runtime, limit: Duration) {
         self.stop.request();
         match runtime.block_on(async { time::timeout(limit, self.server).await }) {
@@ -93,7 +94,7 @@ fn router(pace: Pace) -> Router {
         .with_state(pace)
 }
 
-/// Counts and times what `handler` does.
+/// Counts and times the responses of `handler`.
 async fn counted<T>(handler: &'static str, answer: impl Future<Output = T>) -> T {
     let begun = Instant::now();
     let answer = answer.await;
@@ -104,7 +105,7 @@ async fn counted<T>(handler: &'static str, answer: impl Future<Output = T>) -> T
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// What a request asks for in its query.
+/// The query parameters of a request.
 #[derive(Deserialize)]
 struct Ask {
     parts: Option<u32>,
@@ -112,7 +113,7 @@ struct Ask {
     us: Option<u32>,
 }
 
-/// The number asked for, or `default`.
+/// Returns the requested number, or `default`.
 fn asked(number: Option<u32>, default: u32) -> Result<u32, (StatusCode, String)> {
     match number.unwrap_or(default) {
         number if number <= ASK_MAX => Ok(number),
@@ -151,14 +152,14 @@ async fn block(Query(ask): Query<Ask>) -> Answer {
     Ok(format!("blocked a worker for {ms} ms\n"))
 }
 
-/// How fast this machine computes, so that 200 µs of work are about that anywhere.
+/// The speed of this machine, so that 200 µs of work take about that long on any machine.
 #[derive(Clone, Copy)]
 struct Pace {
     rounds_per_ms: u64,
 }
 
 impl Pace {
-    /// Measures it: the best of a few tries, as the others were disturbed.
+    /// Measures the speed: the best of a few attempts, because the others were disturbed.
     fn measure() -> Self {
         const ROUNDS: u64 = 100_000;
         let fastest = (0..5).map(|seed| {
@@ -177,7 +178,7 @@ impl Pace {
     }
 }
 
-/// Rounds of splitmix64, each of which needs the one before.
+/// Computes rounds of splitmix64, each of which depends on the previous one.
 fn mix(seed: u64, rounds: u64) -> u64 {
     (0..rounds).fold(seed, |state, _| {
         let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

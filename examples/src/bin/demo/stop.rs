@@ -1,14 +1,14 @@
-//! The request to end, as a thread and as a task wait for it.
+//! The request to stop the demo, for which threads and tasks can wait.
 //!
-//! Invariant: *a request is never missed*: the flag, the sleeping threads and the waiting tasks'
-//! wakers live under one lock, which is held for a moment only, never while a task waits.
+//! Invariant *a request is never missed*: one lock protects the flag, the waiting threads, and the
+//! wakers of the waiting tasks. The lock is held only briefly, never while a task waits.
 
 use std::future::poll_fn;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-/// Requested once, for good.
+/// A stop request, which is made once and never revoked.
 #[derive(Default)]
 pub(crate) struct Stop {
     state: Mutex<State>,
@@ -36,20 +36,20 @@ impl Stop {
         self.lock().is_requested
     }
 
-    /// Sleeps until a stop is requested, `true`, or until `deadline`, `false`. For threads, never
-    /// for tasks.
+    /// Blocks until a stop is requested (returns `true`) or until `deadline` (returns `false`). For
+    /// threads, never for tasks.
     pub(crate) fn wait_until(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let waited = self.changed.wait_timeout_while(self.lock(), left, |state| !state.is_requested);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_requested
     }
 
-    /// Sleeps until a stop is requested. For threads, never for tasks.
+    /// Blocks until a stop is requested. For threads, never for tasks.
     pub(crate) fn wait(&self) {
         drop(self.changed.wait_while(self.lock(), |state| !state.is_requested));
     }
 
-    /// Resolves when a stop is requested. For tasks.
+    /// Completes when a stop is requested. For tasks.
     pub(crate) async fn requested(&self) {
         poll_fn(|cx| {
             let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! The load, the same on every runtime.
+//! The load of the measurement, which is the same on every runtime.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use crate::Block;
 
-/// How long a task blocks, and how long it then leaves its worker alone.
+/// How long a task blocks, and how long it then waits without blocking its worker.
 const BLOCKS_FOR: Duration = Duration::from_millis(300);
 const RESTS_FOR: Duration = Duration::from_millis(100);
-/// Between two pings.
+/// Time between two pings.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
-/// How long is waited at the end for pings that are still on their way.
+/// How long the measurement waits at the end for outstanding pings.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What is run.
+/// The settings of the load.
 pub(crate) struct Load {
     pub(crate) block: Block,
     pub(crate) workers: usize,
     pub(crate) lasts: Duration,
 }
 
-/// A runtime that can be starved. The handle is used from outside, the functions inside its tasks.
+/// A runtime that is measured. The handle is used from outside, the functions inside its tasks.
 pub(crate) trait Peer: Clone + Send + Sync + 'static {
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
     fn spawn_inside(task: impl Future<Output = ()> + Send + 'static);
@@ -40,7 +40,7 @@ impl Waits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(wait);
     }
 
-    /// So far, sorted.
+    /// Returns the waits so far, sorted.
     fn sorted(&self) -> Vec<Duration> {
         let mut waits = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         waits.sort_unstable();
@@ -52,17 +52,17 @@ impl Waits {
     }
 }
 
-/// What was felt.
+/// The measured delays.
 pub(crate) struct Felt {
-    /// Pings that were sent.
+    /// The number of pings that were sent.
     pub(crate) sent: usize,
-    /// From the spawn of a ping to its poll, sorted; what never came back is missing.
+    /// The time from the spawn of a ping to its poll, sorted; without pings that were never polled.
     pub(crate) pings: Vec<Duration>,
-    /// The same of the children.
+    /// The same for the children.
     pub(crate) children: Vec<Duration>,
 }
 
-/// Runs the load, for `load.lasts` and a little.
+/// Runs the load, for slightly longer than `load.lasts`.
 pub(crate) fn run<P: Peer>(peer: &P, load: &Load) -> Felt {
     let (pings, children) = (Arc::new(Waits::default()), Arc::new(Waits::default()));
     let is_over = Arc::new(AtomicBool::new(false));
@@ -85,7 +85,7 @@ pub(crate) fn run<P: Peer>(peer: &P, load: &Load) -> Felt {
     Felt { sent, pings: pings.sorted(), children: children.sorted() }
 }
 
-/// Blocks its worker again and again, each time with a child that could be run meanwhile.
+/// Blocks its worker repeatedly, each time with a spawned child that could run in the meantime.
 async fn blocker<P: Peer>(block: Block, children: Arc<Waits>, is_over: Arc<AtomicBool>) {
     while !is_over.load(Ordering::Relaxed) {
         let (children, at) = (children.clone(), Instant::now());
@@ -100,7 +100,7 @@ async fn blocker<P: Peer>(block: Block, children: Arc<Waits>, is_over: Arc<Atomi
     }
 }
 
-/// Waits for a lock that a thread holds for as long as it sleeps.
+/// Waits for a lock that a thread holds while it sleeps.
 fn wait_for_a_lock() {
     let lock = Arc::new(Mutex::new(()));
     let (held, is_held) = std::sync::mpsc::channel();
@@ -108,7 +108,7 @@ fn wait_for_a_lock() {
         let lock = lock.clone();
         move || {
             let _guard = lock.lock();
-            // If nobody listens any more, the holder sleeps for nobody.
+            // The send fails only if the receiver is gone; then the sleep delays no task.
             let _told = held.send(());
             thread::sleep(BLOCKS_FOR);
         }
@@ -116,7 +116,7 @@ fn wait_for_a_lock() {
     if is_held.recv().is_ok() {
         drop(lock.lock());
     }
-    // It ends by itself.
+    // The thread exits by itself.
     drop(holder);
 }
 

@@ -1,15 +1,17 @@
-//! What one kind of task that blocks does to all others, on Volt and on Tokio.
+//! Measures what tasks that block do to all other tasks, on Volt and on Tokio.
 //!
-//! As many tasks as there are workers block their thread for 300 ms of every 400 ms: asleep,
-//! waiting for a mutex, or computing. Beside them a thread outside sends a ping a millisecond, a
-//! task that ends at once; and each blocker spawns a child just before it blocks, which lands in
-//! its worker's LIFO slot. How long pings and children wait is what a user of such a service would
-//! feel.
+//! As many tasks as there are workers block their thread for 300 ms of every 400 ms: they sleep,
+//! wait for a mutex, or compute. Meanwhile, a thread outside the runtime sends one ping per
+//! millisecond, a task that completes immediately. Each blocking task also spawns a child just
+//! before it blocks, which goes into its worker's LIFO slot. The waiting times of pings and
+//! children are the delays that a user of such a service would notice.
 //!
-//!     cargo run --release --bin starvation -- --peer volt --block sleep
-//!     cargo run --release --bin starvation -- --peer tokio --block sleep
+//! ```text
+//! cargo run --release --bin starvation -- --peer volt --block sleep
+//! cargo run --release --bin starvation -- --peer tokio --block sleep
+//! ```
 //!
-//! On Volt, observe it while it runs: `volt-console attach starvation`.
+//! On Volt, observe it while it runs with `volt-console attach starvation`.
 
 mod load;
 mod peer;
@@ -23,7 +25,7 @@ use clap::{Parser, ValueEnum};
 use crate::load::Load;
 use crate::report::Report;
 
-/// What the long help ends with.
+/// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
   # Compare Volt with Tokio while tasks sleep on the workers

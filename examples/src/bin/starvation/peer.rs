@@ -1,4 +1,4 @@
-//! The runtimes.
+//! The runtimes that are measured.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use volt_telemetry::{Incident, Snapshot};
 
 use crate::load::{self, Felt, Load, Peer};
 
-/// What was felt, and what the runtime had to say about it while it happened.
+/// The measured delays, and what the runtime reported in the meantime.
 pub(crate) struct Measured {
     pub(crate) felt: Felt,
     pub(crate) said: Said,
 }
 
-/// What a runtime says about its workers.
+/// What a runtime reports about its workers.
 pub(crate) enum Said {
-    /// Volt: the last snapshot of the load, and the first incident whose line of code was known.
+    /// Volt: the last snapshot under load, and the first incident with a line of code.
     Volt { last: Box<Snapshot>, named: Option<Named> },
-    /// Tokio: the share of the time that its workers were busy, as its metrics say in the middle of
-    /// the first block.
+    /// Tokio: the share of time that its workers were busy, according to its metrics in the middle
+    /// of the first block.
     BusyRatio(f64),
 }
 
-/// An incident as it stood in the snapshot when the line of code was known.
+/// An incident in the first snapshot in which its line of code was known.
 pub(crate) struct Named {
     pub(crate) incident: Incident,
-    /// From the begin of its poll until then.
+    /// The time from the start of its poll until then.
     pub(crate) after: Duration,
 }
 
-/// How often Volt is asked whether it knows the line yet.
+/// How often a snapshot is taken until the line of code is known.
 const ASKED_EVERY: Duration = Duration::from_millis(2);
-/// When the runtime is asked: the tasks have been blocking for this long.
+/// When Tokio's metrics are read: how long the tasks have been blocking by then.
 const ASKED_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Clone)]
@@ -83,7 +83,7 @@ pub(crate) fn on_volt(load: &Load) -> Result<Measured, Box<dyn std::error::Error
     Ok(Measured { felt, said: Said::Volt { last: Box::new(runtime.handle().snapshot()), named } })
 }
 
-/// The first incident whose line of code is known.
+/// Returns the first incident whose line of code is known.
 fn first_named(handle: &volt::Handle, is_over: &AtomicBool) -> Option<Named> {
     while !is_over.load(Ordering::Relaxed) {
         let snapshot = handle.snapshot();

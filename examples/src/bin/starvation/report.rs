@@ -1,4 +1,4 @@
-//! What was measured, as text and as JSON.
+//! The results, as text and as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::peer::{self, Measured, Said};
 use crate::{Arguments, Block, PeerName};
 
-/// All times are in milliseconds; `None` where nothing was measured.
+/// The results. All times are in milliseconds; `None` if nothing was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     peer: &'static str,
@@ -24,12 +24,13 @@ pub(crate) struct Report {
     child_p50_ms: Option<f64>,
     child_p99_ms: Option<f64>,
     child_max_ms: Option<f64>,
-    /// Tokio: as its metrics say 200 ms after the workers began to block.
+    /// Tokio: from its metrics 200 ms after the workers began to block.
     busy_ratio: Option<f64>,
-    /// Volt: workers declared stuck, and how often a spare went on duty.
+    /// Volt: how many workers were replaced, and how often a spare went on duty.
     replacements: Option<u64>,
     spare_calls: Option<u64>,
-    /// Volt: the first poll that was named with its line, and how long after it had begun.
+    /// Volt: the first poll whose line of code was known, and how long that took from the start of
+    /// the poll.
     named: Option<Named>,
 }
 
@@ -99,7 +100,7 @@ impl Report {
     }
 }
 
-/// Of waits that are sorted, in ms, to the microsecond.
+/// Returns a quantile of sorted waits, in ms, to the microsecond.
 fn quantile_ms(sorted: &[Duration], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let wait = sorted[((last as f64 * q).round() as usize).min(last)];

@@ -1,4 +1,4 @@
-//! Effort that runs no task.
+//! Symptoms of effort that runs no useful task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use crate::scene::{Scene, compute};
 
-/// A task that is worth a wake-up.
+/// The length of a task that is worth a wake-up.
 const WORTH_IT: Duration = Duration::from_micros(50);
-/// From a task's end to the next: long enough for a worker that does not spin to go to sleep.
+/// The pause between two tasks: long enough for a worker that does not spin to park.
 const LULL: Duration = Duration::from_micros(10);
 
-/// A worker that spins would still be awake for the next task of a thread that hands them over as
-/// fast as it can.
+/// Disables spinning. A spinning worker would still be awake for the next task of a thread that
+/// submits tasks as fast as it can.
 pub(crate) fn without_spins(settings: volt::Builder) -> volt::Builder {
     settings.park_spin(volt::ParkSpin::Off)
 }
 
-/// A thread outside hands over one task, and the next when that is done and the workers sleep.
+/// A thread outside the runtime spawns one task, and the next when that has completed and the
+/// workers have parked.
 pub(crate) fn wake_storm(scene: &mut Scene) {
     let is_ill = scene.is_ill;
     scene.outside(move |runtime| {
@@ -39,7 +40,7 @@ pub(crate) fn wake_storm(scene: &mut Scene) {
     });
 }
 
-/// Waits for the end by asking.
+/// A task that waits for the end by checking it again and again.
 pub(crate) fn self_wake_loop(scene: &Scene) {
     let (end, is_ill) = (scene.end_flag(), scene.is_ill);
     drop(scene.runtime.spawn(async move {

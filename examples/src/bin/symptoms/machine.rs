@@ -1,4 +1,4 @@
-//! Processors that are not there, and time that is not either.
+//! Symptoms of a machine that gives the program too little processor time.
 
 use std::fs;
 use std::io;
@@ -11,29 +11,29 @@ use volt::{Builder, Handle};
 
 use crate::scene::{Scene, compute, in_turns};
 
-/// A poll of a worker that wants a processor all the time.
+/// The length of a poll of a worker that needs a processor all the time.
 const TURN: Duration = Duration::from_millis(1);
 /// Longer than any run.
 const FAR_AWAY: Duration = Duration::from_secs(86_400);
-/// Threads, or workers, that want each processor.
+/// The number of threads, or workers, that compete for each processor.
 const CROWD: usize = 4;
-/// Workers a processor, for the symptom of too many.
+/// The number of workers per processor for the symptom of too many workers.
 const OVERSUBSCRIBED: usize = 8;
-/// How long the process is stopped, and how long it then runs, seconds, as the shell wants them.
+/// How long the program is stopped, in seconds for the shell, and how long it then runs.
 const STOPPED_FOR: &str = "0.2";
 const RUNS_FOR: Duration = Duration::from_millis(200);
-/// So long without a check of the sentinel, and the runtime has come to rest: nothing of it waits
-/// for a clock.
+/// How long the sentinel must not have run a check before the runtime counts as idle, without any
+/// timed work.
 const RESTS_FOR: Duration = Duration::from_millis(100);
 
-/// Has the kernel count this process with the control group.
+/// Moves this program into the control group.
 pub(crate) fn go_into(folder: &Path) -> io::Result<()> {
     let file = folder.join("cgroup.procs");
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
     fs::write(&file, std::process::id().to_string()).map_err(told)
 }
 
-/// Workers that want all the time that there is, or a hundredth.
+/// Workers that use all the time they can get, or a hundredth of it.
 pub(crate) fn cgroup_throttled(scene: &Scene) {
     for _ in 0..crate::WORKERS {
         let (end, is_ill) = (scene.end_flag(), scene.is_ill);
@@ -50,7 +50,7 @@ pub(crate) fn cgroup_throttled(scene: &Scene) {
     }
 }
 
-/// Other threads want the processors, too.
+/// Other threads use the processors too.
 pub(crate) fn cpu_starved(scene: &mut Scene) {
     for _ in 0..CROWD * processors() {
         scene.outside(|_runtime| compute(TURN));
@@ -58,14 +58,14 @@ pub(crate) fn cpu_starved(scene: &mut Scene) {
     busy_or_idle(scene, crate::WORKERS);
 }
 
-/// Workers of the look-alike do not even wake up to see whether they were forgotten: where
-/// processors are short, that takes long.
+/// Disables the periodic wake-up of parked workers in the counterpart: on a machine that is short
+/// of processors, the wake-up takes long.
 pub(crate) fn undisturbed(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings } else { settings.park_timeout(None) }
 }
 
-/// So many that they get most of the processors' time beside a dozen busy threads of others: with a
-/// quarter of it or less, it would be the others who are too many.
+/// Returns enough workers to get most of the processor time next to a dozen busy threads of other
+/// programs. With a quarter of it or less, the doctor would blame the other programs instead.
 pub(crate) fn workers_oversubscribed() -> usize {
     OVERSUBSCRIBED * processors()
 }
@@ -74,7 +74,7 @@ pub(crate) fn oversubscribed(scene: &Scene) {
     busy_or_idle(scene, workers_oversubscribed());
 }
 
-/// So many tasks that compute all the time, or that wait for something far away.
+/// Spawns tasks that compute all the time, or that only wait for a distant timer.
 fn busy_or_idle(scene: &Scene, tasks: usize) {
     for _ in 0..tasks {
         if scene.is_ill {
@@ -85,7 +85,7 @@ fn busy_or_idle(scene: &Scene, tasks: usize) {
     }
 }
 
-/// Has a shell stop this process and let it go on.
+/// Lets a shell stop and continue this program repeatedly.
 pub(crate) fn program_paused(scene: &mut Scene) {
     if scene.is_ill {
         scene.crowd(crate::WORKERS, TURN);

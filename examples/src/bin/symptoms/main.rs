@@ -1,17 +1,23 @@
-//! A program for each thing that can be wrong with a runtime, and one beside it that only looks so.
+//! A program that causes one problem in a runtime for each rule of the doctor, or shows a healthy
+//! counterpart that looks similar.
 //!
+//! ```text
 //! cargo run --release --bin symptoms -- stalled-poll
 //! cargo run --release --bin symptoms -- stalled-poll --look-alike
+//! ```
 //!
-//! While it runs, `volt-console doctor symptoms` says what is wrong with the first and nothing of
-//! the kind about the second. The names are those of the doctor's rules. Missing are two: a lost
-//! wake-up would be a fault of Volt's, and thieves that get into each other's way need more
-//! processors than a plain machine has.
+//! While it runs, `volt-console doctor symptoms` reports the problem of the first, and no such
+//! finding for the second. The names are those of the doctor's rules. Two rules are missing: a lost
+//! wake-up would be a bug in Volt, and contention between stealing workers needs more processors
+//! than an ordinary machine has.
 //!
-//! For `cgroup-throttled`, give it a control group with a fifth of a processor to go into:
+//! For `cgroup-throttled`, create a control group with a fifth of a processor that the program
+//! joins:
 //!
+//! ```text
 //! mkdir /sys/fs/cgroup/small && echo "20000 100000" >/sys/fs/cgroup/small/cpu.max
 //! cargo run --release --bin symptoms -- cgroup-throttled --group /sys/fs/cgroup/small
+//! ```
 
 mod effort;
 mod machine;
@@ -31,12 +37,12 @@ use clap::{Parser, ValueEnum};
 
 use crate::scene::Scene;
 
-/// Workers, unless the symptom needs another number.
+/// The number of workers, unless the symptom needs another.
 const WORKERS: usize = 2;
-/// How long the runtime waits for its tasks at the end; most of them never end.
+/// How long the runtime waits for its tasks at the end; most of them never complete.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What the long help ends with.
+/// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
   # Block a worker, and see what the doctor finds meanwhile
@@ -77,7 +83,7 @@ struct Arguments {
 enum Symptom {
     /// A task sleeps in its poll; the counterpart sleeps on a blocking thread
     StalledPoll,
-    /// Tasks compute for 6 ms per poll beside short ones; the counterpart for 0.1 ms
+    /// Tasks compute for 6 ms per poll next to short ones; the counterpart for 0.1 ms
     NoYield,
     /// All workers are stuck and there is no spare; the counterpart has spares
     DriverHeld,
@@ -129,7 +135,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let is_ill = !arguments.look_alike;
-    // Before the runtime starts, which asks once which group it is in.
+    // Before the runtime starts, because it determines its control group only once.
     arguments.group.iter().try_for_each(|folder| machine::go_into(folder))?;
     let settings = volt::Builder::new_multi_thread().name("symptoms").worker_threads(WORKERS);
     let settings = match arguments.symptom {
@@ -141,7 +147,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::GlobalStarved => queues::seldom_checking(settings, is_ill),
         Symptom::LifoMonopoly => queues::with_a_high_cap(settings, is_ill),
         Symptom::WakeStorm => effort::without_spins(settings),
-        // To read debug information would spend the quota by itself.
+        // Reading debug information would use up the quota by itself.
         Symptom::CgroupThrottled => settings.incident_stacks(false),
         Symptom::CpuStarved => machine::undisturbed(settings, is_ill),
         Symptom::Oversubscribed => {

@@ -1,4 +1,4 @@
-//! Tasks and jobs that pile up.
+//! Symptoms of tasks and jobs that pile up.
 
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
@@ -8,24 +8,24 @@ use std::time::Duration;
 
 use crate::scene::Scene;
 
-/// Threads for blocking work, of a pool that is soon full.
+/// The number of blocking threads, for a pool that is full soon.
 pub(crate) const BLOCKING_THREADS: usize = 2;
-/// Jobs for them: enough for the longest run.
+/// The number of jobs: enough for the longest run.
 const JOBS: usize = 20_000;
 /// How long a job takes.
 const JOB: Duration = Duration::from_millis(100);
-/// Tasks that live for as long as the program, on purpose.
+/// The number of tasks that intentionally live as long as the program.
 const RESIDENTS: usize = 2_000;
-/// Between two spawns of the leak.
+/// Time between two spawns of the leak.
 const SPAWN_INTERVAL: Duration = Duration::from_millis(1);
-/// Spawned each time.
+/// The number of tasks spawned each time.
 const SPAWNED: usize = 5;
 /// Longer than any run.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
-/// Tasks that nobody wakes.
+/// The number of tasks that are never woken.
 const FORGOTTEN: usize = 3;
 
-/// Jobs without an end, or one for each thread.
+/// More jobs than the pool can finish, or one for each thread.
 pub(crate) fn blocking_pool_saturated(scene: &Scene) {
     let jobs = if scene.is_ill { JOBS } else { BLOCKING_THREADS };
     for _ in 0..jobs {
@@ -44,7 +44,8 @@ pub(crate) fn blocking_pool_saturated(scene: &Scene) {
     }
 }
 
-/// Thousands of tasks every second that stay, or that go, beside thousands that stay on purpose.
+/// Thousands of tasks every second that stay, or that complete, next to thousands that stay
+/// intentionally.
 pub(crate) fn task_leak(scene: &mut Scene) {
     for _ in 0..RESIDENTS {
         drop(scene.runtime.spawn(async { volt::time::sleep(FOR_EVER).await }));
@@ -58,7 +59,7 @@ pub(crate) fn task_leak(scene: &mut Scene) {
     });
 }
 
-/// Futures that wait, and forget by whom they could be woken.
+/// Futures that wait, and drop the only waker that could wake them.
 pub(crate) fn lost_waker(scene: &Scene) {
     static KEPT: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
     let is_ill = scene.is_ill;

@@ -1,4 +1,5 @@
-//! Processes that do not keep up with their messages, and such that do not live.
+//! Symptoms of processes (actors) that cannot keep up with their messages, or that fail
+//! immediately.
 
 use std::thread;
 use std::time::Duration;
@@ -7,17 +8,17 @@ use volt_process::{Backoff, ChildSpec, Failure, Overflow, Payload, Spawn, Strate
 
 use crate::scene::Scene;
 
-/// Room in the mailbox: enough for some seconds of what comes too much.
+/// The capacity of the mailbox: enough for some seconds of surplus messages.
 const CAPACITY: usize = 20_000;
 /// How long the process takes for a message.
 const WORK: Duration = Duration::from_millis(1);
-/// Messages sent in that time.
+/// The number of messages sent in that time.
 const SENT: usize = 8;
-/// Between two restarts of what fails at once.
+/// Time between two restarts of a child that fails immediately.
 const BACKOFF: Duration = Duration::from_millis(10);
 
-/// More messages than a process takes, which nobody tells the sender; or which the sender waits for
-/// room with.
+/// A sender that outpaces the process: its surplus messages are dropped without notice. In the
+/// counterpart, the sender waits for room.
 pub(crate) fn mailbox_growing(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
     let slow = volt_process::from_fn(async |mut inbox, _input| {
@@ -32,7 +33,7 @@ pub(crate) fn mailbox_growing(scene: &mut Scene) {
     drop(scene.runtime.spawn(async move {
         while !end.has_come() {
             for _ in 0..SENT {
-                // It ends with the program.
+                // The process ends with the program.
                 let _ = system.send(slow, Payload::empty()).await;
             }
             volt::time::sleep(WORK).await;
@@ -40,8 +41,8 @@ pub(crate) fn mailbox_growing(scene: &mut Scene) {
     }));
 }
 
-/// A child that fails at once, started anew without a pause to speak of; or with the pauses that
-/// supervisors make.
+/// A child that fails immediately, restarted almost without a pause, or with the default pauses of
+/// supervisors.
 pub(crate) fn restart_storm(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
     let child = ChildSpec::permanent("child", || {
@@ -54,7 +55,7 @@ pub(crate) fn restart_storm(scene: &mut Scene) {
         supervisor
     };
     system.spawn(supervisor.into_spawn()).expect("the first process");
-    // The system lives as long as somebody has it.
+    // The thread keeps the system alive.
     scene.outside(move |_runtime| {
         let _kept = &system;
         thread::sleep(BACKOFF);

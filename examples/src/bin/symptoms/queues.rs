@@ -1,4 +1,4 @@
-//! Tasks that wait although somebody could run them.
+//! Symptoms of tasks that wait although a worker could run them.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,32 +10,32 @@ use volt::Builder;
 
 use crate::scene::{End, Scene, compute};
 
-/// A piece of work: of a crowd, and of a pair that plays ping-pong.
+/// The length of a poll: in a crowd, and in a pair of tasks that wake each other.
 const SHORT_POLL: Duration = Duration::from_micros(200);
 const PING_PONG_POLL: Duration = Duration::from_micros(20);
-/// Tasks that share a worker.
+/// The number of tasks that share a worker.
 const CROWD: usize = 64;
-/// Tasks that wait beside a pair.
+/// The number of tasks that wait next to a pair.
 const BYSTANDERS: usize = 16;
-/// Polls from the LIFO slot, of 128 a tick.
+/// The maximum number of polls from the LIFO slot, of 128 per tick.
 const HIGH_CAP: u32 = 120;
-/// How long a task blocks its thread: most of it is long, whenever a snapshot is taken.
+/// How long a task blocks its thread. At most times when a snapshot is taken, the poll has lasted
+/// long.
 const BLOCKS_FOR: Duration = Duration::from_secs(1);
-/// Between two tasks from outside.
+/// Time between two tasks from outside.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
-/// No other worker takes what a worker has, and the sentinel does not take it away from one that is
-/// stuck.
+/// Disables stealing, and the sentinel, which would otherwise take tasks from a stuck worker.
 pub(crate) fn with_tasks_that_stay(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings.enable_stealing(false).sentinel_interval(None) } else { settings }
 }
 
-/// A crowd at one worker, the other has nothing.
+/// One worker has many tasks, and the other has none.
 pub(crate) fn backlog(scene: &Scene) {
     scene.crowd(CROWD, SHORT_POLL);
 }
 
-/// A crowd at one worker, the other has a little from outside.
+/// One worker has many tasks, and the other has a few from outside.
 pub(crate) fn imbalance(scene: &mut Scene) {
     scene.crowd(CROWD, SHORT_POLL);
     scene.outside(|runtime| {
@@ -44,8 +44,7 @@ pub(crate) fn imbalance(scene: &mut Scene) {
     });
 }
 
-/// A worker that has tasks of its own checks the global queue every 4 ms, and takes one task each
-/// time.
+/// A worker with local tasks checks the global queue every 4 ms, and takes one task each time.
 pub(crate) fn seldom_checking(settings: Builder, is_ill: bool) -> Builder {
     if is_ill {
         settings.target_global_queue_latency(Duration::from_millis(4)).global_queue_batch_bounds(1, 1)
@@ -54,7 +53,7 @@ pub(crate) fn seldom_checking(settings: Builder, is_ill: bool) -> Builder {
     }
 }
 
-/// Work of their own for all workers, and more from outside than a task every 4 ms for each.
+/// All workers have local tasks, and more tasks arrive from outside than one every 4 ms for each.
 pub(crate) fn global_starved(scene: &mut Scene) {
     scene.crowd(BYSTANDERS, SHORT_POLL);
     scene.outside(|runtime| {
@@ -63,7 +62,7 @@ pub(crate) fn global_starved(scene: &mut Scene) {
     });
 }
 
-/// A task sleeps in its thread, with another in the slot.
+/// A task sleeps in its thread while another waits in the LIFO slot.
 pub(crate) fn lifo_held(scene: &Scene) {
     let end = scene.end_flag();
     drop(scene.runtime.spawn(async move {
@@ -75,12 +74,12 @@ pub(crate) fn lifo_held(scene: &Scene) {
     }));
 }
 
-/// How many polls of a tick may come from the slot.
+/// Sets how many polls per tick may come from the LIFO slot.
 pub(crate) fn with_a_high_cap(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings.max_lifo_polls_per_tick(HIGH_CAP) } else { settings }
 }
 
-/// Pairs that wake each other, and others beside them.
+/// Pairs of tasks that wake each other, and other tasks next to them.
 pub(crate) fn lifo_monopoly(scene: &Scene) {
     scene.crowd(BYSTANDERS, PING_PONG_POLL);
     let end = scene.end_flag();
@@ -94,11 +93,11 @@ pub(crate) fn lifo_monopoly(scene: &Scene) {
     }));
 }
 
-/// One of two that wake each other.
+/// One of two tasks that wake each other.
 #[derive(Default)]
 struct Side(Mutex<Option<Waker>>);
 
-/// Computes a little, wakes the other, and waits until it is woken.
+/// Computes briefly, wakes the other task, and waits to be woken.
 fn ping_pong(own: Arc<Side>, other: Arc<Side>, end: End) -> impl Future<Output = ()> {
     poll_fn(move |context| {
         if end.has_come() {

@@ -1,4 +1,4 @@
-//! What every symptom is played with: a runtime, threads outside it, and an end.
+//! The parts of every symptom: a runtime, threads outside it, and an end flag.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use volt::Handle;
 
-/// A runtime that is ill, or looks so.
+/// A runtime with a problem, or its healthy counterpart.
 pub(crate) struct Scene {
     pub(crate) runtime: Handle,
-    /// Otherwise it is the look-alike.
+    /// Whether to cause the problem; otherwise it is the counterpart.
     pub(crate) is_ill: bool,
     end: End,
     outside: Vec<JoinHandle<()>>,
 }
 
-/// Whether it is over.
+/// Whether the run is over.
 #[derive(Clone, Default)]
 pub(crate) struct End(Arc<AtomicBool>);
 
@@ -37,7 +37,7 @@ impl Scene {
         self.end.clone()
     }
 
-    /// A thread beside the runtime that does `turn` again and again.
+    /// Starts a thread outside the runtime that calls `turn` again and again.
     pub(crate) fn outside(&mut self, mut turn: impl FnMut(&Handle) + Send + 'static) {
         let (runtime, end) = (self.runtime.clone(), self.end_flag());
         self.outside.push(thread::spawn(move || {
@@ -47,7 +47,8 @@ impl Scene {
         }));
     }
 
-    /// Tasks of one worker, to begin with: each computes for `time` a poll, for ever.
+    /// Spawns tasks that initially belong to one worker. Each computes for `time` per poll until
+    /// the end.
     pub(crate) fn crowd(&self, count: usize, time: Duration) {
         let end = self.end_flag();
         drop(self.runtime.spawn(async move {
@@ -57,18 +58,18 @@ impl Scene {
         }));
     }
 
-    /// Has everything ended that asks for it.
+    /// Ends the run, and waits for the threads.
     pub(crate) fn end(self) {
         // ORDERING: Relaxed; the flag alone is the message.
         self.end.0.store(true, Ordering::Relaxed);
         for thread in self.outside {
-            // Its message is on stderr if it panicked.
+            // If the thread panicked, its message is on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// Computes for `time` a poll until the end.
+/// Computes for `time` per poll until the end.
 pub(crate) async fn in_turns(time: Duration, end: End) {
     while !end.has_come() {
         compute(time);
@@ -76,7 +77,7 @@ pub(crate) async fn in_turns(time: Duration, end: End) {
     }
 }
 
-/// Keeps the processor busy.
+/// Keeps the processor busy for `time`.
 pub(crate) fn compute(time: Duration) {
     let (began, mut sum) = (Instant::now(), 0_u64);
     while began.elapsed() < time {

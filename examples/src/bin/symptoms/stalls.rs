@@ -1,4 +1,4 @@
-//! Polls that take too long.
+//! Symptoms of polls that take too long.
 
 use std::thread;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::scene::{Scene, compute, in_turns};
 
 /// How long a task blocks its thread.
 const BLOCKS_FOR: Duration = Duration::from_millis(300);
-/// Between two blocks.
+/// Time between two blocks.
 const RESTS_FOR: Duration = Duration::from_millis(20);
-/// Between two tasks that want little.
+/// Time between two short tasks.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
-/// A computation that is felt, and one that is not.
+/// A computation that delays other tasks noticeably, and one that does not.
 const LONG_POLL: Duration = Duration::from_millis(6);
 const SHORT_POLL: Duration = Duration::from_micros(100);
 
@@ -25,7 +25,8 @@ pub(crate) fn stalled_poll(scene: &Scene) {
                 if is_ill {
                     thread::sleep(BLOCKS_FOR);
                 } else {
-                    // It is done when it is done; at the end the runtime gives up on it.
+                    // The job runs to its end. At the end of the run, the runtime does not wait for
+                    // it.
                     let _ = volt::task::spawn_blocking(|| thread::sleep(BLOCKS_FOR)).await;
                 }
                 volt::time::sleep(RESTS_FOR).await;
@@ -35,7 +36,7 @@ pub(crate) fn stalled_poll(scene: &Scene) {
     ));
 }
 
-/// As many as there are workers compute; a thread outside sends pings.
+/// As many tasks as workers compute; a thread outside the runtime sends pings.
 pub(crate) fn no_yield(scene: &mut Scene) {
     let time = if scene.is_ill { LONG_POLL } else { SHORT_POLL };
     for _ in 0..crate::WORKERS {
@@ -47,18 +48,18 @@ pub(crate) fn no_yield(scene: &mut Scene) {
     });
 }
 
-/// A poll that the machine makes a little longer is no incident, or the doctor would tell of that
-/// one instead.
+/// Disables incidents. Otherwise, a poll that the machine delays a little would be an incident, and
+/// the doctor would report that instead.
 pub(crate) fn without_incidents(settings: Builder) -> Builder {
     settings.incident_after(None)
 }
 
-/// Whether one that is stuck can be replaced.
+/// Sets whether a stuck worker can be replaced.
 pub(crate) fn without_spares(settings: Builder, is_ill: bool) -> Builder {
     if is_ill { settings.max_spare_workers(0) } else { settings }
 }
 
-/// Every worker is held; a task lives by its timer.
+/// Every worker is blocked, while a task waits for its timer.
 pub(crate) fn driver_held(scene: &Scene) {
     for _ in 0..crate::WORKERS {
         let end = scene.end_flag();

@@ -1,5 +1,5 @@
-//! Libraries that are bound to Tokio, in tasks of Volt's: `cargo run --release --bin clients --
-//! --redis redis://127.0.0.1/`.
+//! Runs libraries that require Tokio in Volt tasks: `cargo run --release --bin clients -- --redis
+//! redis://127.0.0.1/`.
 
 use std::error::Error;
 
@@ -9,10 +9,10 @@ use sqlx::sqlite::SqlitePoolOptions;
 use strangers::web;
 use volt::net::TcpListener;
 
-/// reqwest, sqlx and redis on Volt.
+/// Run reqwest, sqlx and redis on Volt
 #[derive(Parser)]
 struct Arguments {
-    /// A Redis server to ask; without one, that part is left out.
+    /// Redis server to use [default: skip redis]
     #[arg(long)]
     redis: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A gRPC server on Volt, asked by tonic's client: `cargo run --release --bin grpc`.
+//! A gRPC server on Volt, with requests from tonic's client: `cargo run --release --bin grpc`.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use tonic_health::pb::health_client::HealthClient;
 use volt::net::TcpListener;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The client asks for Tokio; the server does not.
+    // The client needs Tokio; the server does not.
     let runtime = volt::Builder::new_multi_thread().name("grpc").tokio_compat(true).build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;

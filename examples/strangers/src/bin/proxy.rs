@@ -7,13 +7,13 @@ use clap::Parser;
 use strangers::proxy::{proxy, raise_descriptor_limit};
 use volt::net::TcpListener;
 
-/// Passes TCP connections on.
+/// Forward TCP connections
 #[derive(Parser)]
 struct Arguments {
-    /// Where it listens; port 0 = any that is free. The address is printed.
+    /// Address to listen on, which is printed; port 0 chooses a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where connections go.
+    /// Address to forward connections to
     #[arg(long)]
     to: SocketAddr,
 }

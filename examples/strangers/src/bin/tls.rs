@@ -1,4 +1,4 @@
-//! HTTPS on Volt with a certificate of its own making: `cargo run --release --bin tls`, then `curl
+//! HTTPS on Volt with a self-signed certificate: `cargo run --release --bin tls`, then `curl
 //! --insecure https://localhost:PORT/`.
 
 use strangers::{tls, web};

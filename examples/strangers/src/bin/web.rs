@@ -7,16 +7,16 @@ use std::net::SocketAddr;
 use clap::{Parser, ValueEnum};
 use strangers::web::router;
 
-/// An axum application on either runtime.
+/// Serve an axum application on Volt or on Tokio
 #[derive(Parser)]
 struct Arguments {
-    /// What runs it.
+    /// Runtime to use
     #[arg(long, value_enum, default_value = "volt")]
     runtime: Runtime,
-    /// Worker threads.
+    /// Number of worker threads
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Where it listens; port 0 = any that is free. The address is printed.
+    /// Address to listen on, which is printed; port 0 chooses a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 }
@@ -46,7 +46,7 @@ fn main() -> io::Result<()> {
                 use axum::serve::ListenerExt;
                 let listener = tokio::net::TcpListener::bind(listen).await?;
                 println!("{}", listener.local_addr()?);
-                // As Volt's does by itself.
+                // `volt::axum::serve` sets this by default.
                 let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
                 axum::serve(listener, service).await
             })

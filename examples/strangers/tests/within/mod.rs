@@ -1,4 +1,4 @@
-//! What every test here runs under: a runtime with Tokio beside it, and a watchdog.
+//! The environment of every test here: a Volt runtime with `tokio_compat`, and a watchdog.
 
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use volt::net::TcpListener;
 
-/// What goes wrong in a test.
+/// The error of a test.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs `test` in a runtime with Tokio beside it, on one worker and on two; the process aborts,
-/// with the test's name, when that takes longer than `limit`.
+/// Runs `test` in a Volt runtime with `tokio_compat`, on one worker and on two. Aborts the program,
+/// with the test's name, if that takes longer than `limit`.
 pub fn on_volt<F>(limit: Duration, test: impl Fn() -> F)
 where
     F: Future<Output = Result<(), Error>>,
@@ -37,14 +37,14 @@ where
     }
 }
 
-/// A listener on a free port of this machine, and where that is.
+/// Returns a listener on a free port of this machine, and its address.
 pub async fn listen() -> Result<(TcpListener, SocketAddr), Error> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
-/// A program of this package that prints where it listens; it is ended when this is dropped.
+/// A program of this package that prints its address; killed when this is dropped.
 pub struct Server {
     child: Child,
     pub address: SocketAddr,
@@ -58,24 +58,24 @@ impl Server {
         Server { child, address: line.trim().parse().unwrap() }
     }
 
-    /// Its memory, bytes: what it has allocated and touched. Files that it has mapped are not
-    /// counted: the system takes their pages back as it likes.
+    /// Returns its anonymous memory in bytes: what it has allocated and touched. Mapped files do
+    /// not count, because the system can reclaim their pages at any time.
     pub fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// Its open descriptors.
+    /// Returns the number of its open descriptors.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Those of them that are sockets. Files come and go with what its sentinel reads of each
-    /// thread; sockets stay.
+    /// Returns the number of its open sockets. Files come and go when its sentinel reads the state
+    /// of each thread; sockets stay.
     pub fn sockets(&self) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
-        // One that was closed meanwhile has no target any more.
+        // A descriptor that was closed in the meantime has no target.
         let targets = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }

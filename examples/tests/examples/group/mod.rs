@@ -1,17 +1,17 @@
-//! A control group with a quota, for a test that may make one.
+//! A control group with a quota, for tests that are allowed to create one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Set by who is sure that a group can be made: then the test fails where it would be skipped.
+/// Set where a group can certainly be created: then the test fails instead of being skipped.
 pub const REQUIRED: &str = "VOLT_REQUIRE_CGROUP";
 
-/// A group with a fifth of a processor, below the one that this process is in or beside it; removed
-/// with this value.
+/// A group with a fifth of a processor, below this program's own group or next to it. Removed when
+/// dropped.
 pub struct Group(Vec<PathBuf>);
 
 impl Group {
-    /// The reasons, if none can be made.
+    /// Creates a group. Returns the reasons if none can be created.
     pub fn make() -> Result<Self, Vec<String>> {
         let name = format!("volt-doctor-{}", std::process::id());
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -23,7 +23,7 @@ impl Group {
             groups.lines().find_map(of)
         };
         let mut tries = Vec::new();
-        // Version 1 goes first where it has the controller, as in the kernel.
+        // Version 1 takes precedence where it has the controller, as in the kernel.
         if let Some(own) = own("cpu") {
             let mounts = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
             tries.extend(mounts.map(|mount| (Path::new(mount).join(&own), "cpu.cfs_quota_us", "20000")));
@@ -31,7 +31,7 @@ impl Group {
             let own = Path::new("/sys/fs/cgroup").join(own);
             let parents = own.ancestors().take(2).filter(|parent| parent.starts_with("/sys/fs/cgroup"));
             for parent in parents {
-                // Where it is on already, or may not be turned on, the attempt tells.
+                // The write may fail: whether the controller is on shows when the group is created.
                 let _is_on = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
                 tries.push((parent.to_owned(), "cpu.max", "20000 100000"));
             }
@@ -47,7 +47,7 @@ impl Group {
         Err(reasons)
     }
 
-    /// What a process goes into.
+    /// Returns the directories that a program must join.
     pub fn folders(&self) -> &[PathBuf] {
         &self.0
     }

@@ -1,4 +1,5 @@
-//! The documentation: what it calls things, and the page that is made from the catalog.
+//! Tests of the documentation: the names that it uses, and the page that is generated from the
+//! catalog.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use volt_diagnosis::catalog;
 
 use crate::dashboards::files::{DASHBOARDS, RULES, dashboard, panels, read, rules};
 
-/// Those that speak of metrics, alerts and panels.
+/// The documents that mention metrics, alerts and panels.
 const DOCUMENTS: [&str; 5] =
     ["dashboards/README.md", "docs/alerts.md", "docs/guide.md", "docs/metrics.md", "docs/slow.md"];
 
@@ -19,7 +20,7 @@ fn every_metric_that_a_document_or_a_test_of_rules_names_is_in_the_catalog() {
         for word in words.filter(|word| word.contains("volt_") && !word.starts_with("volt_exporter")) {
             let word = word.trim_matches(':');
             let is_known = catalog::find_series(word).is_some() || recorded.contains(word);
-            // The prefix by itself.
+            // The prefix alone.
             assert!(is_known || word == "volt_" || word.contains("::"), "{file} names {word}, which nobody has");
         }
     }

@@ -1,16 +1,16 @@
-//! The files that are held against the catalog.
+//! The files that the tests compare with the catalog.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// In the order in which one reads them.
+/// In reading order.
 pub(crate) const DASHBOARDS: [&str; 2] = ["grafana/volt-overview.json", "grafana/volt-scheduler.json"];
-/// Recording rules, alerts.
+/// Recording rules and alerts.
 pub(crate) const RULES: [&str; 2] = ["prometheus/volt-rules.yml", "prometheus/volt-alerts.yml"];
 
-/// A file of the repository.
+/// Reads a file of the repository.
 pub(crate) fn read(file: &str) -> String {
     let path = root().join(file);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -20,23 +20,23 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// One of [`DASHBOARDS`].
+/// Reads one of [`DASHBOARDS`].
 pub(crate) fn dashboard(file: &str) -> Value {
     serde_json::from_str(&read(&format!("dashboards/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The documents in a file of YAML below `dashboards`.
+/// Returns the documents in a YAML file below `dashboards`.
 pub(crate) fn yaml(file: &str) -> Vec<Yaml> {
     YamlLoader::load_from_str(&read(&format!("dashboards/{file}"))).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// Panels, rows left out.
+/// Returns the panels of a dashboard, without rows.
 pub(crate) fn panels(dashboard: &Value) -> Vec<&Value> {
     let panels = dashboard["panels"].as_array().expect("panels");
     panels.iter().filter(|panel| panel["type"] != "row").collect()
 }
 
-/// Panels' titles, expressions and legends.
+/// Returns the title, expression and legend of each query.
 pub(crate) fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
     panels(dashboard)
         .into_iter()
@@ -54,7 +54,7 @@ pub(crate) fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// (name, expression) of each rule in one of [`RULES`], recorded series and alerts.
+/// Returns the name and expression of each rule in one of [`RULES`], recorded series and alerts.
 pub(crate) fn rules(file: &str) -> Vec<(String, String, Yaml)> {
     let documents = yaml(file);
     let groups = documents[0]["groups"].as_vec().expect("groups");

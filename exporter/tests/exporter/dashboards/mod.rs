@@ -1,9 +1,11 @@
-//! Dashboards, rules and their documentation against the catalog: no panel of a metric that is not
-//! there, no metric without a panel, and the habits that keep panels right on every installation.
+//! Tests of the dashboards, the rules and their documentation against the catalog: every panel
+//! shows existing metrics, every metric has a panel, and panels follow the conventions that make
+//! them correct on every installation.
 //!
-//! Expressions are parsed, so that a name in a comment is no name in a panel. Whether each gives
-//! data, and each alert fires when it should, is asked of a real Prometheus by `.ci/metrics`;
-//! whether the JSON is what Grafana understands, of Grafana's types by `.ci/grafana`.
+//! The tests parse the expressions, so a metric that only a comment mentions does not count.
+//! `.ci/metrics` checks with a real Prometheus whether each expression returns data and each alert
+//! fires when it should. `.ci/grafana` checks with Grafana's types whether Grafana accepts the
+//! JSON.
 
 mod documents;
 mod files;

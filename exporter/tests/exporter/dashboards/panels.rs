@@ -1,4 +1,5 @@
-//! The dashboards: what they show, how they ask, and where the panels stand.
+//! Tests of the dashboards: the metrics that they show, their queries, and the layout of their
+//! panels.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ fn every_metric_of_a_panel_is_in_the_catalog_and_every_metric_of_the_catalog_is_
     for file in DASHBOARDS {
         for (_, expression, _) in expressions(&dashboard(file)) {
             for selected in selected(expression) {
-                // Panics if nobody has it.
+                // Panics if no metric or rule has this name.
                 labels_of(&selected.name);
                 shown.extend(catalog::find_series(&selected.name).map(|metric| metric.name));
             }
@@ -31,12 +32,12 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
         for (title, expression, _) in expressions(&dashboard(file)) {
             for selected in selected(expression) {
                 let Some(metric) = catalog::find_series(&selected.name) else { continue };
-                // The one total that is worth its value: it should be 0 for ever.
+                // The one counter that is shown as a total: it should stay 0 for ever.
                 let is_rate = metric.kind != Kind::Gauge && selected.name != "volt_worker_lost_wakeup_rescues_total";
                 assert_eq!(selected.is_rate, is_rate, "{title}: {expression}");
             }
-            // Five minutes is said where a recorded series of five minutes takes the place of the
-            // expression.
+            // A five-minute interval is used only where the query can fall back to a recorded
+            // series of five minutes.
             let rates = expression.matches("rate(").count();
             let is_recorded = expression.contains(":p99_rate5m");
             let interval = if is_recorded { "[5m]" } else { "[$__rate_interval]" };
@@ -150,7 +151,7 @@ fn the_dashboards_lead_to_each_other_and_keep_what_was_chosen() {
         assert_eq!(led, paths.iter().filter(|path| **path != own).cloned().collect(), "{own}");
         assert!(links.iter().all(|link| link["includeVars"] == true && link["keepTime"] == true), "{own}");
     }
-    // Links of single panels.
+    // Also the links of single panels.
     fn urls(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(fields) => fields.iter().for_each(|(name, value)| match (name.as_str(), value) {

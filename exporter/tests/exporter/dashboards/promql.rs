@@ -1,4 +1,4 @@
-//! What an expression selects, and which labels its answer has.
+//! Parses PromQL: the series that an expression selects, and the labels of its result.
 
 use std::collections::BTreeSet;
 
@@ -7,26 +7,26 @@ use volt_diagnosis::catalog;
 
 use crate::dashboards::files;
 
-/// Labels that Prometheus adds, and those of a page of several processes.
+/// Labels that Prometheus adds, and those of a page of several programs.
 const ADDED: [&str; 4] = ["job", "instance", "program", "pid"];
 
 /// One selector of an expression.
 #[derive(Debug)]
 pub(crate) struct Selected {
     pub(crate) name: String,
-    /// (label, value), whatever the operator is.
+    /// (label, value), for every operator.
     pub(crate) matchers: Vec<(String, String)>,
-    /// Whether `rate` or `increase` stands around it.
+    /// Whether it is the argument of `rate` or `increase`.
     pub(crate) is_rate: bool,
 }
 
-/// The expression with Grafana's variable of time replaced, as a tree.
+/// Parses the expression, with Grafana's interval variable replaced.
 pub(crate) fn parse(expression: &str) -> Expr {
     let plain = expression.replace("$__rate_interval", "1m");
     promql_parser::parser::parse(&plain).unwrap_or_else(|error| panic!("{expression}: {error}"))
 }
 
-/// Every selector in it.
+/// Returns every selector in the expression.
 pub(crate) fn selected(expression: &str) -> Vec<Selected> {
     let mut found = Vec::new();
     select(&parse(expression), false, &mut found);
@@ -59,7 +59,7 @@ fn select(expression: &Expr, is_rate: bool, found: &mut Vec<Selected>) {
     }
 }
 
-/// The labels that every series of the answer has.
+/// Returns the labels that every series of the result has.
 pub(crate) fn labels(expression: &Expr) -> BTreeSet<String> {
     match expression {
         Expr::VectorSelector(selector) => labels_of(selector.name.as_deref().expect("a name")),
@@ -92,8 +92,8 @@ pub(crate) fn labels(expression: &Expr) -> BTreeSet<String> {
     }
 }
 
-/// The labels of a series of this name: a metric of the catalog, one that a rule records, or
-/// Prometheus' own `ALERTS`.
+/// Returns the labels of a series: a metric of the catalog, a recorded series, or Prometheus' own
+/// `ALERTS`.
 pub(crate) fn labels_of(series: &str) -> BTreeSet<String> {
     let own: Vec<String> = match catalog::find_series(series) {
         Some(metric) => {

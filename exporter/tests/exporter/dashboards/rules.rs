@@ -1,12 +1,12 @@
-//! Recording rules and alerts: their names, their words, their runbooks and tests; and the
-//! configurations around them.
+//! Tests of the recording rules and alerts: their names, texts, runbooks and tests, and the
+//! configurations that use them.
 
 use std::collections::BTreeSet;
 
 use crate::dashboards::files::{RULES, read, root, rules, yaml};
 use crate::dashboards::promql::{labels, labels_of, parse, selected};
 
-/// Where the alerts' runbooks stand.
+/// The file with the alerts' runbooks.
 const RUNBOOKS: &str = "docs/alerts.md";
 
 #[test]
@@ -25,7 +25,7 @@ fn every_series_of_a_rule_is_in_the_catalog_or_recorded() {
 
 #[test]
 fn alerts_stand_by_themselves() {
-    // One whose recording rule was left out would be silent for ever.
+    // An alert on a recorded series would never fire where the recording rule is not installed.
     for (name, expression, _) in rules(RULES[1]) {
         assert!(!expression.contains(':'), "{name} asks a recorded series: {expression}");
     }

@@ -1,14 +1,18 @@
-//! What a check has seen, and how that stands against the limits.
+//! Sums up what a check has measured, and compares it with the limits.
 //!
-//! Shape: of each runtime the sum of what its histograms grew by from one snapshot to the next, by
-//! worker, so that a runtime that was built anew in between is counted from its begin; and for each
-//! spawn location its longest poll.
+//! # Shape
 //!
-//! Invariants. *Exceeded means certainly exceeded*: a histogram knows a time to 6 %, and of the
-//! bucket that the limit lies in nobody can tell; longest polls are known exactly where an
-//! incident, the blame table or a poll in flight has them. *What has not ended counts*: a poll in
-//! flight with the time that it has lasted so far, the oldest task of the global queue with the
-//! time that it has waited. *Bounded*: `PLACES_MAX` spawn locations a runtime.
+//! For each runtime, the tally has the sums of the growth of its histograms from one snapshot to
+//! the next, by worker. A runtime that was built anew in between is therefore counted from its
+//! start. For each spawn location, the tally has the longest poll.
+//!
+//! # Invariants
+//!
+//! *Exceeded means certainly exceeded*: a histogram has a resolution of 6 %, so polls in the bucket
+//! that contains the limit do not count as exceeding it. Where an incident, the blame table or a
+//! poll in flight has the longest poll, its exact duration is used. *Unfinished polls count*: a
+//! poll in flight counts with its duration so far, and the oldest task of the global queue with its
+//! waiting time so far. *Bounded*: at most `PLACES_MAX` spawn locations per runtime.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +22,26 @@ use volt_telemetry::snapshot::{Process, Snapshot, Worker};
 use super::limit::{Limit, Measure};
 use crate::facts::incidents;
 
-/// Spawn locations that are remembered of a runtime.
+/// The maximum number of spawn locations that are kept per runtime.
 const PLACES_MAX: usize = 1024;
 
-/// Everything that was seen so far.
+/// The sums of all snapshots so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     runtimes: Vec<OfRuntime>,
 }
 
-/// Of one runtime.
+/// The sums of one runtime.
 #[derive(Debug)]
 struct OfRuntime {
     last: Snapshot,
     workers: BTreeMap<u32, OfWorker>,
     places: BTreeMap<String, Place>,
-    /// The longest that the oldest task of the global queue was seen waiting, ns.
+    /// The longest waiting time of the global queue's oldest task in any snapshot, ns.
     longest_wait_ns: u64,
-    /// What its snapshots came without, since they were too large.
+    /// Whether a snapshot lacked the histograms because it was too large.
     is_cut: bool,
-    /// Whether it stands in the latest snapshot.
+    /// Whether the latest snapshot has this runtime.
     is_there: bool,
 }
 
@@ -47,48 +51,48 @@ struct OfWorker {
     delays: Histogram,
 }
 
-/// What the tasks that were spawned at one place did.
+/// The polls of the tasks that were spawned at one location.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The longest poll, ns; at least so long if it has not ended.
+    /// The longest poll, ns; the duration so far if it is unfinished.
     pub longest_poll_ns: u64,
-    /// For how long others waited behind polls of these, ns, summed over those that waited.
+    /// How long other tasks waited behind polls of these tasks, ns, summed over the waiting tasks.
     pub delay_caused_ns: u64,
-    /// The innermost line of the application's own code in the longest poll, if an incident has it.
+    /// The innermost line of the application's code in the longest poll, if an incident has it.
     pub line: Option<String>,
 }
 
-/// How a runtime stands against one limit.
+/// The result for one runtime and one limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The runtime's name.
     pub runtime: String,
     /// What was measured.
     pub measure: Measure,
-    /// What it was held to.
+    /// The limit that applies.
     pub limit: Limit,
-    /// How many were measured.
+    /// The number of polls or delays.
     pub count: u64,
-    /// What was measured at the limit's quantile, ns; `None` if nothing was.
+    /// The measured time at the limit's quantile, ns; `None` if there were no measurements.
     pub measured_ns: Option<u64>,
     /// How many certainly exceeded the limit's time.
     pub over: u64,
     /// Whether the limit is exceeded.
     pub is_exceeded: bool,
-    /// Workers with any that exceeded it: index, how many, the longest in ns. Those with most
-    /// first.
+    /// The workers on which the limit's time was exceeded: index, count, and the longest time in
+    /// ns. The highest counts come first.
     pub workers: Vec<(u32, u64, u64)>,
-    /// Spawn locations that had to do with it, the worst first: whose polls exceeded it; of a
-    /// delay, behind whose polls others waited longest.
+    /// The spawn locations involved, the worst first: for polls, those whose polls exceeded the
+    /// limit; for delays, those behind whose polls other tasks waited longest.
     pub places: Vec<(String, Place)>,
-    /// It cannot be judged: the program's snapshots came without the histograms, since they were
-    /// too large.
+    /// Whether the limit cannot be judged because the program's snapshots were too large to include
+    /// the histograms.
     pub is_cut: bool,
 }
 
 impl Tally {
-    /// Takes in the current state of the program. What was before the first call does not count,
-    /// but polls that go on.
+    /// Adds the current state of the program. Polls before the first call do not count, except
+    /// those in flight.
     pub fn take(&mut self, process: &Process) {
         let is_first = self.runtimes.is_empty();
         self.runtimes.iter_mut().for_each(|runtime| runtime.is_there = false);
@@ -97,7 +101,7 @@ impl Tally {
                 Some(of) => of.take(now),
                 None => {
                     let mut of = OfRuntime::new(&now.runtime);
-                    // One that was built since the watch began is counted from its begin.
+                    // A runtime that was built since the watch began is counted from its start.
                     if is_first {
                         of.begin(now)
                     } else {
@@ -109,13 +113,12 @@ impl Tally {
         }
     }
 
-    /// Names of the runtimes that were seen.
+    /// Returns the names of all runtimes in the snapshots.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.runtimes.iter().map(|of| of.last.runtime.as_str())
     }
 
-    /// How each runtime, or the one that is named, stands against each limit, the exceeded ones
-    /// first.
+    /// Returns the result of each runtime (or of `only`) for each limit, the exceeded limits first.
     pub fn judge(&self, only: Option<&str>, limits: &[(Measure, Limit)]) -> Vec<Verdict> {
         let runtimes = self.runtimes.iter().filter(|of| only.is_none_or(|name| of.last.runtime == name));
         let mut verdicts: Vec<_> =
@@ -132,7 +135,7 @@ impl OfRuntime {
         OfRuntime { last, workers, places, longest_wait_ns: 0, is_cut: false, is_there: true }
     }
 
-    /// The first snapshot of a runtime that was there before.
+    /// Records the first snapshot of a runtime that existed before the watch began.
     fn begin(&mut self, now: &Snapshot) {
         self.note_what_goes_on(now);
         self.last = now.clone();
@@ -154,15 +157,15 @@ impl OfRuntime {
         self.last = now.clone();
     }
 
-    /// Longest polls and delays caused, where they grew.
+    /// Records longest polls and delays caused, where they grew.
     fn note_blame(&mut self, then: &Snapshot, now: &Snapshot, is_same: bool) {
         let former: BTreeMap<_, _> = then.blame.iter().map(|blame| (blame.spawned_at.as_str(), blame)).collect();
         for blame in &now.blame {
             let (longest_ns, caused_ns) = match former.get(blame.spawned_at.as_str()) {
                 Some(former) => (former.longest_poll_ns, former.delay_caused_ns),
                 None if !is_same => (0, 0),
-                // It has come into the list now, which holds the worst only; what it did before is
-                // not known.
+                // It has just entered the list, which has only the worst locations. Its earlier
+                // values are unknown.
                 None => (blame.longest_poll_ns, blame.delay_caused_ns),
             };
             if let Some(place) = self.place(&blame.spawned_at) {
@@ -221,13 +224,13 @@ impl OfRuntime {
         let is_found = limit.is_for_each() && exact_ns > limit_ns;
         let bounds = whole.quantile_bounds_ns(limit.quantile);
         let is_exceeded = is_found || bounds.is_some_and(|(low, _)| low >= limit_ns);
-        // What is shown does not contradict the verdict where the bucket leaves both open.
+        // The printed time must agree with the verdict where the bucket leaves both possible.
         let measured_ns = whole.quantile_ns(limit.quantile).map(|ns| match (limit.is_for_each(), is_exceeded) {
             (true, true) if exact_ns > 0 && bounds.is_some_and(|(low, _)| exact_ns >= low) => exact_ns,
             (_, true) => ns.max(limit_ns),
             (_, false) => ns.min(limit_ns),
         });
-        // Nor does a worker's longest what is known of all.
+        // A worker's longest time must not exceed the longest of all, where that is known.
         let most_ns = measured_ns.filter(|_| limit.is_for_each()).unwrap_or(u64::MAX);
         let longest = |histogram: &Histogram| histogram.quantile_ns(1.0).unwrap_or(0).min(most_ns);
         let mut workers: Vec<_> = of_workers
@@ -250,7 +253,7 @@ impl OfRuntime {
         }
     }
 
-    /// By worker; a poll that goes on counts as one of the time that it has lasted.
+    /// Returns the histograms by worker. A poll in flight counts with its duration so far.
     fn histograms(&self, measure: Measure) -> Vec<(u32, Histogram)> {
         let of = |of: &OfWorker| match measure {
             Measure::Poll => of.polls.clone(),

@@ -1,4 +1,4 @@
-//! Tests of what a check adds up, on snapshots that stand for what they name.
+//! Tests of the sums and verdicts of a check, on hand-made snapshots.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ fn limit(text: &str) -> Limit {
     text.parse().unwrap()
 }
 
-/// A runtime at `at_ms` whose worker 0 has made polls of these lengths since it was built.
+/// Returns a runtime at `at_ms` whose worker 0 has completed polls of these lengths since it was
+/// built.
 fn runtime(at_ms: u64, polls_ms: &[u64]) -> Snapshot {
     let mut worker = Worker::default();
     for ms in polls_ms {
@@ -27,7 +28,7 @@ fn process(runtimes: impl IntoIterator<Item = Snapshot>) -> Process {
     Process { runtimes: runtimes.into_iter().collect(), ..Process::default() }
 }
 
-/// What a check says that saw these, one after the other.
+/// Returns the tally after these snapshots, in order.
 fn seen(snapshots: impl IntoIterator<Item = Snapshot>) -> Tally {
     let mut tally = Tally::default();
     snapshots.into_iter().for_each(|snapshot| tally.take(&process([snapshot])));
@@ -136,7 +137,7 @@ fn the_line_of_a_stuck_poll_comes_from_its_incident() {
 
 #[test]
 fn no_worker_has_a_longer_poll_than_the_longest() {
-    // At the lower end of its bucket, whose middle a histogram tells.
+    // At the lower end of its bucket: a histogram reports the middle of the bucket.
     let of = |at_ms, polls_ms: &[u64]| {
         let longest_poll_ns = polls_ms.iter().sum::<u64>() * MS;
         let blame = vec![Blame { spawned_at: "src/a.rs:1:1".into(), longest_poll_ns, ..Blame::default() }];

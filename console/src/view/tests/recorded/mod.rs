@@ -1,8 +1,8 @@
-//! Whole screens as text, compared with the files beside this one: a folder per screen, a file per
-//! size.
+//! Tests that compare whole screens as text with the files in this directory: a subdirectory for
+//! each screen, a file for each size.
 //!
-//! After an intended change: `UPDATE_SCREENS=1 cargo test -p volt-console`, and read the
-//! difference.
+//! After an intended change, run `UPDATE_SCREENS=1 cargo test -p volt-console`, and review the
+//! differences.
 
 use std::path::PathBuf;
 
