@@ -183,7 +183,7 @@ impl Builder {
         let application = self.application.or_else(|| self.installs_recorder.then(application::recorder).flatten());
         if application.is_none() && self.installs_recorder {
             tracing::info!(
-                "the application has a metrics recorder of its own; to see its metrics on Volt's page too, hand its handle to \
+                "the application has installed its own metrics recorder: to include its metrics in /metrics, pass its handle to \
                  volt_exporter::Builder::application_metrics"
             );
         }

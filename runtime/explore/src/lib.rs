@@ -37,7 +37,7 @@ pub fn holds(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'stati
 /// Runs `model`, which has a fault put in, and requires that some order fails with `failure` in its
 /// message. Once a test.
 ///
-/// In a process of its own: loom, when it gives up on threads that wait for ever, drops what they
+/// In a separate process: loom, when it gives up on threads that wait for ever, drops what they
 /// hold, and that aborts.
 ///
 /// # Panics

@@ -2,7 +2,7 @@
 //!
 //! [`Writer`](crate::writer::Writer) creates and removes its files through this module.
 //!
-//! Invariant *Nobody's files*: an existing file is never touched.
+//! Invariant *FOREIGN FILES STAY*: an existing file is never touched.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};

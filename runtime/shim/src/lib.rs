@@ -98,7 +98,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Keeps a value on cache lines of its own: 128 bytes, since processors fetch lines in pairs.
+/// Keeps a value on separate cache lines: 128 bytes, because processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(pub T);

@@ -19,7 +19,7 @@
 //!
 //! * *Each file stands by itself*: it has a head, and as many of the texts as fit into a quarter of
 //!   it.
-//! * *Nobody's files*: only files of this recording are removed.
+//! * *FOREIGN FILES STAY*: only files of this recording are removed.
 //! * *What is recorded stays readable*: frames are passed to the operating system as they are made.
 //!   There is no `fsync`: a power failure may lose the last seconds, a crash of the program loses
 //!   nothing. A full disk destroys no older file.

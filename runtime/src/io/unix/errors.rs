@@ -4,7 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// The error returned by [`AsyncFdReadyGuard::try_io`](super::AsyncFdReadyGuard::try_io) if the operation would block.
+/// The error returned by [`AsyncFdReadyGuard::try_io`](super::AsyncFdReadyGuard::try_io) if the
+/// operation would block.
 #[derive(Debug)]
 pub struct TryIoError {
     pub(super) _private: (),
@@ -18,8 +19,8 @@ impl fmt::Display for TryIoError {
 
 impl Error for TryIoError {}
 
-/// The error returned by [`AsyncFd::try_new`](super::AsyncFd::try_new) if the descriptor cannot be watched. Contains the
-/// inner object and the cause.
+/// The error returned by [`AsyncFd::try_new`](super::AsyncFd::try_new) if the descriptor cannot be
+/// watched. Contains the inner object and the cause.
 pub struct AsyncFdRegisterError<T> {
     pub(super) inner: T,
     pub(super) cause: io::Error,

@@ -11,8 +11,8 @@
 //! # Shape
 //!
 //! ```text
-//! heads  u64  | steal 32 | real 32 |   on a cache line of its own; changed by compare-and-swap only
-//! tail   u32                           on a cache line of its own; stored by the producer only
+//! heads  u64  | steal 32 | real 32 |   on a separate cache line; changed by compare-and-swap only
+//! tail   u32                           on a separate cache line; stored by the producer only
 //! slots  [T; capacity]                 slot of index i = i mod capacity, a power of two
 //!
 //!            steal        real               tail

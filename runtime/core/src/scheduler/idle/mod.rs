@@ -78,9 +78,9 @@
 //! * COUNTED-ONCE: a worker is counted as a searcher at most once. It leaves the searchers before
 //!   it sets its bit and may be claimed; the claimer raises `searching` before it gives the token;
 //!   and the worker that received the token lowers `searching`.
-//! * NOBODY-WAITS: when every worker sleeps, no submitted work is left.
+//! * NO-TASK-WAITS: when every worker sleeps, no submitted work is left.
 //!
-//! # Proof of NOBODY-WAITS
+//! # Proof of NO-TASK-WAITS
 //!
 //! Let S be the fence of a submit, let W be any worker that sleeps later, and let P be the fence of
 //! that park. The two fences are ordered.
@@ -101,7 +101,7 @@
 //!
 //! # Surplus
 //!
-//! A worker runs its own ring empty before it parks, so NOBODY-WAITS requires nothing for the tasks
+//! A worker runs its own ring empty before it parks, so NO-TASK-WAITS requires nothing for the tasks
 //! that it pushes there. But no worker should sleep while another one has *surplus*: more tasks, in
 //! ring and LIFO slot together, than the one that it runs next. The push to the ring that creates
 //! surplus is a Submit. The push after it is a Submit too, because a put into the empty LIFO slot

@@ -23,7 +23,7 @@
 //!    all spawns, and the sums are equal.
 //! 5. A thread that has found that wakes all workers, so that they find it too.
 //!
-//! NOBODY-LEFT: when a worker ends, its own queues are empty. Any task that is left was spawned by
+//! NONE-LEFT: when a worker ends, its own queues are empty. Any task that is left was spawned by
 //! another worker, which does not end before that task does.
 //!
 //! Proof: a thread that sees the end of a task also sees its spawn, through the queues in between.
@@ -36,7 +36,7 @@
 //! sees its own count of the spawn; and a thread that polls a task has seen the task's spawn, and
 //! its end comes later.
 //!
-//! NOBODY-SLEEPS: a worker checks (4) between the fence of its park and its sleep. If it does not
+//! NONE-SLEEPS: a worker checks (4) between the fence of its park and its sleep. If it does not
 //! see the last end, the thread that counted that end executes its fence later, and so sees the
 //! parked bit in (5). If two threads count the last two ends at the same time, each executes a
 //! fence before it checks, and one of them sees both.

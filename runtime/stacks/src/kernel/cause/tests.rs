@@ -251,7 +251,7 @@ fn a_watcher_that_was_late_says_what_held_it_up() {
     assert_eq!(told(50 * MS, 90 * MS, stopped), None);
     // Late because of its own work.
     assert_eq!(told(MS, 60 * MS, later(running(), 50 * MS, 0, 1)), None);
-    // Late because of a processor, the quota, or its own memory; and for no reason of its own.
+    // Late because of a processor, the quota, or its own memory; and for no other reason.
     let ready = later(running(), MS, 55 * MS, 1);
     assert_eq!(told(MS, 60 * MS, ready), Some(Cause::NotScheduled));
     let told_of_group = held_up(MS, 60 * MS, &running(), &ready, Some(&quota), Some(&throttled));

@@ -191,7 +191,7 @@ impl World<'_> {
         }
     }
 
-    /// Counted, Nobody waits, and Polled.
+    /// Counted, No task waits, and Polled.
     fn check_idle(&self) {
         let (mut searching, mut asleep, mut in_transit) = (0, 0, 0);
         for (index, seat) in self.seats.iter().enumerate() {

@@ -22,7 +22,7 @@
 //!   that took it.
 //! * *Conserved*: the queues hold exactly the queued tasks, each once; spawned = completed +
 //!   cancelled + panicked + alive.
-//! * *Nobody waits*: when every worker sleeps and none is claimed, no task is queued. Also, while
+//! * *No task waits*: when every worker sleeps and none is claimed, no task is queued. Also, while
 //!   some worker sleeps and there is work that no worker is about to run, there is a searcher, or a
 //!   worker in the middle of parking. Such work is any task in the global queue; and with stealing
 //!   on, more tasks in one worker's queues than it runs next, or any task there while the worker is
