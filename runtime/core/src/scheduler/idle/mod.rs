@@ -101,12 +101,12 @@
 //!
 //! # Surplus
 //!
-//! A worker runs its own ring empty before it parks, so NO-TASK-WAITS requires nothing for the tasks
-//! that it pushes there. But no worker should sleep while another one has *surplus*: more tasks, in
-//! ring and LIFO slot together, than the one that it runs next. The push to the ring that creates
-//! surplus is a Submit. The push after it is a Submit too, because a put into the empty LIFO slot
-//! can create surplus from one task in the ring, and such a put is not a Submit. Later pushes,
-//! while there is surplus, check the bits without the fence:
+//! A worker runs its own ring empty before it parks, so NO-TASK-WAITS requires nothing for the
+//! tasks that it pushes there. But no worker should sleep while another one has *surplus*: more
+//! tasks, in ring and LIFO slot together, than the one that it runs next. The push to the ring that
+//! creates surplus is a Submit. The push after it is a Submit too, because a put into the empty
+//! LIFO slot can create surplus from one task in the ring, and such a put is not a Submit. Later
+//! pushes, while there is surplus, check the bits without the fence:
 //! [`Idle::is_anybody_parked_for_surplus`].
 //!
 //! Let S be the fence of the push that created the surplus, and P the fence of a park. P before S:
