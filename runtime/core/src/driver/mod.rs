@@ -1,5 +1,7 @@
-//! What a worker sleeps on: its park word, the timers, and the kernel's ready list. Knows nothing
-//! above a `Waker`.
+//! The driver: what an idle worker sleeps on, and where timers and I/O are polled.
+//!
+//! It contains each worker's park word, the runtime's timers and the kernel's list of ready
+//! sockets. It depends on nothing of the scheduler or of tasks but `Waker`.
 
 pub(crate) mod parker;
 

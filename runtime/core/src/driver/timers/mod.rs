@@ -1,30 +1,40 @@
-//! The runtime's timers: one wheel behind one lock, with the next deadline readable by a load.
+//! The timers of a runtime: one timer wheel behind one lock, with the next deadline readable by a
+//! load.
 //!
-//! Shape. A deadline is ns on the process's clock; its tick is the first boundary of 160 µs at or
-//! after it, so that a timer never fires early and fires less than that late, beside what the
-//! system adds. On a test clock a tick is a nanosecond: a test that moves the clock to a deadline
-//! expects the timer to fire.
+//! `time::sleep` and everything built on it arms its timer here. Workers fire the timers that are
+//! due: each worker at its ticks, and the thread that sleeps in the driver when it wakes up. A
+//! *deadline* is in ns of the program's clock. The wheel counts in *ticks* of 160 µs. A timer fires
+//! at the first tick boundary at or after its deadline. So it never fires early, and less than one
+//! tick late, apart from delays of the system. On a test clock a tick is one nanosecond, since a
+//! test that advances the clock to a deadline expects the timer to fire.
 //!
-//! Who writes: whoever arms, moves or disarms a timer; whoever fires what is due (every worker at
-//! its ticks, the one that waits in the driver when it wakes up). Who reads without the lock:
-//! parkers (`next_deadline_ns`), sleeps (`fired_through_ns`), telemetry.
+//! An ordinary case. A worker enters the driver when the next deadline is 5 ms away, and sleeps for
+//! at most 5 ms. A task on another worker arms a timer for 1 ms from now. That is before the end of
+//! the sleep, so the task's worker unparks the driver, and the sleeper computes a new end.
+//!
+//! The race. A timer may be armed after the sleeper has read the earliest deadline and before it
+//! sleeps in the kernel. The protocol below makes sure that the sleeper does not sleep past it.
+//!
+//! Threads that arm, move, disarm or fire timers write, under the lock. Parking workers
+//! (`next_deadline_ns`), sleep futures (`fired_through_ns`) and telemetry read without it.
 //!
 //! Invariants. *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each
-//! of the three may run code of a user that arms or drops a timer. *Published*: at each unlock
-//! `next_deadline_ns` is not later than the earliest deadline. *Short holds*: nothing is done under
-//! the lock for more than `FIRE_BATCH` timers, and whoever has more to do lets those go first
-//! that wait for it.
+//! of the three may run user code that arms or drops a timer. *Published*: at each unlock,
+//! `next_deadline_ns` is not later than the earliest deadline. *Short holds*: at most `FIRE_BATCH`
+//! timers are processed per hold of the lock. A thread with more to do first lets the threads that
+//! wait for the lock have it.
 //!
-//! Protocol between an armer and the one sleeper (the thread in the driver), both under the lock.
-//! Sleeper: (1) read the earliest deadline; (2) write down until when it will sleep, the *limit*;
-//! (3) unlock and sleep. Armer: (1) enter the deadline; (2) if it lies before the limit, clear the
-//! limit; (3) unlock and, if it was cleared, unpark the driver. Whoever gets the lock second sees
-//! what the first did, so a deadline is either seen by the sleeper or told to it, and of many that
-//! are earlier than the limit one is told.
+//! Protocol between a thread that arms a timer (the armer) and the one sleeper (the thread in the
+//! driver), both under the lock. Sleeper: (1) read the earliest deadline; (2) store until when it
+//! will sleep, the *limit*; (3) unlock and sleep. Armer: (1) insert the deadline; (2) if it is
+//! before the limit, clear the limit; (3) unlock and, if the limit was cleared, unpark the driver.
+//! The thread that gets the lock second sees what the first one did. So the sleeper either sees a
+//! deadline itself or is unparked because of it. Of many deadlines before the limit, only the first
+//! unparks it.
 //!
-//! Rejected: a wheel a worker (a timer that is armed here and dropped there then needs both locks;
-//! measure first); the waker inside the timer's future under a lock of its own (a second lock for
-//! each timer that fires).
+//! Rejected: one wheel per worker (a timer that is armed on one worker and dropped on another then
+//! needs both locks; measure first). The waker inside the timer's future, under its own lock (a
+//! second lock for each timer that fires).
 
 use std::task::Waker;
 use std::thread;
@@ -34,24 +44,24 @@ use volt_shim::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard
 
 use crate::driver::wheel::{Key, Wheel};
 
-/// Length of a tick, ns: the resolution that timers have. Finer costs more cascades and more
-/// wake-ups, coarser is late: of 10,000 random sleeps half were 590 µs late or more with ticks of 1
-/// ms, 133 µs with 197 µs, 97 µs with 131 µs; what each costs of processor time goes up by 1.3 µs
-/// from the first to the second, on a busy machine, and by 0.5 µs from there to the third.
+/// Length of a tick, ns: the resolution of timers. Shorter ticks cost more cascades and wake-ups,
+/// longer ones make timers late. The median lateness of 10,000 random sleeps was 590 µs with ticks
+/// of 1 ms, 133 µs with 197 µs and 97 µs with 131 µs. On a busy machine, the processor time per
+/// sleep rises by 1.3 µs from the first to the second and by 0.5 µs from the second to the third.
 const TICK_NS: u64 = 160_000;
-/// Timers handed out, or moved to another slot of the wheel, at one hold of the lock, so that
-/// arming does not wait for a crowd of them.
+/// Maximum number of timers that are fired, or moved to another slot of the wheel, per hold of the
+/// lock. It bounds how long a thread that arms a timer waits while very many fire.
 const FIRE_BATCH: usize = 256;
-/// Times that a thread between two batches leaves its processor to those that wait for the lock.
-/// One of them needs some 50 µs to wake up, in which it would find the lock taken again; a bound,
-/// since one may have no processor.
+/// How many times a thread yields its processor, between two batches, to threads that wait for the
+/// lock. A waiting thread needs some 50 µs to wake up, and would then find the lock taken again.
+/// The number is bounded because a waiting thread may not get a processor.
 const MAX_YIELDS: u32 = 64;
-/// "No timer is armed" in `next_deadline_ns`, and no limit to a sleep.
+/// In `next_deadline_ns`: no timer is armed. As the limit of a sleep: none.
 const NEVER: u64 = u64::MAX;
-/// "Nobody sleeps" in `Shared::limit_ns`: no deadline lies before it.
+/// In `Shared::limit_ns`: no thread sleeps. No deadline is before it.
 const NOBODY: u64 = 0;
 
-/// Every timer of a runtime.
+/// All timers of a runtime.
 #[derive(Debug)]
 pub(crate) struct Timers {
     shared: Mutex<Shared>,
@@ -62,12 +72,12 @@ pub(crate) struct Timers {
     published: CachePadded<Published>,
 }
 
-/// What is readable by loads; written under the lock only.
+/// Values that are read by loads and written only under the lock.
 #[derive(Debug)]
 struct Published {
     /// The tick boundary at which the next timer fires, ns; `NEVER` if none is armed.
     next_deadline_ns: AtomicU64,
-    /// Every timer whose tick lies here or before was fired and is out of the wheel.
+    /// Every timer whose tick is at or before this time was fired and removed from the wheel.
     fired_through_ns: AtomicU64,
     armed: AtomicU64,
     fired: AtomicU64,
@@ -78,10 +88,10 @@ struct Published {
 #[derive(Debug)]
 struct Shared {
     wheel: Wheel<Timer>,
-    /// Until when the driver's sleeper sleeps; `NOBODY` while none does, or while one was told to
-    /// check again.
+    /// Until when the sleeper in the driver sleeps. `NOBODY` while no thread sleeps there, and
+    /// after the sleeper was unparked to compute a new limit.
     limit_ns: u64,
-    /// Whether the limit was cleared by an armer since the sleep began.
+    /// Whether an armer cleared the limit since the sleep began.
     was_rearmed: bool,
 }
 
@@ -91,28 +101,28 @@ struct Timer {
     waker: Waker,
 }
 
-/// What arming or moving a timer asks of the caller.
+/// What the caller has to do after arming or moving a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the worker that sleeps in the driver must be woken"]
 pub(crate) enum Armed {
     /// Nothing.
     Quietly,
-    /// To unpark the driver: its sleeper would sleep past the deadline.
+    /// Unpark the driver: its sleeper would sleep past the deadline.
     BeforeLimit,
 }
 
-/// The runtime is shut down: its timers fire no more.
+/// The error of arming a timer after the runtime was shut down: its timers no longer fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IsShutDown;
 
 impl Timers {
-    /// No timers; the wheel begins at `now_ns`.
+    /// Creates an empty wheel that begins at `now_ns`.
     pub(crate) fn new(now_ns: u64) -> Self {
         Self::with_ticks(TICK_NS, now_ns)
     }
 
-    /// As [`new`](Self::new), with timers that fire at their deadlines and not at the next tick:
-    /// for a test clock.
+    /// Same as [`new`](Self::new), but timers fire exactly at their deadlines instead of at the
+    /// next tick. For a test clock.
     pub(crate) fn exact(now_ns: u64) -> Self {
         Self::with_ticks(1, now_ns)
     }
@@ -132,7 +142,7 @@ impl Timers {
         Self { shared: Mutex::new(shared), waiting, tick_ns, published: CachePadded(published) }
     }
 
-    /// The lock, for a short hold. See *Short holds*.
+    /// Takes the lock, for a short hold. See *Short holds*.
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.try_lock().unwrap_or_else(|| self.wait_for_lock())
@@ -140,7 +150,8 @@ impl Timers {
 
     #[cold]
     fn wait_for_lock(&self) -> MutexGuard<'_, Shared> {
-        // ORDERING: Relaxed, both; a hint to whoever has the lock and wants it again.
+        // ORDERING: Relaxed, both; a hint to the thread that holds the lock and is about to take it
+        // again.
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let shared = self.shared.lock();
         // ORDERING: Relaxed; as above.
@@ -148,7 +159,7 @@ impl Timers {
         shared
     }
 
-    /// Between two batches: those that wait for the lock go first.
+    /// Lets threads that wait for the lock go first, between two batches.
     fn let_others_go(&self) {
         for _ in 0..MAX_YIELDS {
             // ORDERING: Relaxed; as in `wait_for_lock`.
@@ -182,51 +193,52 @@ impl Timers {
         Some(armed)
     }
 
-    /// From now on the timer wakes `waker` and no other; false if it has fired.
+    /// Replaces the waker of a timer. Returns false if the timer has fired.
     pub(crate) fn set_waker(&self, key: Key, waker: Waker) -> bool {
         let mut shared = self.lock();
         let former = match shared.wheel.payload_mut(key) {
             Some(timer) => Ok(std::mem::replace(&mut timer.waker, waker)),
             None => Err(waker),
         };
-        // *Unlocked wakers*: the former one is dropped after this.
+        // *Unlocked wakers*: the former waker is dropped after this.
         drop(shared);
         former.is_ok()
     }
 
-    /// Takes a timer out; nothing happens if it has fired.
+    /// Removes a timer. Does nothing if it has fired.
     pub(crate) fn disarm(&self, key: Key) {
         let mut shared = self.lock();
         let timer = shared.wheel.remove(key);
         if timer.is_some() {
             self.publish(&shared);
         }
-        // *Unlocked wakers*: the timer with its waker is dropped after this.
+        // *Unlocked wakers*: the timer and its waker are dropped after this.
         drop(shared);
     }
 
-    /// Whether a timer with this deadline has fired, without reading the wheel.
+    /// Returns whether a timer with this deadline has fired, without reading the wheel.
     ///
-    /// One that was armed for, or moved to, a tick already fired through counts as fired although
-    /// the next `fire` takes it out: whoever then leaves it there pays with a wake-up too many.
+    /// A timer that was armed for, or moved to, a tick already fired through counts as fired,
+    /// although only the next `fire` removes it. If its owner therefore leaves it in the wheel, the
+    /// cost is one spurious wake-up.
     #[inline]
     pub(crate) fn has_fired(&self, deadline_ns: u64) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `publish`. Whoever reads a boundary at or
-        // after its tick knows that the entry is gone and has nothing to take out; a smaller, older
-        // value only costs it the lock.
+        // ORDERING: Acquire; pairs with the Release in `fire`. A thread that reads a boundary at or
+        // after the timer's tick can rely on it that the entry was removed. A smaller, older value
+        // only costs that thread the lock.
         self.boundary_of(deadline_ns) <= self.published.fired_through_ns.load(Ordering::Acquire)
     }
 
-    /// When the next timer fires: ns on the process's clock, a whole tick, `u64::MAX` if none is
-    /// armed.
+    /// Returns when the next timer fires: ns of the program's clock, at a tick boundary; `u64::MAX`
+    /// if no timer is armed.
     #[inline]
     pub(crate) fn next_deadline_ns(&self) -> u64 {
-        // ORDERING: Acquire; pairs with the Release in `publish`. A parker that must not miss a
-        // timer relies on the sleeper's protocol (see the header), not on this load.
+        // ORDERING: Acquire; pairs with the Release in `publish`. A parking worker that must not
+        // miss a timer relies on the sleeper's protocol (see the header), not on this load.
         self.published.next_deadline_ns.load(Ordering::Acquire)
     }
 
-    /// Whether `shut_down` was called.
+    /// Returns whether `shut_down` was called.
     #[inline]
     pub(crate) fn is_shut_down(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release in `shut_down`. Under the lock, where it is
@@ -234,7 +246,8 @@ impl Timers {
         self.published.is_shut_down.load(Ordering::Acquire)
     }
 
-    /// Collects the wakers of all timers that are due at `now_ns`; how many. One load when none is.
+    /// Collects the wakers of all timers that are due at `now_ns`, and returns their number. Costs
+    /// one load if none is due.
     pub(crate) fn fire(&self, now_ns: u64, into: &mut Vec<Waker>) -> usize {
         if self.next_deadline_ns() > now_ns {
             return 0;
@@ -243,8 +256,8 @@ impl Timers {
         let mut worst_lag_ns = 0;
         let now = self.tick_before(now_ns);
         loop {
-            // Not under the lock: of a crowd of wakers the list is moved to more memory now and
-            // then.
+            // Not under the lock: with very many wakers, the list is sometimes moved to a larger
+            // allocation.
             into.reserve(FIRE_BATCH);
             let mut shared = self.lock();
             let mut taken = 0;
@@ -257,13 +270,13 @@ impl Timers {
             fired += taken;
             let is_done = work > 0;
             if is_done && fired > 0 {
-                // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry
-                // only. So are the two below.
+                // ORDERING: Relaxed; a single-writer cell (the lock is held) that only telemetry
+                // reads. So are the two below.
                 self.published.last_lag_ns.store(worst_lag_ns, Ordering::Relaxed);
             }
             if is_done {
-                // ORDERING: Release; pairs with the Acquire in `has_fired`. Not earlier than
-                // `is_done`: a tick of which only a part was handed out has not been fired through.
+                // ORDERING: Release; pairs with the Acquire in `has_fired`. Only if `is_done`: a
+                // tick whose timers were fired only in part has not been fired through.
                 let through_ns = now * self.tick_ns;
                 self.published.fired_through_ns.fetch_max(through_ns, Ordering::Release);
             }
@@ -280,10 +293,10 @@ impl Timers {
         }
     }
 
-    /// The driver's sleeper goes to sleep, at most until the next deadline and no longer than
+    /// Begins a sleep of the thread in the driver: until the next deadline, but at most for
     /// `at_most`.
     ///
-    /// Returns how long; `None` = until it is unparked.
+    /// Returns the length of the sleep; `None`: until it is unparked.
     pub(crate) fn begin_sleep(&self, now_ns: u64, at_most: Option<Duration>) -> Option<Duration> {
         let mut shared = self.lock();
         let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| tick.saturating_mul(self.tick_ns));
@@ -295,19 +308,18 @@ impl Timers {
         (limit_ns != NEVER).then(|| Duration::from_nanos(limit_ns.saturating_sub(now_ns)))
     }
 
-    /// The driver's sleeper is awake again; whether somebody armed a deadline before its limit
-    /// meanwhile.
+    /// Ends the sleep. Returns whether a deadline before its limit was armed meanwhile.
     pub(crate) fn end_sleep(&self) -> bool {
         let mut shared = self.lock();
         shared.limit_ns = NOBODY;
         std::mem::take(&mut shared.was_rearmed)
     }
 
-    /// Fires no more; collects the wakers of all timers, so that whoever waits for one sees that it
-    /// never will fire.
+    /// Stops all timers and collects their wakers, so that each waiting task sees that its timer
+    /// will never fire.
     pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
         let mut shared = self.lock();
-        // Keys of its timers name nothing in the new one, which stays empty.
+        // Keys of the old wheel name nothing in the new one, which stays empty.
         let wheel = std::mem::replace(&mut shared.wheel, Wheel::new(0));
         // ORDERING: Release; pairs with the Acquire in `is_shut_down`.
         self.published.is_shut_down.store(true, Ordering::Release);
@@ -316,7 +328,7 @@ impl Timers {
         into.extend(wheel.into_payloads().map(|timer| timer.waker));
     }
 
-    /// The numbers that people see.
+    /// Returns the figures for telemetry.
     pub(crate) fn telemetry(&self, now_ns: u64) -> volt_telemetry::Timers {
         let next_ns = self.next_deadline_ns();
         volt_telemetry::Timers {
@@ -330,20 +342,20 @@ impl Timers {
         }
     }
 
-    /// The last tick that begins at or before an instant. A division by a constant, but on a test
-    /// clock.
+    /// Returns the last tick that begins at or before `now_ns`. A division by a constant, except on
+    /// a test clock.
     #[inline]
     fn tick_before(&self, now_ns: u64) -> u64 {
         if self.tick_ns == TICK_NS { now_ns / TICK_NS } else { now_ns / self.tick_ns }
     }
 
-    /// The tick at which a deadline fires: the first at or after it.
+    /// Returns the tick at which a deadline fires: the first at or after it.
     #[inline]
     fn tick_of(&self, deadline_ns: u64) -> u64 {
         if self.tick_ns == TICK_NS { deadline_ns.div_ceil(TICK_NS) } else { deadline_ns.div_ceil(self.tick_ns) }
     }
 
-    /// The same as ns.
+    /// Returns the time of that tick, ns.
     #[inline]
     fn boundary_of(&self, deadline_ns: u64) -> u64 {
         self.tick_of(deadline_ns).saturating_mul(self.tick_ns)
@@ -358,7 +370,7 @@ impl Timers {
         Armed::BeforeLimit
     }
 
-    /// See *Published*.
+    /// Updates the published values. See *Published*.
     fn publish(&self, shared: &MutexGuard<'_, Shared>) {
         let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| tick.saturating_mul(self.tick_ns));
         // ORDERING: Release; pairs with the Acquire in `next_deadline_ns`.

@@ -1,43 +1,61 @@
-//! The driver: timers and I/O of one runtime, and the turn in which a single thread polls them.
+//! The driver: the timers and the I/O of one runtime, and the turn in which one thread polls them.
 //!
-//! Shape. The poller behind a lock that is only ever tried (holding it is *the driver turn*), the
-//! timers behind another, the registered sockets behind a third, and the waker that ends a sleep in
-//! the poller from anywhere.
+//! The driver owns the timer wheel, the registered sockets and the *poller*, which wraps the
+//! kernel's ready list (epoll or kqueue). Workers poll it between polls of tasks without waiting,
+//! and an idle worker sleeps in it. The *driver turn* is the right to use the poller: one thread
+//! has it at a time. Idle workers that do not have the turn sleep on a futex each.
 //!
-//! Who writes: any worker that gets the turn. Who reads: telemetry and parkers, by loads.
+//! An ordinary case. Worker 1 runs out of work, takes the turn and sleeps in the poller until the
+//! next timer is due. Worker 2 runs out of work, finds the turn taken and sleeps on its futex. A
+//! packet arrives. Worker 1 wakes up, collects the waker of the task that waits for the socket,
+//! gives the turn back, calls the waker and polls the task. It tries to take the turn again before
+//! it sleeps.
 //!
-//! Invariants. *One turn*: at most one thread is in the poller. *Collected*: nothing here wakes
-//! anybody; wakers go into the caller's list and are called when every lock is free. *Fresh token*:
-//! a token is an index and a generation, so an event for a socket that is gone never reaches the
-//! one that got its index.
+//! The race. Worker 2 may find the turn taken just before worker 1 gives it back to poll a task.
+//! Then both have decided that the other one polls the driver. The hand-off below prevents that no
+//! thread polls it from then on.
 //!
-//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Neither of the last
-//! three is held in a system call.
+//! Shape. The poller is behind a lock that is only ever tried; to hold that lock is to have the
+//! turn. The timers are behind a second lock, the registered sockets behind a third. A waker ends a
+//! sleep in the poller from any thread. Any worker that gets the turn writes; telemetry and parking
+//! workers read by loads.
 //!
-//! Protocol of the hand-off, by a worker that is about to sleep: (1) it may be claimed, its bit is
-//! set; (2) try to get the turn: sleep in here, or, if somebody else has it, on the futex. Whoever
-//! gives the turn back, after a sleep or after a poll of the driver between two polls of tasks,
-//! runs on, and comes to
-//! (1) and (2) again before it sleeps. So *Polled*: while all workers sleep, one sleeps in here:
-//! the last of them to try either got the turn, or saw somebody have it who was asleep, or had yet
-//! to try.
+//! Invariants. *One turn*: at most one thread is in the poller. *Collected*: nothing here calls a
+//! waker. Wakers are appended to the caller's list, and the caller calls them when it has released
+//! every lock. *Fresh token*: a token is an index and a generation. So an event for a socket that
+//! was deregistered never reaches the socket that has its index now.
 //!
-//! If it is eager: (3) whoever goes on to poll, after a sleep, a search or a poll of the driver,
-//! fences, and if nobody has the turn and nobody searches, claims one that is parked. That one
-//! finds other work and comes to (3), or none and comes to (2). So *Polled, eagerly*: while
-//! somebody sleeps, one is in here or on the way, however many are stuck in polls. For the turn
-//! given back is work that was submitted, and (2) is the check for it: let P be the fence of a
-//! park, and S that of the next
-//! (3) of the one who had the turn when (2) was refused. P before S: (3) sees the bit. S before P:
-//! (2) does not see that turn any more. If (3) sees a searcher instead, that one comes to (2) or
-//! (3) after it has left the searchers, with a fence of its own; and if it sees somebody in the
-//! turn who is gone already, that one's (3) is yet to come. Not only who brings events out of here
-//! has to do it: who was called away to other work, or has only polled it, leaves nobody here as
-//! well, and who was woken to park here may find work first.
+//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. The last three are
+//! never held during a system call.
 //!
-//! Protocol of a sleep: (1) the limit is agreed with the armers of timers, see `timers`; (2) sleep
-//! in the kernel; (3) take the limit back; (4) collect what became ready, then what is due.
-//! `unpark` is sticky: one before (2) ends (2) at once.
+//! Protocol of the hand-off, for a worker that is about to sleep: (1) it sets its bit, so that it
+//! may be claimed; (2) it tries to take the turn: it sleeps in the poller if it gets the turn, and
+//! on the futex if another thread has it. A thread gives the turn back after a sleep, or after
+//! polling the driver between two polls of tasks. It then continues to run, and does (1) and (2)
+//! again before it sleeps. Hence *Polled*: while all workers sleep, one of them sleeps in the
+//! poller. The last worker to do (2) either got the turn, or found that a sleeping worker has it or
+//! that its holder has yet to do (2).
+//!
+//! With the eager hand-off there is one more step: (3) a worker that continues with tasks after a
+//! sleep, a search or a poll of the driver executes a fence. Then, if no thread has the turn and no
+//! worker searches, it claims a parked worker. The claimed worker finds other work and does (3)
+//! itself, or finds none and does (2). Hence *Polled, eagerly*: while any worker sleeps, one worker
+//! is in the poller or on its way there, however many are stuck in polls.
+//!
+//! Why that holds. A turn given back is like submitted work, and (2) is the check for it. Let P be
+//! the fence of a park, and S the fence of the next (3) of the thread that had the turn when (2)
+//! was refused. If P comes before S, (3) sees the parked worker's bit. If S comes before P, (2) no
+//! longer sees that turn. If (3) sees a searching worker instead, that worker does (2) or (3) after
+//! it has left the searchers, with a fence in between. If (3) sees a holder that has already given
+//! the turn back, that holder's own (3) is still to come. So (3) is not only for a worker that
+//! brings events out of the poller. A worker that was called away to other work, or that only
+//! polled the driver, also leaves the poller empty; and a worker that was woken to park here may
+//! find work first.
+//!
+//! Protocol of a sleep: (1) agree on the limit of the sleep with threads that arm timers, see
+//! `timers`; (2) sleep in the kernel; (3) withdraw the limit; (4) collect the sockets that became
+//! ready, then the timers that are due. `unpark` is sticky: a call before (2) makes (2) return
+//! immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -63,18 +81,18 @@ mod registrations;
 
 use registrations::{INDEX_BITS, Registrations, index_of};
 
-/// What waits for I/O on this system.
+/// The name of the kernel interface that reports ready I/O on this system.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const NATIVE: (Backend, &str) = (Backend::Epoll, "epoll");
-/// What waits for I/O on this system.
+/// The name of the kernel interface that reports ready I/O on this system.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const NATIVE: (Backend, &str) = (Backend::Kqueue, "kqueue");
 
-/// Timers and I/O of one runtime.
+/// The timers and the I/O of one runtime.
 #[derive(Debug)]
 pub struct Driver {
     pub(crate) timers: Timers,
-    /// Instead of the process's clock, in a runtime that was built for tests.
+    /// Replaces the clock of the program, in a runtime that was built for tests.
     pub test_clock: Option<TestClock>,
     poller: TurnLock<Poller>,
     registry: Registry,
@@ -82,76 +100,77 @@ pub struct Driver {
     troubles: Arc<Troubles>,
     registrations: Mutex<Registrations>,
     counters: CachePadded<Counters>,
-    /// The process whose kernel list this is.
+    /// The program that created the kernel's ready list; a forked child is another one.
     home: Home,
 }
 
-/// Single-writer cells (each under the lock named), read by loads.
+/// Cells that are written under the lock named with each (a single writer) and read by loads.
 #[derive(Debug)]
 struct Counters {
-    /// When the kernel's list was last read. Turn.
+    /// When the kernel's ready list was last read. Lock: the turn.
     last_turn_ns: AtomicU64,
-    /// Turn.
+    /// Lock: the turn.
     turns: AtomicU64,
-    /// Turn.
+    /// Lock: the turn.
     events: AtomicU64,
-    /// Registrations.
+    /// Lock: the registrations.
     registrations: AtomicU64,
-    /// Written by any task in accept: an RMW.
+    /// Any task in `accept` writes it, with an RMW.
     accept_backoffs: AtomicU64,
-    /// Faults of the process's clock that were reported to this runtime's log. Written by any
-    /// thread that has left the turn: an RMW.
+    /// Faults of the program's clock that were reported to this runtime's log. Any thread that has
+    /// left the turn writes it, with an RMW.
     clock_faults: AtomicU64,
 }
 
-/// How long a turn waits for something to happen.
+/// How long a turn waits for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Not at all.
+    /// Does not wait.
     No,
-    /// Until the next timer is due, I/O is ready or somebody unparks, but no longer than `at_most`.
+    /// Until the next timer is due, I/O is ready or `unpark` is called, but at most for `at_most`.
     UntilTimer {
-        /// `None` = no limit but the timers'.
+        /// `None`: limited by the timers only.
         at_most: Option<Duration>,
     },
-    /// A moment, since the clock is paused: it says nothing of when a timer will be due.
+    /// For a moment: the clock is paused, so no deadline says how long to wait.
     Paused {
-        /// When nothing is left to be done but to wait for a timer, that one's time: unless the
-        /// kernel knows better, the clock moves on to it.
+        /// The next deadline, if nothing is left to do but to wait for a timer. The clock advances
+        /// to it unless the kernel reports an event.
         next_ns: Option<u64>,
     },
 }
 
-/// How long a turn waits under a paused clock before it checks again: whoever comes to rest tells
-/// nobody.
+/// How long a turn waits under a paused clock before it checks again, since a task that comes to
+/// rest sends no notification.
 const PAUSED_TURN: Duration = Duration::from_millis(1);
 
-/// How long whoever is told that the kernel's list cannot be waited for waits, so that it does not
+/// How long a thread waits after the kernel has failed to wait for events, so that it does not
 /// spin.
 pub(crate) const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a turn found.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Polled {
-    /// Sockets that something was told about.
+    /// Sockets for which the kernel reported an event.
     pub(crate) events: usize,
-    /// Wakers that the list holds because of them; behind these come the timers'.
+    /// Wakers in the caller's list because of those sockets. The wakers of timers follow them.
     pub(crate) io_wakers: usize,
     /// Timers that were due.
     pub(crate) timers_fired: usize,
-    /// Somebody called [`Driver::unpark`].
+    /// Whether [`Driver::unpark`] was called.
     pub(crate) was_unparked: bool,
-    /// Of those, the one who armed a timer earlier than this turn would have slept.
+    /// Whether the call came from a thread that armed a timer due before the end of this turn's
+    /// sleep.
     pub(crate) was_rearmed: bool,
-    /// Nothing at all happened for `at_most`.
+    /// Whether nothing at all happened for `at_most`.
     pub(crate) timed_out: bool,
 }
 
 impl Driver {
-    /// A driver on `backend`, or on what this system has if none is asked for.
+    /// Creates a driver on `backend`, or on this system's native backend for `None`.
     ///
     /// # Errors
-    /// `ErrorKind::Unsupported` if the backend is not in this build; else what the system says.
+    /// `ErrorKind::Unsupported` if the backend is not in this build, or an error of the system.
     pub(crate) fn new(
         backend: Option<Backend>,
         max_io_completions: usize,
@@ -190,42 +209,42 @@ impl Driver {
         })
     }
 
-    /// Now, for timers: ns on the process's clock, or on the test clock.
+    /// Returns the present time for timers, in ns of the program's clock or of the test clock.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.test_clock.as_ref().map_or_else(clock::now_ns, TestClock::now_ns)
     }
 
-    /// The same, and as an instant.
+    /// Returns the same time also as an `Instant`.
     #[inline]
     pub fn now(&self) -> Both {
         self.test_clock.as_ref().map_or_else(Both::read, TestClock::now)
     }
 
-    /// Whether there is a test clock, and it stands still.
+    /// Returns whether there is a test clock and it is paused.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
         self.test_clock.as_ref().is_some_and(TestClock::is_paused)
     }
 
-    /// From now on timers go by a clock that tests stop and move on.
+    /// Replaces the clock of the timers by a test clock, which tests pause and advance.
     pub(crate) fn use_test_clock(&mut self, is_paused: bool) {
         let clock = TestClock::new(is_paused);
         self.timers = Timers::exact(clock.now_ns());
         self.test_clock = Some(clock);
     }
 
-    /// Wakes whom a timer that is due by now belongs to.
+    /// Wakes the owners of all timers that are due.
     pub fn fire_due(&self) {
         let mut wakers = Vec::new();
         self.timers.fire(self.now_ns(), &mut wakers);
         wake_all(wakers);
     }
 
-    /// Does for `at_most` so long what workers do in the driver, of whom none is left, and returns
-    /// early after anything that happened.
+    /// Polls the driver in place of the workers, of which none is left. Waits for at most `at_most`
+    /// and returns early after any event.
     pub(crate) fn turn_without_workers(&self, at_most: Option<Duration>) {
-        // Never so: whoever is no worker has no turn.
+        // Always succeeds: no worker is left, and no other thread takes the turn.
         let Some(mut turn) = self.take_turn(None) else { return thread::yield_now() };
         let mut wakers = Vec::new();
         let polled = turn.poll(Wait::UntilTimer { at_most }, &mut wakers);
@@ -244,7 +263,8 @@ impl Driver {
         }
     }
 
-    /// The driver turn, if nobody has it; `worker` is shown as its owner until it is dropped.
+    /// Takes the driver turn, if no thread has it. `worker` is published as its owner until the
+    /// turn is dropped.
     pub(crate) fn try_turn(&self, worker: usize) -> Option<Turn<'_>> {
         self.take_turn(Some(worker))
     }
@@ -253,30 +273,31 @@ impl Driver {
         Some(Turn { driver: self, poller: self.poller.try_take(owner)? })
     }
 
-    /// Where what cannot be done is noted down.
+    /// Returns the log to which the runtime's failures are reported.
     pub(crate) fn troubles(&self) -> &Arc<Troubles> {
         &self.troubles
     }
 
-    /// Ends the sleep of whoever is in the turn, or the next one.
+    /// Ends the sleep of the thread in the turn, or else the next such sleep.
     pub fn unpark(&self) {
         if let Err(error) = self.waker.wake() {
             self.troubles.note(Trouble::DriverNotWoken, &error);
         }
     }
 
-    /// Whether the process's clock has lost its counter, and this runtime's log does not say so
-    /// yet.
+    /// Returns whether the program's clock has had a fault of its counter that this runtime's log
+    /// does not contain yet.
     #[inline]
     pub(crate) fn has_clock_news(&self) -> bool {
         // ORDERING: Relaxed; a hint, `report_clock` decides.
         self.counters.clock_faults.load(Ordering::Relaxed) != clock::faults()
     }
 
-    /// Reports to this runtime's log that the process's clock has lost its counter.
+    /// Reports to this runtime's log that the program's clock has lost its counter.
     ///
-    /// May run a subscriber's code, which may block: call it after the turn is left and the
-    /// collected wakers are called, or timers and I/O of the whole runtime wait for the log.
+    /// This may run the code of a log subscriber, which may block. Call it only after the turn was
+    /// given back and the collected wakers were called; otherwise the timers and the I/O of the
+    /// whole runtime wait for the log.
     pub(crate) fn report_clock(&self) {
         let faults = clock::faults();
         // ORDERING: Relaxed; only the value counts. Of several threads that see a fault, one
@@ -290,15 +311,16 @@ impl Driver {
         }
     }
 
-    /// Arms a timer, and tells the sleeper if it would sleep past it.
+    /// Arms a timer, and unparks the thread that sleeps in the driver if it would sleep past the
+    /// deadline.
     pub(crate) fn arm_timer(&self, deadline_ns: u64, waker: Waker) -> Result<Key, IsShutDown> {
         let (key, armed) = self.timers.arm(deadline_ns, waker)?;
         self.tell(armed);
         Ok(key)
     }
 
-    /// Moves a timer, and tells the sleeper if it would sleep past it; false if the timer has
-    /// fired.
+    /// Moves a timer, and unparks the thread that sleeps in the driver if it would sleep past the
+    /// deadline. Returns false if the timer has fired.
     pub(crate) fn reset_timer(&self, key: Key, deadline_ns: u64) -> bool {
         let armed = self.timers.reset(key, deadline_ns);
         armed.map(|armed| self.tell(armed)).is_some()
@@ -310,8 +332,8 @@ impl Driver {
         }
     }
 
-    /// Ends every wait: I/O with an error now and for ever, timers as `time::sleep` says. Sockets
-    /// and timers that outlive the runtime may still be dropped.
+    /// Ends every wait: I/O fails from now on, and timers behave as documented at `time::sleep`.
+    /// Sockets and timers that outlive the runtime may still be dropped.
     pub(crate) fn shut_down(&self) {
         let mut wakers = Vec::new();
         let mut registrations = self.registrations.lock();
@@ -324,40 +346,40 @@ impl Driver {
         wake_all(wakers);
     }
 
-    /// An accept waits because the process is out of descriptors or memory.
+    /// Counts an `accept` that waits because the program has run out of descriptors or memory.
     pub fn count_accept_backoff(&self) {
         // ORDERING: Relaxed; an RMW, since any task may do it; read by telemetry only.
         self.counters.accept_backoffs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When the kernel's ready list was last read: ns on the process's clock.
+    /// Returns when the kernel's ready list was last read, in ns of the program's clock.
     #[inline]
     pub(crate) fn last_turn_ns(&self) -> u64 {
-        // ORDERING: Relaxed; a hint to a worker whether a check is due.
+        // ORDERING: Relaxed; a hint, which a worker uses to decide whether a check is due.
         self.counters.last_turn_ns.load(Ordering::Relaxed)
     }
 
-    /// The worker in the turn.
+    /// Returns the worker that has the turn.
     #[inline]
     pub(crate) fn owner(&self) -> Option<usize> {
         self.poller.owner()
     }
 
-    /// Whether timers and I/O are polled until then, or nothing is to be expected: no socket, and
-    /// no timer before `until_ns`.
+    /// Returns whether a worker may leave the driver unpolled until `until_ns`: another one has the
+    /// turn, or there is no socket and no timer due before then.
     pub(crate) fn can_wait_until(&self, until_ns: u64) -> bool {
-        // ORDERING: Relaxed; a hint, as all here: who registers a socket or arms a timer now waits
-        // as long as if it came a moment earlier.
+        // ORDERING: Relaxed; a hint, like everything here. A socket that is registered, or a timer
+        // that is armed, right after this load waits as long as one that came a moment earlier.
         let has_sockets = || self.counters.registrations.load(Ordering::Relaxed) > 0;
         self.owner().is_some() || (!has_sockets() && self.timers.next_deadline_ns() > until_ns)
     }
 
-    /// The name of what waits for I/O.
+    /// Returns the name of the kernel interface that reports ready I/O.
     pub(crate) fn backend_name(&self) -> &'static str {
         NATIVE.1
     }
 
-    /// The numbers that people see.
+    /// Returns the figures for telemetry.
     pub(crate) fn telemetry(&self, now_ns: u64) -> (volt_telemetry::Driver, volt_telemetry::Timers) {
         let owner = self.owner();
         let counters = &self.counters;
@@ -379,12 +401,13 @@ impl Driver {
 
 fn wake_all(wakers: Vec<Waker>) {
     for waker in wakers {
-        // A foreign waker that panics must not keep the others from being called.
+        // A waker from outside the runtime that panics must not prevent the others from being
+        // called.
         contain(|| waker.wake());
     }
 }
 
-/// The right to poll timers and I/O; one thread has it at a time.
+/// The right to poll timers and I/O. One thread has it at a time.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     driver: &'a Driver,
@@ -392,20 +415,20 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Waits as `wait` says, then collects the wakers of sockets that became ready and of timers
-    /// that are due.
+    /// Waits as `wait` specifies, then collects the wakers of the sockets that became ready and of
+    /// the timers that are due.
     ///
     /// # Errors
-    /// What the system says of sockets; interrupted by a signal is none, just an early return.
-    /// Timers that are due are collected also then.
+    /// Returns the system's error if it fails to wait for I/O. Timers that are due are collected
+    /// even then. A wait interrupted by a signal is not an error; it returns early.
     pub(crate) fn poll(&mut self, wait: Wait, into: &mut Vec<Waker>) -> io::Result<Polled> {
         let timers = &self.driver.timers;
         let mut polled = Polled::default();
         let waited = match wait {
             Wait::No => self.poller.wait(Some(Duration::ZERO)),
             Wait::Paused { next_ns } => {
-                // ORDERING: Relaxed; a hint: what is on its way between two sockets is given a
-                // moment to arrive.
+                // ORDERING: Relaxed; a hint. If there are sockets, data in transit between two of
+                // them gets a moment to arrive.
                 let has_sockets = self.driver.counters.registrations.load(Ordering::Relaxed) > 0;
                 let is_waiting = has_sockets || next_ns.is_none();
                 self.poller.wait(Some(if is_waiting { PAUSED_TURN } else { Duration::ZERO }))
@@ -442,13 +465,13 @@ impl Turn<'_> {
         waited.map(|()| polled)
     }
 
-    /// From now on the kernel refuses to wait for events.
+    /// Makes the kernel fail every later wait for events.
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) fn break_poller(&self) {
         use std::mem::ManuallyDrop;
         use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-        // SAFETY: it is open, and this owner does not close it.
+        // SAFETY: the descriptor is open, and `ManuallyDrop` keeps this owner from closing it.
         let list = unsafe { OwnedFd::from_raw_fd(self.poller.registry().as_raw_fd()) };
         let null = std::fs::File::open("/dev/null").unwrap();
         rustix::io::dup2(&null, &mut ManuallyDrop::new(list)).unwrap();
@@ -465,7 +488,8 @@ impl Turn<'_> {
                 polled.was_unparked = true;
                 continue;
             }
-            // Gone, or its index is another's by now: *fresh token*.
+            // *Fresh token*: skip a socket that was deregistered, even if another one has its index
+            // now.
             let registered = registrations.sockets.get(index_of(token));
             let Some(registered) = registered.filter(|socket| socket.generation == token.0 >> INDEX_BITS) else {
                 continue;

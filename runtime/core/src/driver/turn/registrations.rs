@@ -1,4 +1,5 @@
-//! The sockets of a driver: by index, each under a token of its own.
+//! The registered sockets of a driver, by index. Each has a token that is never reused while an old
+//! event may be on its way.
 
 use std::io;
 use std::sync::Arc;
@@ -11,16 +12,16 @@ use volt_shim::{MutexGuard, Ordering};
 use super::Driver;
 use crate::driver::readiness::{Flags, Readiness};
 
-/// Bits of a token that name the index; the rest is the generation.
+/// Bits of a token that hold the index; the remaining bits hold the generation.
 pub(super) const INDEX_BITS: u32 = usize::BITS / 2;
-/// Sockets that can be registered at once, so that no index looks like the waker's token.
+/// Maximum number of registered sockets. It is such that no index equals the token of the waker.
 const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
 
 #[derive(Debug, Default)]
 pub(super) struct Registrations {
     pub(super) sockets: Slab<Registered>,
-    /// The next socket's; comes round after 2^32 sockets, so a mistaken token needs that many
-    /// within one turn.
+    /// The generation of the next socket. It wraps around after 2^32 sockets, so a token could be
+    /// mistaken for another only if that many were registered within one turn.
     next_generation: usize,
     pub(super) is_shut_down: bool,
 }
@@ -32,10 +33,11 @@ pub(super) struct Registered {
 }
 
 impl Driver {
-    /// Registers a socket, for both directions as a rule.
+    /// Registers a socket, normally for both directions.
     ///
     /// # Errors
-    /// The runtime is shut down, there are too many sockets, or what the system says.
+    /// Fails if the runtime is shut down, if too many sockets are registered, or if the system
+    /// refuses.
     pub(crate) fn register(
         &self,
         source: &mut impl Source,
@@ -51,12 +53,12 @@ impl Driver {
         Ok((token, readiness))
     }
 
-    /// Takes a socket out again. Its descriptor is still open, since the kernel's list goes by
-    /// descriptors.
+    /// Removes a socket. Its descriptor must still be open, since the kernel's list is keyed by
+    /// descriptor.
     pub(crate) fn deregister(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
         if !self.home.is_here() {
-            // A forked child's copy of a socket: the list is the parent's too, and its own copy
-            // stays in it.
+            // This is a forked child's copy of a socket. The child shares the kernel's list with
+            // its parent, whose socket must stay in it.
             return Ok(());
         }
         let result = self.registry.deregister(source);
@@ -83,7 +85,7 @@ impl Driver {
         let mut registrations = self.registrations.lock();
         let registered = registrations.sockets.try_remove(index_of(token));
         self.publish(&registrations);
-        // Whoever is still in the queue of its waiters goes after the lock.
+        // Wakers that are still in the socket's queue are dropped after the lock is released.
         drop(registrations);
         drop(registered);
     }

@@ -1,16 +1,18 @@
-//! The driver turn: the right of one thread at a time to poll the driver, and who has it.
+//! The driver turn: the right of one thread at a time to poll the driver, and the index of its
+//! owner.
 //!
-//! Shape: a lock that is only ever tried, and beside it the index of its holder.
-//!
-//! Who writes: the holder. Who reads the holder's index: anybody, as a hint.
+//! Workers use it. [`TurnLock`] contains the protected value behind a lock that is only ever tried,
+//! and next to it the index of the thread that has the turn. Only the owner writes that index. Any
+//! thread may read it, as a hint.
 //!
 //! Protocol:
-//! 1. Take: the lock is tried; then the holder is published.
-//! 2. Give back: the holder is withdrawn; then the lock is released. So whoever gets the lock finds
-//!    nobody else published, and a holder that is still published after the release of a former one
-//!    is a later one.
+//! 1. Take: try the lock, then publish the owner.
+//! 2. Give back: withdraw the owner, then release the lock. So a thread that gets the lock finds no
+//!    other owner published. An owner that is published after an earlier owner's release is a later
+//!    one.
 //!
-//! The turn is handed off by the steps of `turn`; the models stand beside this file.
+//! The turn passes from worker to worker by the steps in the header of `turn`. The loom models are
+//! in this folder.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -20,17 +22,17 @@ use volt_shim::{AtomicU32, CachePadded, Mutex, MutexGuard, Ordering};
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// "Nobody" as an index.
+/// The index that means "no owner".
 const NOBODY: u32 = u32::MAX;
 
-/// Something that one thread at a time may use, and everybody can see who.
+/// A value that one thread at a time may use, with the index of that thread readable by all.
 pub(crate) struct TurnLock<T> {
     inside: Mutex<T>,
-    /// On a line of its own: read for each wake-up, beside threads that try the lock.
+    /// On its own cache line: it is read for each wake-up, while other threads try the lock.
     owner: CachePadded<AtomicU32>,
 }
 
-/// The turn. Dropping it gives it back.
+/// The turn. Dropping it gives the turn back.
 pub(crate) struct Held<'a, T> {
     owner: &'a AtomicU32,
     inside: MutexGuard<'a, T>,
@@ -41,18 +43,19 @@ impl<T> TurnLock<T> {
         Self { inside: Mutex::new(inside), owner: CachePadded(AtomicU32::new(NOBODY)) }
     }
 
-    /// The turn, if nobody has it; `index` is its owner until it is dropped. `None` = nobody.
+    /// Takes the turn, if no thread has it. `index` is published as its owner until the turn is
+    /// dropped; `None` publishes no owner.
     #[inline]
     pub(crate) fn try_take(&self, index: Option<usize>) -> Option<Held<'_, T>> {
         // Take (1)
         let inside = self.inside.try_lock()?;
-        // ORDERING: Relaxed; a single-writer cell (the turn is held), read by telemetry and the
-        // choice of whom to wake last.
+        // ORDERING: Relaxed; a single-writer cell (the turn is held). Telemetry reads it, and so
+        // does a thread that chooses which worker to wake last.
         self.owner.store(index.map_or(NOBODY, |index| index as u32), Ordering::Relaxed);
         Some(Held { owner: &self.owner, inside })
     }
 
-    /// The thread that has the turn.
+    /// Returns the index of the thread that has the turn.
     #[inline]
     pub(crate) fn owner(&self) -> Option<usize> {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.
@@ -79,7 +82,7 @@ impl<T> Drop for Held<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // Give back (2)
-        // ORDERING: Relaxed; a single-writer cell: the lock goes after this.
+        // ORDERING: Relaxed; a single-writer cell: the lock is released after this.
         self.owner.store(NOBODY, Ordering::Relaxed);
     }
 }
