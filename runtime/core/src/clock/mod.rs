@@ -1,8 +1,9 @@
-//! Monotonic time of this process, in nanoseconds since its first reading.
+//! Monotonic time of this program, in nanoseconds since its first reading.
 //!
-//! One origin for the whole process, so that times taken by different threads and runtimes compare.
-//! Read from the processor's cycle counter where that can be trusted, within a microsecond of
-//! `Instant`: see `cycles`.
+//! The scheduler reads it at each poll; timers, telemetry and the recorder use it too. There is one
+//! origin for the whole program, so that times taken by different threads and runtimes can be
+//! compared. It is read from the processor's cycle counter where that can be trusted, and stays
+//! within a microsecond of `Instant`: see `cycles`.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ mod tests;
 
 static CLOCK: Clock<Machine> = Clock::new(Machine);
 
-/// This machine's counter and clock, unless a test puts a counter in.
+/// This machine's counter and system clock, or a counter that a test has injected.
 struct Machine;
 
 impl Source for Machine {
@@ -54,7 +55,7 @@ fn instant_ns() -> u64 {
     saturating_ns(Instant::now().saturating_duration_since(origin))
 }
 
-/// Now, in ns since the process first asked.
+/// Returns the present time, in ns since the program's first reading.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     #[cfg(test)]
@@ -64,9 +65,10 @@ pub(crate) fn now_ns() -> u64 {
     CLOCK.now_ns()
 }
 
-/// Now, after a comparison with `Instant`, which costs one reading of that.
+/// Returns the present time, after a comparison with `Instant`. The comparison costs one reading of
+/// `Instant`.
 ///
-/// To be called at events that do not hang on this clock, by whoever comes by: see `cycles`.
+/// Threads call it at events that do not depend on this clock: see `cycles`.
 pub(crate) fn check() -> u64 {
     #[cfg(test)]
     if let Some(now_ns) = simulated::now_ns() {
@@ -75,24 +77,24 @@ pub(crate) fn check() -> u64 {
     CLOCK.check()
 }
 
-/// How often the cycle counter failed, since the process started.
+/// Returns how often the cycle counter has failed since the program started.
 #[inline]
 pub(crate) fn faults() -> u64 {
     CLOCK.faults()
 }
 
-/// How the counter failed last, and whether it was then given up for good.
+/// Returns the last fault of the counter, and whether the counter was then given up for good.
 pub(crate) fn last_fault() -> Option<(Fault, bool)> {
     CLOCK.last_fault()
 }
 
-/// The numbers that people see.
+/// Returns the figures for telemetry.
 pub(crate) fn telemetry() -> volt_telemetry::Clock {
     volt_telemetry::Clock { is_fast: CLOCK.is_fast(), faults: CLOCK.faults() }
 }
 
-/// The system's clock and this one, at one moment: `Instant` costs three times what the other does,
-/// so it is read once.
+/// The system's clock and this one, at one moment. Taken together so that `Instant`, which costs
+/// three times as much to read, is read only once.
 #[derive(Clone, Copy, Debug)]
 pub struct Both {
     pub now: Instant,
@@ -104,19 +106,19 @@ impl Both {
         Self { now: Instant::now(), now_ns: now_ns() }
     }
 
-    /// What this clock said.
+    /// Returns the reading of this clock.
     pub(crate) fn now_ns(self) -> u64 {
         self.now_ns
     }
 
-    /// So much later; an instant that there is not is the last that there is.
+    /// Returns the moment `by` later; the same moment if `Instant` cannot represent that one.
     pub(crate) fn later(self, by: Duration) -> Self {
         let now_ns = self.now_ns.saturating_add(saturating_ns(by));
         self.now.checked_add(by).map_or(self, |now| Self { now, now_ns })
     }
 
-    /// `at` on this clock; 0 if it lies before the first reading, `u64::MAX` (584 years) if it lies
-    /// too far ahead.
+    /// Returns the time of `at` on this clock: 0 if it is before the first reading, `u64::MAX` (584
+    /// years) if it is too far ahead.
     pub(crate) fn ns_of(self, at: Instant) -> u64 {
         match at.checked_duration_since(self.now) {
             Some(ahead) => self.now_ns.saturating_add(saturating_ns(ahead)),
@@ -125,19 +127,20 @@ impl Both {
     }
 }
 
-/// A duration as nanoseconds, `u64::MAX` if it is longer than 584 years.
+/// Returns a duration in nanoseconds, `u64::MAX` if it is longer than 584 years.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that differs from one start of a process to the next, for random sequences.
+/// Returns a number that differs from one start of the program to the next, as a seed for random
+/// sequences.
 pub(crate) fn wall_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(now_ns())
 }
 
-/// A clock that a test moves on: that of the thread that has set it, and of no other.
+/// A clock that a test advances. It applies to the thread that set it and to no other.
 #[cfg(test)]
 pub(crate) mod simulated {
     use std::cell::Cell;
@@ -150,14 +153,14 @@ pub(crate) mod simulated {
         NOW_NS.try_with(Cell::get).ok().flatten()
     }
 
-    /// `None` = real time again.
+    /// Sets the time of this thread; `None` returns to real time.
     pub(crate) fn set(now_ns: Option<u64>) {
         NOW_NS.set(now_ns);
     }
 }
 
-/// A cycle counter that a test puts in and bends, for the whole process: so in a process of its
-/// own.
+/// A cycle counter that a test injects and makes wrong. It applies to the whole program, so such a
+/// test runs in a child process.
 #[cfg(test)]
 pub(crate) mod injected {
     use std::sync::Mutex;
@@ -187,16 +190,16 @@ pub(crate) mod injected {
     /// What happens to the counter from now on.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Bend {
-        /// It is put in: 2.5 GHz, and the kernel trusts it.
+        /// It is injected: it runs at 2.5 GHz, and the kernel trusts it.
         PutIn,
-        /// So many cycles on, or back.
+        /// It steps ahead by this many cycles, or back if the number is negative.
         Step(i64),
-        /// Another speed; 0 = it stops.
+        /// It changes its speed; at 0 it stops.
         CyclesPerMs(u64),
         Distrust,
     }
 
-    /// What a counter of 2.5 GHz does.
+    /// The speed of a counter of 2.5 GHz.
     pub(crate) const CYCLES_PER_MS: u64 = 2_500_000;
 
     pub(crate) fn bend(bend: Bend) {
@@ -216,7 +219,7 @@ pub(crate) mod injected {
         IS_IN.store(true, Ordering::Release);
     }
 
-    /// Under the lock, so that no reading from before a step comes after it.
+    /// Runs `f` under the lock, so that no reading from before a step is returned after it.
     fn with<T>(f: impl FnOnce(&Counter) -> T) -> Option<T> {
         // ORDERING: Acquire; pairs with the Release in `bend`.
         IS_IN.load(Ordering::Acquire).then(|| f(&COUNTER.lock().unwrap()))

@@ -1,93 +1,95 @@
-//! The process's clock, read from the processor's cycle counter where that can be trusted.
+//! The clock of the program, read from the processor's cycle counter where that can be trusted.
 //!
-//! Terms. The *counter* is the processor's cycle counter (`rdtsc`); reading it costs a third of
-//! `Instant::now`, and the clock is read at each poll. The *system clock* is `Instant`, in ns; it
-//! is the authority. A *segment* says how the clock is read for the next millisecond: from the
-//! counter, as the straight line that starts at `begin_ns` at `begin_cycles`, or from the system
-//! clock.
+//! Terms. The *counter* is the processor's cycle counter (`rdtsc`). Reading it costs a third of
+//! `Instant::now`, and the clock is read at each poll of a task. The *system clock* is `Instant`,
+//! in ns; it is the authority. A *segment* defines how the clock is read for the next millisecond:
+//! from the counter, as the straight line that starts at `begin_ns` at `begin_cycles`, or from the
+//! system clock.
 //!
-//! An ordinary case. A worker reads the clock. The counter lies inside the present segment, so the
-//! time is `begin_ns + (cycles − begin_cycles) · rate`. A moment later another worker reads a value
-//! behind the segment's end. It takes the writer's lock, reads both clocks, sees that the counter
-//! still does what it did, and publishes the next segment, which starts at the system clock's time.
+//! An ordinary case. A worker reads the clock. The counter is inside the present segment, so the
+//! time is `begin_ns + (cycles − begin_cycles) · rate`. A moment later another worker reads a
+//! counter value after the segment's end. It takes the writer's lock, reads both clocks, finds that
+//! the counter still runs as it did, and publishes the next segment, which starts at the system
+//! clock's time.
 //!
-//! The race. A reader may hold a segment while another thread publishes the next one, even the
-//! next but one, into the same slot. And between the two threads, none may see time go backwards.
+//! The race. A reader may still use a segment while another thread publishes the next one, or even
+//! the next but one, into the same slot. Between these two threads, time must not go backwards.
 //!
-//! A writer may lose its processor while it has the lock, for as long as the kernel likes. Then
-//! readers *overtake* it: they show the system clock, and see to it that its segment, which began
-//! before what they have shown, is never published.
+//! A writer may lose its processor while it has the lock, for any length of time. Then readers
+//! *overtake* it: they return the system clock's time, and make sure that the writer's segment,
+//! which began before the time that they returned, is never published.
 //!
-//! Shape. Two slots, used in turn; the low bit of `current`, the generation, names the one in use.
-//! Written under the writer's lock, which is only ever tried; read by everybody, by loads. The
-//! generation goes on by one when a segment is published, and by two, which names the same slot,
-//! when a reader overtakes.
+//! Shape. There are two slots, used in turn. The low bit of `current`, the *generation*, names the
+//! slot in use. Slots are written under the writer's lock, which is only ever tried, and read by
+//! all threads by loads. The generation grows by one when a segment is published. It grows by two,
+//! which names the same slot, when a reader overtakes.
 //!
 //! Read, by any thread:
 //! 1. load the generation, and its slot;
 //! 2. read the counter;
-//! 3. inside the segment, and the generation is still the same: done;
-//! 4. else, if nobody has the lock: take it and renew. If somebody has it: the segment's end, for
-//!    `OVERTAKE_AFTER_NS` on the system clock; after that Overtake.
+//! 3. if the counter is inside the segment and the generation is still the same, return the time;
+//! 4. otherwise, if the lock is free, take it and renew. If another thread has it, return the
+//!    segment's end, for at most `OVERTAKE_AFTER_NS` on the system clock; after that, overtake.
 //!
-//! Overtake, by a reader of a segment that is over, while somebody has the lock:
+//! Overtake, by a reader whose segment is over while another thread has the lock:
 //! 1. read the system clock;
-//! 2. exchange the generation, if it is still the one of Read (1), for the one after next; if it is
-//!    not, read again;
-//! 3. show what (1) read.
+//! 2. compare-exchange the generation of Read (1) for the one after next; if the generation is
+//!    another one by now, read again;
+//! 3. return the time of (1).
 //!
 //! Renew, under the lock:
-//! 1. read both clocks, as close together as can be;
-//! 2. examine: since the last measurement the counter went as far as the rate says. The tolerance
+//! 1. read both clocks, as close together as possible;
+//! 2. examine: since the last measurement the counter advanced as the rate predicts. The tolerance
 //!    is 1/512, four times what an NTP daemon may slew a clock by. Measure the rate anew over the
 //!    last 10 ms or more, so that the clock follows a slew;
 //! 3. make the next segment. It does not begin before the end of the former one (*Ordered*). If
-//!    that is ahead of the system clock, it runs slower, so that both meet at its end;
-//! 4. write it to the other slot, then exchange the generation that it follows for the next one;
-//! 5. if that fails, the writer was overtaken: write to the same slot, which nobody has been led to
-//!    yet, that the system clock is read for a millisecond from now, and exchange the generation
-//!    that was found for the next one. If that fails too, a reader overtook in between and may have
-//!    shown more than the segment's end, so do it again; after `LATE_TRIES` with a segment that is
-//!    long over, which shows nothing.
+//!    that end is ahead of the system clock, the new segment runs slower, so that both meet at its
+//!    end;
+//! 4. write it to the other slot, then compare-exchange the former generation for the next one;
+//! 5. if that fails, the writer was overtaken. Write a segment that reads the system clock for the
+//!    next millisecond to the same slot, which no generation has named yet, and compare-exchange
+//!    the generation that was found for the next one. If that fails too, another reader overtook in
+//!    between and may have returned more than the segment's end, so repeat. After `LATE_TRIES`,
+//!    publish a segment that is long over, which gives no time at all.
 //!
-//! A fault. The counter may step back (a suspended machine, a checkpoint restored), jump ahead (a
-//! virtual machine on another host), stop, or lose the kernel's trust. A step back or ahead leaves
-//! the segment, so the next reader finds it at Read (3). A counter that stops leaves nothing; only
-//! the system clock can tell, so `check` compares the two. Who calls it goes by events, not by this
-//! clock: each turn of the driver, each park, every few ticks of a worker (`CLOCK_CHECK_TICKS`),
-//! each check of the sentinel. After a fault the system clock is read; the counter is measured
-//! anew, and used again unless it fails the measurement, or has failed more than [`MAX_FAULTS`]
-//! times of which none is forgiven; one is every [`FORGIVE_NS`], so a machine that is suspended now
-//! and then keeps its counter. A counter that the kernel does not trust is not used again. Each
-//! fault is counted and reported.
+//! Faults. The counter may step back (a suspended machine, a restored checkpoint), jump ahead (a
+//! virtual machine that was moved to another host), stop, or lose the kernel's trust. After a step
+//! back or ahead the counter is outside the segment, so the next reader detects it at Read (3). A
+//! counter that stops stays inside the segment. Only the system clock reveals that, so `check`
+//! compares the two. `check` is called at events that do not depend on this clock: each turn of the
+//! driver, each park, every few ticks of a worker (`CLOCK_CHECK_TICKS`), each check of the
+//! sentinel. After a fault the system clock is read, and the counter is measured anew. It is used
+//! again, unless the measurement fails or more than [`MAX_FAULTS`] faults are not forgiven. One
+//! fault is forgiven every [`FORGIVE_NS`], so a machine that is suspended now and then keeps its
+//! counter. A counter that the kernel does not trust is not used again. Each fault is counted and
+//! reported.
 //!
-//! Invariants.
-//! *Ordered*: a segment shows no time behind its end, and the next one none before that end. So
-//! threads that read different segments agree, whatever the counter did between them. What a reader
-//! shows that overtakes lies behind the end of its segment, and before what any later one shows: a
-//! segment of the counter that is published after it was made after it, since Renew (4) fails for
-//! those that were not, and the system clock does not go back.
-//! *Whole*: nobody uses a mixture of two segments: whoever reads a word of the generation after
-//! next sees at Read (3) that its own is over.
-//! *Near*: within a microsecond of the system clock, while the counter does what it did; after a
-//! fault, within two milliseconds as soon as it is found.
-//! *Never waits*: no reader waits for another thread. A writer that loses its processor holds the
-//! clock at the end of the segment for two milliseconds at most.
+//! Invariants. *Ordered*: a segment returns no time after its end, and the next one returns none
+//! before that end. So threads that read different segments agree, whatever the counter did between
+//! them. The time that an overtaking reader returns is after the end of its segment and before the
+//! times that later readers return. For a segment of the counter that is published after the
+//! overtaking was also made after it, since Renew (4) fails for earlier ones, and the system clock
+//! does not go back. *Whole*: no thread uses a mixture of two segments. A thread that reads a word
+//! of the generation after next sees at Read (3) that its own generation is over. *Near*: the clock
+//! is within a microsecond of the system clock while the counter runs as it did, and within two
+//! milliseconds as soon as a fault is detected. *Never waits*: no reader waits for another thread.
+//! A writer that loses its processor stops the clock at the end of the segment for at most two
+//! milliseconds.
 //!
-//! Bounds. Within one segment the clock is as monotone as the counter: two processors may differ by
-//! what their counters do, and by how far they reorder the reading, some tens of ns. A counter that
-//! steps back by less than the segment's age shows up to a millisecond again, until the segment
-//! ends.
+//! Bounds. Within one segment the clock is as monotone as the counter. Two processors may differ by
+//! the difference of their counters and by how far they reorder the reading: some tens of ns. If a
+//! counter steps back by less than the segment's age, up to a millisecond of time is repeated until
+//! the segment ends.
 //!
-//! Trusted: on x86-64, if the processor says that the counter runs at one speed in all its states,
-//! and if the kernel itself keeps time by it, which it does only after it has compared the counters
-//! of all processors.
+//! Trust. The counter is trusted on x86-64 if the processor reports that it runs at one speed in
+//! all power states, and if the kernel itself keeps time by it. The kernel does so only after it
+//! has compared the counters of all processors.
 //!
 //! Rejected: `quanta`, which calibrates once, for up to 200 ms of the program's start, and then
-//! drifts by whatever the error was. A line for seconds instead of a segment for a millisecond: it
-//! has to be corrected under its readers, and a fault is shown for as long as it holds. A seqlock
-//! of one slot: readers would wait for a writer that lost its processor. The greatest time shown,
-//! in a word that all threads write: exact, and a shared cache line at each poll.
+//! drifts by its initial error. A line for seconds instead of a segment for a millisecond: it has
+//! to be corrected while readers use it, and the effect of a fault lasts as long as the line. A
+//! seqlock of one slot: readers would wait for a writer that lost its processor. The greatest time
+//! returned so far, in a word that all threads write: exact, but a shared cache line at each poll.
 
 use volt_shim::{AtomicU8, AtomicU64, Ordering, const_new};
 
@@ -103,16 +105,17 @@ mod loom_models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// How far behind the end of its segment the system clock is when readers overtake a writer.
+/// How far the system clock is past the end of a segment when readers overtake a writer.
 const OVERTAKE_AFTER_NS: u64 = 2 * SEGMENT_NS;
-/// When the kernel is asked first whether it trusts the counter; short programs never ask.
+/// When the kernel is first queried whether it trusts the counter. A shorter program never queries
+/// it.
 const ASK_AFTER_NS: u64 = 10_000_000;
-/// How long after an answer it is asked again.
+/// How long after one query the next one follows.
 const ASK_EVERY_NS: u64 = 10_000_000_000;
-/// "Nobody" in `writer`.
+/// In `writer`: no thread has the lock.
 const NOBODY: u64 = 0;
 
-/// What was wrong with the counter.
+/// A fault of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fault {
@@ -120,16 +123,16 @@ pub(crate) enum Fault {
     /// It stopped, or ran slower.
     FellBehind,
     RanAhead,
-    /// The kernel keeps time by another one, or does not say.
+    /// The kernel keeps time by another counter, or does not report which.
     Distrusted,
-    /// It has no speed that a counter can have.
+    /// Its measured speed is not one that a counter can have.
     Unusable,
 }
 
 impl Fault {
     const ALL: [Self; 5] = [Self::SteppedBack, Self::FellBehind, Self::RanAhead, Self::Distrusted, Self::Unusable];
 
-    /// For the log.
+    /// Returns the text for the log.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::SteppedBack => "the counter stepped back",
@@ -141,16 +144,18 @@ impl Fault {
     }
 }
 
-/// Whether the counter may be used. Written under the lock, but for what the kernel answers.
+/// Whether the counter may be used. Written under the lock, except for the result of a query to the
+/// kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Trust {
-    /// The kernel was not asked yet.
+    /// The kernel was not queried yet.
     Unknown,
     Granted,
-    /// It was granted, and the kernel takes it back. At the next renewal that is a fault.
+    /// The counter was trusted, and the kernel no longer trusts it. The next renewal treats that as
+    /// a fault.
     Withdrawn,
-    /// For good.
+    /// The counter is not used again.
     Denied,
 }
 
@@ -160,19 +165,20 @@ pub(crate) struct Clock<S> {
     /// The generation.
     current: AtomicU64,
     slots: [Slot; 2],
-    /// The lock: who writes, as the number of forks before it + 1.
+    /// The lock: 0 if it is free, otherwise the number of forks before its holder's program image,
+    /// + 1.
     writer: AtomicU64,
-    /// Under the lock: the reading that the rate is measured from; a width of `NEVER` = none.
+    /// Under the lock: the reading that the rate is measured from; a width of `NEVER` means none.
     measured_cycles: AtomicU64,
     measured_ns: AtomicU64,
     measured_width: AtomicU64,
-    /// Under the lock: ns a cycle, times 2^24, as last measured; 0 = it was not measured yet.
+    /// Under the lock: ns per cycle, times 2^24, as last measured; 0 if not measured yet.
     rate: AtomicU64,
     trust: AtomicU8,
-    /// When the kernel is to be asked, on the system clock.
+    /// When to query the kernel next, on the system clock.
     ask_at_ns: AtomicU64,
     faults: AtomicU64,
-    /// Under the lock: of these, the ones that are not forgiven at `struck_at_ns`.
+    /// Under the lock: the number of faults that are not forgiven as of `struck_at_ns`.
     strikes: AtomicU64,
     /// Under the lock: when strikes were last counted, on the system clock.
     struck_at_ns: AtomicU64,
@@ -202,7 +208,7 @@ impl<S: Source> Clock<S> {
         }
     }
 
-    /// Now, ns.
+    /// Returns the present time, ns.
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         // Read (1)
@@ -221,13 +227,14 @@ impl<S: Source> Clock<S> {
         self.now_ns_outside()
     }
 
-    /// The same with the cases that are rare: another generation, the system clock, a segment that
+    /// The rare cases of `now_ns`: a generation that has changed, the system clock, a segment that
     /// is over.
     #[cold]
     #[inline(never)]
     fn now_ns_outside(&self) -> u64 {
-        // Each further round is another thread's publication, of which there is one a millisecond,
-        // or another thread that overtook, which has shown its time by then.
+        // The loop repeats only after another thread's publication, of which there is one per
+        // millisecond, or after another thread's overtaking, and that thread has returned its time
+        // by then.
         loop {
             // Read (1)
             // ORDERING: Acquire; as in `now_ns`.
@@ -263,10 +270,10 @@ impl<S: Source> Clock<S> {
         }
     }
 
-    /// Compares both clocks, and asks the kernel from time to time whether it trusts the counter.
-    /// Returns now, ns.
+    /// Compares both clocks, and from time to time queries the kernel whether it trusts the
+    /// counter. Returns the present time, ns.
     ///
-    /// To be called by whoever comes by, at events that do not hang on this clock.
+    /// To be called at events that do not depend on this clock.
     pub(crate) fn check(&self) -> u64 {
         let (shown_ns, system_ns) = (self.now_ns(), self.source.system_ns());
         // ORDERING: Relaxed; only the value counts.
@@ -276,17 +283,19 @@ impl<S: Source> Clock<S> {
         if system_ns.saturating_sub(shown_ns) <= SEGMENT_NS {
             return shown_ns;
         }
-        // This thread lost its processor between the two, or the counter stands still.
+        // Either this thread lost its processor between the two readings, or the counter stands
+        // still.
         if let Some(writer) = self.write() {
             writer.suspect();
         }
         self.now_ns()
     }
 
-    /// Asks the kernel whether it trusts the counter. What it says holds from the next renewal on.
+    /// Queries the kernel whether it trusts the counter. The result takes effect at the next
+    /// renewal.
     #[cold]
     fn ask(&self, system_ns: u64) {
-        // ORDERING: Relaxed; two threads that both ask get the same answer.
+        // ORDERING: Relaxed; two threads that both query get the same result.
         self.ask_at_ns.store(system_ns.saturating_add(ASK_EVERY_NS), Ordering::Relaxed);
         let (from, to) = match (self.trust(), self.source.is_trusted()) {
             (Trust::Unknown, true) => (Trust::Unknown, Trust::Granted),
@@ -299,33 +308,33 @@ impl<S: Source> Clock<S> {
                 return;
             }
         };
-        // ORDERING: Relaxed, both; only the value counts. It fails if a renewal has denied it
-        // meanwhile, for good.
+        // ORDERING: Relaxed, both; only the value counts. The exchange fails if a renewal has
+        // denied trust for good meanwhile.
         let _ = self.trust.compare_exchange(from as u8, to as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether the clock is read from the counter now.
+    /// Returns whether the clock is read from the counter at present.
     pub(crate) fn is_fast(&self) -> bool {
-        // ORDERING: Acquire; as in `now_ns`. Told to people: a generation too old is none too few.
+        // ORDERING: Acquire; as in `now_ns`. For telemetry, so an older generation does no harm.
         matches!(self.slot(self.current.load(Ordering::Acquire)).read(), Segment::Counter { .. })
     }
 
-    /// How often something was wrong with the counter while it was used, or measured to be used.
+    /// Returns how often the counter failed while it was used, or while it was measured to be used.
     #[inline]
     pub(crate) fn faults(&self) -> u64 {
-        // ORDERING: Relaxed; only counted.
+        // ORDERING: Relaxed; a plain count.
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// What was wrong last, and whether that was the end of it.
+    /// Returns the last fault, and whether the counter was given up because of it.
     pub(crate) fn last_fault(&self) -> Option<(Fault, bool)> {
-        // ORDERING: Relaxed; told to people.
+        // ORDERING: Relaxed; only reported.
         let last = self.last_fault.load(Ordering::Relaxed);
         let fault = Fault::ALL.into_iter().find(|fault| *fault as u8 == last)?;
         Some((fault, self.trust() == Trust::Denied))
     }
 
-    /// Has the kernel asked at the next occasion.
+    /// Makes the next `check` query the kernel.
     #[cfg(test)]
     pub(crate) fn ask_again(&self) {
         // ORDERING: Relaxed; only the value counts.

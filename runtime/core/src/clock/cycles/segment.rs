@@ -1,54 +1,59 @@
-//! A segment of the clock: a line through a reading of both clocks, and its slot of three words.
+//! A segment of the clock, which is a line through a reading of both clocks, and its slot of three
+//! words.
 
 use volt_shim::{AtomicU64, Ordering, const_new};
 
 use super::source::Source;
 
-/// Length of a segment, ns: what a fault can make the clock wrong by. A renewal takes some 100 ns.
+/// Length of a segment, ns. It bounds the error that a fault can cause. A renewal takes some 100
+/// ns.
 #[cfg(not(loom))]
 pub(super) const SEGMENT_NS: u64 = 1_000_000;
-/// So that a model leaves a segment by a few readings.
+/// Short, so that a model leaves a segment after a few readings.
 #[cfg(loom)]
 pub(super) const SEGMENT_NS: u64 = 32;
-/// The same in cycles: so far before its begin a segment shows its begin.
+/// Tolerance in cycles: a counter that is behind the segment's begin by no more than this yields
+/// the begin.
 pub(super) const SLACK_CYCLES: u64 = 1 << 15;
-/// Fractional bits of a rate. A rate and the cycles of a segment have 32 bits each, so that their
-/// product has 64.
+/// Fractional bits of a rate. A rate and a segment's length in cycles have 32 bits each, so that
+/// their product fits 64.
 pub(super) const RATE_BITS: u32 = 24;
-/// How often both clocks are read, at most, to find a pair close together.
+/// How often both clocks are read, at most, to find two readings close together.
 pub(super) const READINGS: usize = if cfg!(loom) { 1 } else { 5 };
-/// Cycles that a pair close together takes, at most.
+/// Two readings are close together if they take at most this many cycles.
 pub(super) const NARROW_CYCLES: u64 = 256;
-/// "Never" as a time.
+/// A time that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// How the clock is read for a while.
+/// How the clock is read for the duration of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
     Counter {
         begin_cycles: u64,
         begin_ns: u64,
-        /// ns a cycle, times 2^24.
+        /// ns per cycle, times 2^24.
         rate: u32,
-        /// Its length.
+        /// Length of the segment, cycles.
         cycles: u32,
     },
-    /// As the system clock, but not behind `floor_ns`, before which the segments before it ended.
+    /// From the system clock, but never less than `floor_ns`, the bound at which the segments
+    /// before it ended.
     System { floor_ns: u64, until_ns: u64 },
 }
 
 impl Segment {
-    /// From the moment of `now` on, but not behind `from_ns`; `None` if there is no such line.
+    /// Creates a segment of the counter that starts at the moment of `now`, but not before
+    /// `from_ns`. `None` if the rate allows no such line.
     pub(super) fn of_counter(now: Reading, from_ns: u64, rate: u64) -> Option<Self> {
         let begin_ns = now.ns.max(from_ns);
         let cycles = u32::try_from((SEGMENT_NS << RATE_BITS) / rate).ok()?;
-        // Ahead of the system clock: slower, so that both meet at the end.
+        // If it starts ahead of the system clock, it runs slower, so that both meet at the end.
         let ahead_ns = (begin_ns - now.ns).min(SEGMENT_NS / 2);
         let rate = u32::try_from(rate * (SEGMENT_NS - ahead_ns) / SEGMENT_NS).ok()?;
         Some(Self::Counter { begin_cycles: now.cycles, begin_ns, rate, cycles })
     }
 
-    /// What it shows last, at most.
+    /// Returns an upper bound of the times that the segment yields.
     pub(super) fn end_ns(self) -> u64 {
         match self {
             Self::Counter { begin_ns, rate, cycles, .. } => begin_ns + line(u64::from(cycles), u64::from(rate)),
@@ -56,14 +61,14 @@ impl Segment {
         }
     }
 
-    /// What it shows now; `None` = it does not hold now.
+    /// Returns the present time; `None` if the segment does not apply now.
     pub(super) fn show(self, source: &impl Source) -> Option<u64> {
         match self {
             Self::Counter { begin_cycles, begin_ns, rate, cycles } => {
                 let now_cycles = source.cycles();
                 let since = now_cycles.wrapping_sub(begin_cycles);
-                // A counter of another processor may be a little behind the one that began the
-                // segment.
+                // The counter of another processor may be slightly behind the counter at which the
+                // segment begins.
                 let is_at_begin = || begin_cycles.wrapping_sub(now_cycles) <= SLACK_CYCLES;
                 if since < u64::from(cycles) {
                     Some(begin_ns + line(since, u64::from(rate)))
@@ -79,13 +84,13 @@ impl Segment {
     }
 }
 
-/// How far a line has gone after so many cycles; less than 2^32, both of them.
+/// Returns how far a line has advanced after `cycles`. Both arguments are less than 2^32.
 #[inline]
 pub(super) fn line(cycles: u64, rate: u64) -> u64 {
     (cycles * rate) >> RATE_BITS
 }
 
-/// Both clocks at one moment, within `width` cycles.
+/// Readings of both clocks, taken within `width` cycles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) cycles: u64,
@@ -94,7 +99,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// The reading in which the least time passed between the two.
+    /// Reads both clocks several times and returns the pair that took the least time.
     pub(super) fn take(source: &impl Source) -> Self {
         let mut best = Self { cycles: 0, ns: 0, width: NEVER };
         for _ in 0..READINGS {
@@ -111,10 +116,11 @@ impl Reading {
     }
 }
 
-/// A segment as three words. `pace` holds the rate in its high half and the length in its low one;
-/// 0 = the system clock, and then the first word is `until_ns` and the second `floor_ns`.
+/// A segment as three words. The high half of `pace` is the rate and its low half the length. If
+/// `pace` is 0, the segment reads the system clock; the first word is then `until_ns` and the
+/// second `floor_ns`.
 ///
-/// All are zero at first: the system clock, until the first reading renews that.
+/// All are zero at first, which is a segment of the system clock that the first reading renews.
 pub(super) struct Slot {
     pub(super) begin_cycles: AtomicU64,
     pub(super) begin_ns: AtomicU64,
@@ -130,8 +136,9 @@ impl Slot {
 
     #[inline]
     pub(super) fn words(&self) -> [u64; 3] {
-        // ORDERING: Acquire, each; pairs with the Release in `write`. Whoever reads a word of a
-        // later generation sees what came before it: that its own generation is over (*Whole*).
+        // ORDERING: Acquire, each; pairs with the Release in `write`. A thread that reads a word of
+        // a later generation also sees the store to `current` before it: its own generation is over
+        // (*Whole*).
         let read = |cell: &AtomicU64| cell.load(Ordering::Acquire);
         [read(&self.begin_cycles), read(&self.begin_ns), read(&self.pace)]
     }
@@ -153,8 +160,8 @@ impl Slot {
             Segment::System { floor_ns, until_ns } => [until_ns, floor_ns, 0],
         };
         for (cell, word) in [&self.begin_cycles, &self.begin_ns, &self.pace].into_iter().zip(words) {
-            // ORDERING: Release; pairs with the Acquire in `words`: before it `current` went on
-            // from the generation that had this slot.
+            // ORDERING: Release; pairs with the Acquire in `words`. Before this store, `current`
+            // moved on from the generation that had this slot.
             cell.store(word, Ordering::Release);
         }
     }

@@ -1,18 +1,20 @@
-//! What the clock is made from: the cycle counter of the processor, and whether it can be trusted.
+//! The inputs of the clock: the processor's cycle counter, and whether that counter can be trusted.
 
-/// What the clock is made from.
+/// The inputs of the clock. The loom models and the tests replace them.
 pub(crate) trait Source {
-    /// The processor's cycle counter.
+    /// Reads the processor's cycle counter.
     fn cycles(&self) -> u64;
-    /// The system clock, ns.
+    /// Reads the system clock, ns.
     fn system_ns(&self) -> u64;
-    /// Whether the counter runs at one speed, alike on all processors, as far as the kernel knows.
+    /// Returns whether, according to the kernel, the counter runs at one speed and agrees on all
+    /// processors.
     fn is_trusted(&self) -> bool;
-    /// How often this process was forked: a lock that was held before a fork is held by nobody.
+    /// Returns how often this program was forked. A lock that was taken before a fork has no holder
+    /// in the child.
     fn forks(&self) -> u32;
 }
 
-/// The processor's cycle counter; 0 where there is none that the clock could use.
+/// Reads the processor's cycle counter; 0 where there is none that the clock could use.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 pub(crate) fn cycles() -> u64 {
@@ -20,13 +22,14 @@ pub(crate) fn cycles() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The processor's cycle counter; 0 where there is none that the clock could use.
+/// Reads the processor's cycle counter; 0 where there is none that the clock could use.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 pub(crate) fn cycles() -> u64 {
     0
 }
 
-/// Whether the counter runs at one speed, alike on all processors, as far as the kernel knows.
+/// Returns whether, according to the kernel, the counter runs at one speed and agrees on all
+/// processors.
 pub(crate) fn is_trustworthy() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     {

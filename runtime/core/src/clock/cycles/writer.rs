@@ -1,5 +1,5 @@
-//! The writer of a clock: it renews the segment, and measures the counter. Protocol *Renew* of
-//! `cycles`.
+//! The writer of a clock: the thread that has the lock measures the counter and publishes the next
+//! segment. This is the protocol *Renew* of `cycles`.
 
 use volt_shim::Ordering;
 
@@ -7,43 +7,44 @@ use super::segment::{NEVER, RATE_BITS, Reading, SEGMENT_NS, Segment};
 use super::source::Source;
 use super::{Clock, Fault, NOBODY, Trust};
 
-/// How often a writer that was overtaken tries to publish a segment that shows something.
+/// How often an overtaken writer tries to publish a segment that yields times.
 const LATE_TRIES: usize = if cfg!(loom) { 1 } else { 4 };
-/// How long a rate is measured, at least: so that the error of two readings is some millionths.
+/// Minimum time over which a rate is measured, so that the error of the two readings is a few
+/// millionths.
 const MEASURE_NS: u64 = 10_000_000;
-/// How many times as long as the two readings took, at least: so that this holds for slow readings.
+/// The same as a multiple of the width of both readings, so that it also holds for slow readings.
 const MEASURE_WIDTHS: u64 = 1 << 16;
-/// The part of the time by which the counter may be off since the last measurement, as a divisor.
+/// Permitted deviation of the counter since the last measurement: the elapsed time divided by this.
 const TOLERANCE: u64 = 512;
-/// What it may be off by in any case, ns: interrupts, and counters that differ.
+/// Deviation that is always permitted, ns: for interrupts, and for counters that differ.
 const SLACK_NS: u64 = 10_000;
-/// Rates that a counter can have: 4 MHz to 4 THz.
+/// Plausible rates of a counter: 4 MHz to 4 THz.
 const RATES: std::ops::RangeInclusive<u64> = 1 << 12..=u32::MAX as u64;
-/// The fault after so many that are not forgiven is the counter's last.
+/// Maximum number of faults that are not forgiven. After one more, the counter is not used again.
 pub(super) const MAX_FAULTS: u64 = 8;
-/// One of these faults is forgiven every so often, ns: ten minutes.
+/// Interval at which one of these faults is forgiven, ns: ten minutes.
 pub(super) const FORGIVE_NS: u64 = 600_000_000_000;
 
 impl<S: Source> Clock<S> {
-    /// The writer's lock, unless another thread of this process has it.
+    /// Takes the writer's lock, unless another thread of this program has it.
     pub(super) fn write(&self) -> Option<Writer<'_, S>> {
         let this = u64::from(self.source.forks()) + 1;
         // ORDERING: Relaxed; the exchange decides.
         let holder = self.writer.load(Ordering::Relaxed);
-        // A holder from before a fork stayed behind in the parent.
+        // A holder from before a fork exists only in the parent.
         let is_free = holder != this;
         // ORDERING: Acquire; pairs with the Release in `drop`, which publishes what was written
-        // under the lock. Relaxed if another thread was first.
+        // under the lock. Relaxed on failure: another thread was first.
         let is_mine = || self.writer.compare_exchange(holder, this, Ordering::Acquire, Ordering::Relaxed).is_ok();
         (is_free && is_mine()).then(|| Writer(self))
     }
 }
 
-/// Whoever may renew.
+/// The writer's lock, taken: the right to renew.
 pub(super) struct Writer<'c, S: Source>(pub(super) &'c Clock<S>);
 
 impl<S: Source> Writer<'_, S> {
-    /// Publishes the segment after `generation`, which is over. Returns now, ns.
+    /// Publishes the segment after `generation`, which is over. Returns the present time, ns.
     pub(super) fn renew(&self, generation: u64) -> u64 {
         // Renew (1)
         let now = Reading::take(&self.0.source);
@@ -56,12 +57,13 @@ impl<S: Source> Writer<'_, S> {
         match published {
             Segment::Counter { begin_ns, .. } => begin_ns,
             Segment::System { floor_ns, .. } if published == next => now.ns.max(floor_ns),
-            // Others have shown later times than the reading of Renew (1).
+            // Other threads have returned later times than the reading of Renew (1).
             Segment::System { floor_ns, .. } => self.0.source.system_ns().max(floor_ns),
         }
     }
 
-    /// The clock seems to stand still: ends the segment early if the counter is at fault.
+    /// Called when the clock seems to stand still. Ends the segment early if the counter has a
+    /// fault.
     pub(super) fn suspect(&self) {
         // ORDERING: Relaxed; written under the lock.
         let generation = self.0.current.load(Ordering::Relaxed);
@@ -71,7 +73,7 @@ impl<S: Source> Writer<'_, S> {
         }
     }
 
-    /// Renew (2). Whether the counter is at fault, and that was noted.
+    /// Renew (2). Returns whether the counter has a fault, which is then recorded.
     pub(super) fn examine(&self, now: Reading) -> bool {
         let clock = self.0;
         // ORDERING: Relaxed, here and below; written under the lock.
@@ -112,7 +114,7 @@ impl<S: Source> Writer<'_, S> {
             }
             self.measure_from(now);
         } else if now.width < self.measured_width() / 2 {
-            // The reading that it is measured from was slow.
+            // The reading that the rate is measured from took long: start from this better one.
             self.measure_from(now);
         }
         false
@@ -132,14 +134,14 @@ impl<S: Source> Writer<'_, S> {
         }
         let floor_ns = match former {
             Segment::Counter { .. } => former.end_ns(),
-            // The system clock goes on.
+            // The system clock continues without a gap.
             Segment::System { floor_ns, .. } => floor_ns,
         };
         let until_ns = if trust == Trust::Denied { NEVER } else { now.ns.saturating_add(MEASURE_NS) };
         Segment::System { floor_ns, until_ns }
     }
 
-    /// Renew (4) and (5). Returns what was published.
+    /// Renew (4) and (5). Returns the segment that was published.
     pub(super) fn publish(&self, generation: u64, segment: Segment) -> Segment {
         let clock = self.0;
         let next = generation.wrapping_add(1);
@@ -158,9 +160,9 @@ impl<S: Source> Writer<'_, S> {
             let until_ns = clock.source.system_ns().saturating_add(SEGMENT_NS);
             let of_system = Segment::System { floor_ns, until_ns };
             clock.slot(next).write(of_system);
-            // ORDERING: as above. Those who overtake go on by two, so this names the other slot
-            // however many of them there are. Who overtook since `until_ns` was read may have shown
-            // more.
+            // ORDERING: as above. Overtaking adds two to the generation, so the next one names the
+            // other slot, however many readers have overtaken. A reader that overtook after
+            // `until_ns` was computed may have returned a later time.
             let exchanged = clock.current.compare_exchange(
                 overtaken,
                 overtaken.wrapping_add(1),
@@ -172,7 +174,7 @@ impl<S: Source> Writer<'_, S> {
                 Err(current) => overtaken = current,
             }
         }
-        // A segment that is long over: it shows nothing, and its readers overtake.
+        // A segment that is long over: it yields no time, and its readers overtake.
         let over = Segment::System { floor_ns, until_ns: floor_ns };
         clock.slot(next).write(over);
         // ORDERING: Release; as above.
@@ -180,17 +182,17 @@ impl<S: Source> Writer<'_, S> {
         over
     }
 
-    /// The counter is at fault: it is measured anew from now on, or was used for the last time.
+    /// Records a fault. The counter is measured anew from now on, or is not used again.
     fn note(&self, fault: Fault, now: Reading) {
         let clock = self.0;
-        // ORDERING: Relaxed, all; written under the lock, and told to people.
+        // ORDERING: Relaxed, all; written under the lock, and read for reports.
         let faults = clock.faults.load(Ordering::Relaxed) + 1;
         let struck_at_ns = clock.struck_at_ns.load(Ordering::Relaxed);
         let forgiven = now.ns.saturating_sub(struck_at_ns) / FORGIVE_NS;
         let kept = clock.strikes.load(Ordering::Relaxed).saturating_sub(forgiven);
         let strikes = kept + 1;
         clock.strikes.store(strikes, Ordering::Relaxed);
-        // Of the time to the next forgiveness what has passed stays passed.
+        // The time that has passed toward the next forgiveness is kept.
         let struck_at_ns = if kept == 0 { now.ns } else { struck_at_ns + forgiven * FORGIVE_NS };
         clock.struck_at_ns.store(struck_at_ns, Ordering::Relaxed);
         clock.rate.store(0, Ordering::Relaxed);
@@ -199,11 +201,12 @@ impl<S: Source> Writer<'_, S> {
         if is_last {
             clock.trust.store(Trust::Denied as u8, Ordering::Relaxed);
         }
-        // What made the counter wrong may have changed the kernel's mind.
+        // The event that caused the fault may also have changed whether the kernel trusts the
+        // counter.
         clock.ask_at_ns.store(if is_last { NEVER } else { now.ns }, Ordering::Relaxed);
         clock.last_fault.store(fault as u8, Ordering::Relaxed);
-        // ORDERING: Release; pairs with nothing that decides: whoever sees the count sees the fault
-        // soon.
+        // ORDERING: Release; pairs with nothing that decides. A thread that sees the count sees the
+        // fault soon.
         clock.faults.store(faults, Ordering::Release);
     }
 
@@ -212,8 +215,8 @@ impl<S: Source> Writer<'_, S> {
         self.0.measured_width.load(Ordering::Relaxed)
     }
 
-    /// Cycles and ns since the reading that the rate is measured from, and how many cycles both
-    /// readings took.
+    /// Returns the cycles and the ns since the reading that the rate is measured from, and the
+    /// total width of both readings in cycles.
     fn since_measured(&self, now: Reading) -> (i64, u64, u64) {
         // ORDERING: Relaxed, both; written under the lock.
         let cycles = now.cycles.wrapping_sub(self.0.measured_cycles.load(Ordering::Relaxed));
