@@ -1,7 +1,9 @@
-//! The flight recorder: what every worker did last, always at hand.
+//! The flight recorder: it keeps the latest events of every worker, so that a recording can be
+//! taken at any time.
 //!
-//! [`ring`] holds one thread's records; [`lanes`] are all rings of a runtime, and what a worker
-//! calls; [`drain`] collects them, [`anchor`] says how the clocks stand.
+//! [`ring`] contains the records of one thread. [`lanes`] contains all rings of a runtime, and the
+//! functions that workers call. [`drain`] collects the records, and [`anchor`] relates the clocks
+//! to each other.
 
 #[cfg(not(loom))]
 mod anchor;

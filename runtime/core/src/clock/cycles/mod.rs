@@ -165,8 +165,7 @@ pub(crate) struct Clock<S> {
     /// The generation.
     current: AtomicU64,
     slots: [Slot; 2],
-    /// The lock: 0 if it is free, otherwise the number of forks before its holder's program image,
-    /// + 1.
+    /// The lock: `NOBODY` if it is free, otherwise 1 + the number of forks of its holder's program.
     writer: AtomicU64,
     /// Under the lock: the reading that the rate is measured from; a width of `NEVER` means none.
     measured_cycles: AtomicU64,

@@ -1,37 +1,51 @@
-//! Whether a socket can be read and written, as far as the kernel told, and who waits for that.
+//! The readiness of one socket: whether the kernel has reported that it can be read or written, and
+//! the tasks that wait for that.
 //!
-//! Shape. One 64-bit word, `| tick 56 | flags 8 |`, and the wakers of those who wait, behind a
+//! Every registered socket has one. A task checks it before it tries an operation, and waits here
+//! if the operation would block. The thread in the driver turn *reports* the kernel's events here,
+//! which wakes the waiting tasks.
+//!
+//! An ordinary case. A task reads from a socket and gets `WouldBlock`. It clears READABLE and
+//! leaves its waker. A packet arrives; the driver sets READABLE, takes the waker and wakes the
+//! task, whose next read succeeds.
+//!
+//! The race. The packet may arrive between the failed read and the clear. If the clear then removed
+//! the new READABLE, the task would wait forever, since the kernel reports a change only once. So
+//! the word counts the reports in its *tick*, and a clear takes effect only if the tick is
+//! unchanged since the check before the attempt.
+//!
+//! Shape. One 64-bit word, `| tick 56 | flags 8 |`, and the wakers of the waiting tasks behind a
 //! lock.
 //!
 //! | flag | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | whoever tried and would have blocked |
-//! | `PRIORITY` | as these, for what is out of the ordinary (`EPOLLPRI`), if it was asked for | the driver | whoever tried |
-//! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | whoever tried in that direction and would have blocked all the same, since a named pipe has a writer again, a terminal is open again |
-//! | `SHUT_DOWN` | the runtime is gone, no event will come | `shut_down` | nobody |
+//! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | a task whose attempt would have blocked |
+//! | `PRIORITY` | the same for out-of-band data (`EPOLLPRI`), if registered for it | the driver | a task whose attempt would have blocked |
+//! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | a task whose attempt in that direction would have blocked nevertheless: a named pipe has a writer again, or a terminal is open again |
+//! | `SHUT_DOWN` | the runtime is shut down, no event will come | `shut_down` | never |
 //!
-//! Who writes: the thread in the driver turn (`set`), tasks (`clear`). Who reads: tasks.
+//! The thread in the driver turn (`set`) and tasks (`clear`) write. Tasks read.
 //!
-//! Invariants. *Edge*: the kernel tells of a change once, so a flag is never cleared on the
-//! strength of an attempt that began before the last telling. The tick counts tellings; it has 56
-//! bits, and a narrow one that comes round between a check and its clear would lose an event for
-//! ever (tokio #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
+//! Invariants. *Edge*: the kernel reports a change once, so a flag is never cleared because of an
+//! attempt that began before the last report. The tick counts reports. It has 56 bits, since a
+//! narrow one that wraps around between a check and its clear would lose an event forever (tokio
+//! #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
 //!
-//! *No spin*: what ends a wait is taken back by the attempt that it did not help, or the next wait
-//! would end at once, for ever, within one poll.
+//! *No spin*: an attempt that would have blocked clears the flag that ended its wait. Otherwise the
+//! next wait would end immediately, without end, within one poll.
 //!
-//! Protocol. Waiter: (1) lock; (2) read the word; (3) not ready: leave a waker; (4) unlock. Teller:
-//! (1) set the flags and count the tick, in one step; (2) lock; (3) take the wakers; (4) unlock,
-//! and wake later. If the teller gets the lock first, the waiter's check sees the flags; if second,
-//! it finds the waker.
+//! Protocol. Waiter: (1) lock; (2) read the word; (3) if not ready, leave a waker; (4) unlock.
+//! Teller, the thread that reports an event: (1) set the flags and increment the tick, in one step;
+//! (2) lock; (3) take the wakers; (4) unlock, and wake later. If the teller gets the lock first,
+//! the waiter's check sees the flags. If it gets the lock second, it finds the waker.
 //!
-//! In each direction wait: one *slot*, for the `poll_` functions, where the last waker counts; and
-//! a *queue* of any number of waiters, for the `async` ones, all of which are woken, since which of
-//! them will use the event is unknown.
+//! Each direction has one *slot*, for the `poll_` functions, of which only the last waker counts. A
+//! *queue* of any number of waiters serves the `async` functions. All of its waiters are woken,
+//! since it is unknown which of them will use the event.
 //!
-//! Rejected: one waker a direction for all (two tasks in `accept` on one listener: the first is
-//! never woken); an intrusive list in the futures (unsafe code to save one allocation, and only for
-//! those who share a direction).
+//! Rejected: one waker per direction for all tasks (of two tasks in `accept` on one listener, the
+//! first is never woken); an intrusive list in the futures (unsafe code to save one allocation, and
+//! only for tasks that share a direction).
 
 use std::fmt;
 use std::future::Future;
@@ -60,32 +74,32 @@ impl Flags {
     pub const READABLE: Flags = Flags(1);
     /// A write would not block.
     pub const WRITABLE: Flags = Flags(1 << 1);
-    /// The other side writes no more.
+    /// The peer writes no more.
     pub const READ_CLOSED: Flags = Flags(1 << 2);
-    /// The other side reads no more.
+    /// The peer reads no more.
     pub const WRITE_CLOSED: Flags = Flags(1 << 3);
     const SHUT_DOWN: Flags = Flags(1 << 4);
     /// Urgent data arrived.
     pub const PRIORITY: Flags = Flags(1 << 5);
-    /// What an attempt that would have blocked takes back.
+    /// The flags that an attempt that would have blocked clears.
     const CLEARED: Flags = Self::READABLE.and(Self::WRITABLE).and(Self::PRIORITY);
 
-    /// The flags of both.
+    /// Returns the flags of both.
     pub const fn and(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// The flags that are in both.
+    /// Returns the flags that are in both.
     pub const fn within(self, other: Flags) -> Flags {
         Flags(self.0 & other.0)
     }
 
-    /// These flags but for those of `other`.
+    /// Returns these flags except those of `other`.
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
     }
 
-    /// Whether the two share a flag.
+    /// Returns whether the two share a flag.
     pub const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
@@ -93,7 +107,7 @@ impl Flags {
 
 const _: () = assert!(Flags::SHUT_DOWN.0 < 1 << TICK_SHIFT);
 
-/// What a task wants to do.
+/// The direction of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Read.
@@ -103,7 +117,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The flags that end a wait.
+    /// Returns the flags that end a wait.
     const fn awaited(self) -> Flags {
         match self {
             Direction::Read => Flags::READABLE.and(Flags::READ_CLOSED),
@@ -118,7 +132,7 @@ impl From<Direction> for Flags {
     }
 }
 
-/// One check of the word that found something ready.
+/// The result of a check that found flags set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an attempt that would have blocked must be reported by `clear`"]
 pub struct Seen {
@@ -127,18 +141,18 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What was found, of what was awaited.
+    /// Returns the awaited flags that were found set.
     pub fn found(self) -> Flags {
         self.found
     }
 
-    /// As if only these had been awaited.
+    /// Returns the result as if only `flags` had been awaited.
     pub fn only(self, flags: Flags) -> Seen {
         Seen { found: self.found.within(flags), ..self }
     }
 }
 
-/// One socket's state.
+/// The readiness of one socket.
 pub(crate) struct Readiness {
     word: AtomicU64,
     waiters: Mutex<Waiters>,
@@ -159,16 +173,17 @@ struct Waiter {
 }
 
 impl Readiness {
-    /// Begins with `flags`: a socket that may be ready is cheaper to try than to be told about.
+    /// Creates a state with `flags` set. It is cheaper to try a socket that may be ready than to
+    /// wait for an event.
     pub(crate) fn new(flags: Flags) -> Self {
         Self { word: AtomicU64::new(flags.0), waiters: Mutex::new(Waiters::default()) }
     }
 
-    /// A telling: sets `flags` and collects the wakers of those who wait for them.
+    /// Reports an event: sets `flags` and collects the wakers of the tasks that wait for them.
     pub(crate) fn set(&self, flags: Flags, into: &mut Vec<Waker>) {
         let tell = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
         // ORDERING: Release; pairs with the Acquire in `check`: an attempt that sees a flag comes
-        // after the kernel's telling. Relaxed on failure: a retry value.
+        // after the kernel's report. Relaxed on failure: a retry value.
         let _ = self.word.fetch_update(Ordering::Release, Ordering::Relaxed, tell);
         let mut waiters = self.waiters.lock();
         let ends = |awaited: Flags| flags.intersects(awaited.and(Flags::SHUT_DOWN));
@@ -185,15 +200,16 @@ impl Readiness {
         }
     }
 
-    /// No event will come any more: every wait and every later attempt ends in an error.
+    /// Marks the state as shut down: no event will come, and every wait and every later attempt
+    /// fails.
     pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
         self.set(Flags::SHUT_DOWN, into);
     }
 
-    /// Whether an attempt may succeed: which of the flags that it waits for are set.
+    /// Checks whether an attempt may succeed. Returns which of the awaited flags are set.
     ///
     /// # Errors
-    /// The runtime is shut down.
+    /// Fails if the runtime is shut down.
     #[inline]
     pub(crate) fn check(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
         // ORDERING: Acquire; pairs with the Release in `set`.
@@ -205,14 +221,17 @@ impl Readiness {
         Ok((found != Flags::NONE).then_some(Seen { tick: word >> TICK_SHIFT, found }))
     }
 
-    /// The attempt after this check would have blocked, or left nothing for the next. See *Edge*.
+    /// Clears the flags of a check after which the attempt would have blocked, or left nothing for
+    /// the next attempt. See *Edge*.
     pub(crate) fn clear(&self, seen: Seen) {
         self.take_back(seen, Flags::CLEARED);
     }
 
-    /// The attempt after a check for `awaited` would have blocked. Whether what was found is all
-    /// taken back: not what is closed if both directions were awaited, since which of them the
-    /// attempt was in is unknown. See *No spin*.
+    /// Clears the flags of a check for `awaited` after which the attempt would have blocked.
+    ///
+    /// Returns whether everything that the check found is cleared. If both directions were awaited,
+    /// the `_CLOSED` flags stay, since it is unknown in which direction the attempt was. See *No
+    /// spin*.
     pub(crate) fn refute(&self, seen: Seen, awaited: Flags) -> bool {
         let is_known = awaited == Direction::Read.awaited() || awaited == Direction::Write.awaited();
         let refuted = if is_known { awaited } else { Flags::CLEARED };
@@ -220,15 +239,16 @@ impl Readiness {
         seen.found.without(refuted) == Flags::NONE
     }
 
-    /// Clears `flags`, of what was seen, unless something was told since.
+    /// Clears those of `flags` that the check found, unless an event was reported since.
     fn take_back(&self, seen: Seen, flags: Flags) {
         let clear = |word: u64| (word >> TICK_SHIFT == seen.tick).then_some(word & !seen.found.within(flags).0);
-        // ORDERING: Relaxed: the word publishes nothing when a flag goes; the comparison of the
-        // tick is part of the same RMW, so no telling can come in between.
+        // ORDERING: Relaxed: clearing a flag publishes nothing. The comparison of the tick is part
+        // of the same RMW, so no report can come in between.
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, clear);
     }
 
-    /// Waits in the slot of this direction: of several tasks that do so, the last one is woken.
+    /// Waits in the slot of this direction. Of several tasks that do so, only the last one is
+    /// woken.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<Seen>> {
         if let Some(seen) = self.check(direction)? {
             return Poll::Ready(Ok(seen));
@@ -243,13 +263,14 @@ impl Readiness {
             Direction::Write => &mut waiters.writer,
         };
         let former = slot.replace(waker);
-        // *Unlocked wakers*: the former one goes after the lock.
+        // *Unlocked wakers*: the former waker is dropped after the lock is released.
         drop(waiters);
         drop(former);
         Poll::Pending
     }
 
-    /// Waits in the queue: any number of tasks may, each for flags of its own.
+    /// Returns a future that waits in the queue. Any number of tasks may wait there, each for
+    /// different flags.
     pub(crate) fn ready(&self, awaited: impl Into<Flags>) -> Ready<'_> {
         Ready { readiness: self, awaited: awaited.into(), queued: None }
     }
@@ -257,7 +278,7 @@ impl Readiness {
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // ORDERING: Relaxed; for people only.
+        // ORDERING: Relaxed; only for debug output.
         let word = self.word.load(Ordering::Relaxed);
         f.debug_struct("Readiness")
             .field("flags", &format_args!("{:#08b}", word & ((1 << TICK_SHIFT) - 1)))
@@ -266,14 +287,14 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// A place in the queue; see [`Readiness::ready`]. Spends a unit of the cooperative budget, which
-/// the caller keeps.
+/// A place in the queue; see [`Readiness::ready`]. Takes a unit of the cooperative budget, which it
+/// passes on to the caller.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub(crate) struct Ready<'a> {
     readiness: &'a Readiness,
     awaited: Flags,
-    /// Key of the place, once it was taken.
+    /// The key of the place in the queue, once there is one.
     queued: Option<usize>,
 }
 
@@ -298,7 +319,7 @@ impl Future for Ready<'_> {
                 None
             }
         };
-        // *Unlocked wakers*: the former one goes after the lock.
+        // *Unlocked wakers*: the former waker is dropped after the lock is released.
         drop(waiters);
         drop(former);
         Poll::Pending
@@ -310,7 +331,7 @@ impl Drop for Ready<'_> {
         if let Some(key) = self.queued {
             let mut waiters = self.readiness.waiters.lock();
             let waiter = waiters.queue.remove(key);
-            // *Unlocked wakers*: it goes after the lock.
+            // *Unlocked wakers*: it is dropped after the lock is released.
             drop(waiters);
             drop(waiter);
         }

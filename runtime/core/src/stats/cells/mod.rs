@@ -1,25 +1,26 @@
-//! The cells that a worker counts in: always on, one writer each, never locked, readable at any
-//! moment by anybody.
+//! The cells in which a worker counts. They are always on, have one writer each, are never locked,
+//! and any thread may read them at any time.
 //!
-//! Shape: one block a worker, on cache lines of its own. Who writes: the worker that the block
-//! belongs to, nobody else (*Single writer*), but for two cells of the sentinel's, which say so.
-//! Who reads: snapshots, from any thread.
+//! A worker updates them at each poll, park, steal and so on. Snapshots read them. Each worker has
+//! one block, on its own cache lines. Only that worker writes its cells (*Single writer*), except
+//! two that the sentinel writes, which are marked.
 //!
-//! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write: with one
+//! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write. With one
 //! writer nothing can come between the two, and a locked instruction would cost twenty times as
-//! much. Whether anything is written at all: see `counting`.
+//! much. Whether anything is counted at all: see `counting`.
 //!
 //! Invariants:
-//! * *Odd inside a poll*: `poll_seq` goes up by one when a poll begins and by one when it ends.
-//! * *Counted by the next*: how long a poll took is counted when the next one begins, or the tick
-//!   ends; a long one at once. So poll times, and what is known of locations, may be one poll
-//!   behind `poll_seq`, for as long as a worker searches for its next task.
+//! * *Odd inside a poll*: `poll_seq` grows by one when a poll begins and by one when it ends.
+//! * *Counted by the next*: the duration of a poll is counted when the next poll begins or the tick
+//!   ends; that of a long poll is counted immediately. So poll times, and the figures by location,
+//!   may be one poll behind `poll_seq` while a worker searches for its next task.
 //! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq`
-//!   odd, Release. End: (1) make it even; (2) fence Release. A reader takes `poll_seq` (Acquire),
-//!   the fields, fence Acquire, `poll_seq` again: same and odd = the fields belong together.
-//! * *Time adds up*: a worker is in one phase at a time, and the time of the present one is added
-//!   by the reader, so that a number moves while a worker is stuck. The phase is a sequence lock
-//!   too: (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.
+//!   odd, Release. End: (1) make it even; (2) fence Release. A reader loads `poll_seq` (Acquire),
+//!   then the fields, executes an Acquire fence, and loads `poll_seq` again. If it is the same and
+//!   odd, the fields belong together.
+//! * *Time adds up*: a worker is in one phase at a time. The reader adds the time of the present
+//!   phase, so that the figures advance while a worker is stuck. The phase is a sequence lock too:
+//!   (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.
 
 mod phases;
 
@@ -50,19 +51,19 @@ pub(crate) struct Polled {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct WorkerCells {
-    // In flight.
+    // The poll in flight.
     poll_seq: AtomicU64,
-    /// The poll that is to yield at its next operation, by `poll_seq`; 0, which is none, once it
-    /// has been asked in vain. Written by the sentinel, which asks, and by the worker, which
-    /// takes that back.
+    /// The `poll_seq` of the poll that was requested to yield at its next operation; 0, which is no
+    /// poll, once that request had no effect. Written by the sentinel, which requests it, and by
+    /// the worker, which withdraws the request.
     yields_seq: AtomicU64,
     task_id: Gauge,
-    /// The task's place in the registry, if it has a name or a span to be found there.
+    /// The task's place in the registry, if the task has a name or a span that is stored there.
     place: Gauge,
     location: AtomicPtr<Location<'static>>,
     poll_began_at_ns: Gauge,
 
-    // Where the time goes.
+    // How the worker's time is spent.
     phase_seq: AtomicU64,
     phase: Gauge,
     phase_since_ns: Gauge,
@@ -70,14 +71,14 @@ pub(crate) struct WorkerCells {
     pub(crate) thread_id: Gauge,
 
     pub(crate) ticks: Counter,
-    /// Polls that a tick may do, and those that had been done when the present one began: what is
-    /// left follows.
+    /// The number of polls that a tick may do, and the number of polls that were done when the
+    /// present tick began. The polls left follow from both.
     budget: Gauge,
     polls_before_tick: Gauge,
     pub(crate) budget_exhausted: Counter,
     pub(crate) coop_yields: Counter,
 
-    /// `lifo_hits` when the count of LIFO polls was begun anew: how many there were since follows.
+    /// `lifo_hits` when the count of LIFO polls was last reset. The number since then follows.
     lifo_hits_before: Gauge,
     pub(crate) lifo_hits: Counter,
     pub(crate) lifo_evictions: Counter,
@@ -113,12 +114,12 @@ pub(crate) struct WorkerCells {
 
     /// By spawn location.
     pub(crate) blame: BlameTable,
-    /// The last poll that was long.
+    /// The last long poll.
     long_location: AtomicPtr<Location<'static>>,
     long_began_at_ns: Gauge,
     long_ended_at_ns: Gauge,
-    /// Up to when what waited here was charged by the sentinel, which took it away. Written by the
-    /// sentinel.
+    /// Up to when waiting tasks of this worker were already charged by the sentinel when it took
+    /// them away. Written by the sentinel.
     charged_until_ns: Gauge,
 
     pub(crate) poll_time: HistogramCells,
@@ -126,14 +127,15 @@ pub(crate) struct WorkerCells {
 }
 
 impl WorkerCells {
-    /// The cells of a worker that has not started.
+    /// Creates the cells of a worker that has not started.
     pub(crate) fn new() -> Self {
         let cells = Self::default();
         cells.phase.set(phase_index(Phase::Stopped));
         cells
     }
 
-    /// A poll of `task` begins. Returns where the task was spawned, for the end of the poll.
+    /// Begins a poll of `task`. Returns the location where the task was spawned, for the end of the
+    /// poll.
     #[inline]
     pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) -> &'static Location<'static> {
         let (location, is_plain) = task.told_location();
@@ -142,7 +144,7 @@ impl WorkerCells {
         }
         // In-flight is a sequence lock, begin (1).
         self.task_id.set(task.id.as_u64());
-        // The place of another task, from before, does no harm: whoever reads it compares the ids.
+        // A place left over from another task does no harm: readers compare the task's id.
         if !is_plain {
             self.place.set(task.place().as_u64());
         }
@@ -151,7 +153,7 @@ impl WorkerCells {
         self.poll_began_at_ns.set(now_ns);
         // Begin (2).
         // ORDERING: the load is a single-writer cell; Release pairs with the first Acquire in
-        // `in_flight`, which publishes the fields.
+        // `read_in_flight`, which publishes the fields.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Release);
         let submitted_at_ns = task.submitted_at_ns();
         let delay_ns = now_ns.saturating_sub(submitted_at_ns);
@@ -163,25 +165,27 @@ impl WorkerCells {
         location
     }
 
-    /// A task of `victim` was submitted before the last long poll had ended.
+    /// Charges the last long poll with the wait of a task of `victim` that was submitted before
+    /// that poll ended.
     #[cold]
     fn charge(&self, victim: &'static Location<'static>, submitted_at_ns: u64) {
         // ORDERING: Relaxed; single-writer cell.
         let culprit = self.long_location.load(Ordering::Relaxed);
         // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
         let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
-        // What waited in the global queue as long is charged with too little, rather than what was
-        // taken away with too much.
+        // A task that waited in the global queue just as long charges too little; the alternative
+        // is to charge too much for tasks that were taken away.
         let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get()).max(self.charged_until_ns.get());
         self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
     }
 
-    /// What waited here until now is charged to the poll that is going on. For the sentinel.
+    /// Records that the tasks that waited here until now were charged to the poll in flight. For
+    /// the sentinel.
     pub(crate) fn note_charged(&self, now_ns: u64) {
         self.charged_until_ns.set(now_ns);
     }
 
-    /// A poll has ended that others may have waited for: one of `LONG_NS` or more.
+    /// Records a poll of `LONG_NS` or more that has ended, for which other tasks may have waited.
     pub(crate) fn note_long(&self, location: &'static Location<'static>, took_ns: u64) {
         let began_at_ns = self.poll_began_at_ns.get();
         // ORDERING: Relaxed; single-writer cell.
@@ -190,7 +194,7 @@ impl WorkerCells {
         self.long_ended_at_ns.set(began_at_ns + took_ns);
     }
 
-    /// The poll that began last ends.
+    /// Ends the poll that began last.
     #[inline]
     pub(crate) fn end_poll(&self) {
         if !counting::IS_ON {
@@ -201,12 +205,12 @@ impl WorkerCells {
         // fence.
         self.poll_seq.store(self.poll_seq.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // End (2).
-        // ORDERING: Release; pairs with the Acquire fence in `in_flight`: who reads a field of the
-        // next poll finds the number changed.
+        // ORDERING: Release; pairs with the Acquire fence in `read_in_flight`: a thread that reads
+        // a field of the next poll finds that the number has changed.
         fence(Ordering::Release);
     }
 
-    /// A poll has ended: how long it took.
+    /// Counts a poll that has ended, and its duration.
     #[inline]
     pub(crate) fn count_poll(&self, polled: Polled) {
         if !counting::IS_ON {
@@ -216,23 +220,23 @@ impl WorkerCells {
         self.poll_time.record(polled.took_ns);
     }
 
-    /// A tick of at most `budget` polls begins, or is about to.
+    /// Records that a tick of at most `budget` polls begins or is about to begin.
     pub(crate) fn renew_budget(&self, budget: u32) {
         self.budget.set(u64::from(budget));
         self.polls_before_tick.set(self.polls());
     }
 
-    /// The count of LIFO polls begins anew.
+    /// Resets the count of LIFO polls.
     pub(crate) fn renew_lifo_polls(&self) {
         self.lifo_hits_before.set(self.lifo_hits.get());
     }
 
-    /// Polls begun.
+    /// Returns the number of polls begun.
     fn polls(&self) -> u64 {
         self.poll_seq().div_ceil(2)
     }
 
-    /// The worker goes from one phase to another at `now_ns`.
+    /// Records that the worker enters another phase at `now_ns`.
     pub(crate) fn enter_phase(&self, phase: Phase, now_ns: u64) {
         if !counting::IS_ON {
             return;
@@ -242,8 +246,8 @@ impl WorkerCells {
         let seq = self.phase_seq.load(Ordering::Relaxed);
         // ORDERING: Relaxed; as above.
         self.phase_seq.store(seq + 1, Ordering::Relaxed);
-        // ORDERING: Release; pairs with the Acquire fence in `times`: who reads a field of the new
-        // phase finds the number changed.
+        // ORDERING: Release; pairs with the Acquire fence in `times`: a thread that reads a field
+        // of the new phase finds that the number has changed.
         fence(Ordering::Release);
         // Change (2).
         let before = self.phase.get() as usize;
@@ -257,7 +261,7 @@ impl WorkerCells {
         self.phase_seq.store(seq + 2, Ordering::Release);
     }
 
-    /// As [`enter_phase`](Self::enter_phase), if it is another one.
+    /// Same as [`enter_phase`](Self::enter_phase), but only if the worker is in a different phase.
     #[inline]
     pub(crate) fn ensure_phase(&self, phase: Phase, now_ns: u64) {
         if counting::IS_ON && self.phase.get() != phase_index(phase) {
@@ -265,7 +269,7 @@ impl WorkerCells {
         }
     }
 
-    /// A worker that has not started, or has ended.
+    /// Records that the worker has ended, or has not started.
     pub(crate) fn stop(&self, now_ns: u64) {
         self.enter_phase(Phase::Stopped, now_ns);
         self.thread_id.set(0);
@@ -275,70 +279,73 @@ impl WorkerCells {
         self.unparks[reason as usize].add(1);
     }
 
-    /// A check of the global queue, `polls` local polls after the one before.
+    /// Counts a check of the global queue that follows `polls` local polls after the previous
+    /// check.
     pub(crate) fn count_global_check(&self, trigger: Trigger, polls: u64) {
         self.global_checks[trigger as usize].add(1);
-        // A worker that has run out of work checks whatever the interval is.
+        // A worker that has run out of work checks regardless of the interval.
         if trigger != Trigger::Empty {
             self.global_check_polls.add(polls);
         }
     }
 
     pub(crate) fn count_end(&self, ended: Ended) {
-        // Who counts the end of a task also counts its spawn, which came before.
+        // A worker that counts the end of a task also counts its spawn, which came before.
         self.ended[ended as usize].add_one();
     }
 
-    /// Completed, cancelled, panicked. To be read before any `spawned`.
+    /// Returns the numbers of tasks that completed, were cancelled and panicked. Read it before any
+    /// `spawned`.
     pub(crate) fn ended(&self) -> [u64; 3] {
         [0, 1, 2].map(|ended| self.ended[ended].get())
     }
 
-    /// Whether a poll is going on.
+    /// Returns whether a poll is in flight.
     #[inline]
     pub(crate) fn is_in_poll(&self) -> bool {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.
         !self.poll_seq.load(Ordering::Relaxed).is_multiple_of(2)
     }
 
-    /// The id of the task whose poll began last. For the worker itself.
+    /// Returns the id of the task whose poll began last. For the worker itself.
     pub(crate) fn last_task(&self) -> u64 {
         self.task_id.get()
     }
 
-    /// Polls begun and ended: odd while one is going on.
+    /// Returns the number of polls begun plus the number ended: odd while one is in flight.
     pub(crate) fn poll_seq(&self) -> u64 {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.
         self.poll_seq.load(Ordering::Relaxed)
     }
 
-    /// Asks the poll of this number to yield at its next operation. Whether it was not asked
-    /// before.
+    /// Requests the poll with this number to yield at its next operation. Returns whether this is
+    /// the first such request.
     pub(crate) fn ask_to_yield(&self, poll_seq: u64) -> bool {
-        // ORDERING: Relaxed; a wish, and whether it is taken back before it or after it does no
-        // harm: it is asked for again.
+        // ORDERING: Relaxed; a hint. If it is withdrawn too early or too late, no harm is done: the
+        // sentinel repeats the request.
         self.yields_seq.swap(poll_seq, Ordering::Relaxed) != poll_seq
     }
 
-    /// Whether the poll that is going on was asked to yield. For its own thread.
+    /// Returns whether the poll in flight was requested to yield. For its own thread.
     #[inline]
     pub(crate) fn is_to_yield(&self) -> bool {
-        // ORDERING: Relaxed; a wish, and an own cell.
+        // ORDERING: Relaxed; a hint, and the thread's own cell.
         counting::IS_ON && self.yields_seq.load(Ordering::Relaxed) == self.poll_seq.load(Ordering::Relaxed)
     }
 
-    /// Takes back what this poll was asked. For its own thread.
+    /// Withdraws the request to yield from this poll. For its own thread.
     pub(crate) fn ask_no_more(&self) {
         // ORDERING: Relaxed; as in `ask_to_yield`.
         self.yields_seq.store(0, Ordering::Relaxed);
     }
 
-    /// How long the poll that is going on has lasted at `now_ns`, if one is.
+    /// Returns how long the poll in flight has lasted at `now_ns`, if there is one.
     pub(crate) fn poll_for_ns(&self, now_ns: u64) -> Option<u64> {
         self.read_in_flight(|| now_ns.saturating_sub(self.poll_began_at_ns.get()))
     }
 
-    /// What `read` reads of the poll that is going on, if one is and stays the same meanwhile.
+    /// Returns what `read` returns for the poll in flight, if there is one and it stays the same
+    /// meanwhile.
     fn read_in_flight<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
         // ORDERING: Acquire; pairs with begin (2).
         let before = self.poll_seq.load(Ordering::Acquire);
@@ -352,8 +359,8 @@ impl WorkerCells {
         (self.poll_seq.load(Ordering::Relaxed) == before).then_some(fields)
     }
 
-    /// Where the task was spawned whose poll is the one of this number, seen before, and when it
-    /// began; `None` if that is over.
+    /// Returns where the task of the poll with this number was spawned, and when the poll began;
+    /// `None` if that poll is over.
     pub(crate) fn culprit_of(&self, poll_seq: u64) -> Option<(&'static Location<'static>, u64)> {
         // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
         let (location, began_at_ns) =
@@ -366,7 +373,7 @@ impl WorkerCells {
         Some((unsafe { &*location }, began_at_ns))
     }
 
-    /// The poll that is going on, if one is, and its task's place in the registry.
+    /// Returns the poll in flight, if there is one, and its task's place in the registry.
     pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Place)> {
         let (task_id, place, began_at_ns, location) = self.read_in_flight(|| {
             // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
@@ -380,14 +387,14 @@ impl WorkerCells {
         Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))
     }
 
-    /// As [`in_flight`](Self::in_flight), if it is the poll of this number, seen before: numbers
-    /// only grow, so what was read is of no other one.
+    /// Same as [`in_flight`](Self::in_flight), if it is the poll with this number. Numbers only
+    /// grow, so the values belong to no other poll.
     pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Place)> {
         self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
     }
 
-    /// The present phase, for how long, and the time spent in each, the present one included;
-    /// `None` while it keeps changing.
+    /// Returns the present phase, how long it has lasted, and the time spent in each phase
+    /// including the present one; `None` if the phase keeps changing.
     fn times(&self) -> Option<(Phase, u64, [u64; PHASES.len()])> {
         for _attempt in 0..8 {
             // ORDERING: Acquire; pairs with change (3).
@@ -414,9 +421,11 @@ impl WorkerCells {
         None
     }
 
-    /// All cells, as plain data. `floor_ns` keeps what was told before: a worker that is preempted
-    /// between reading the clock and writing its cells must not make time run backwards.
-    /// `name_of` finds a task's name by id and place in the registry.
+    /// Returns all cells as plain data.
+    ///
+    /// `floor_ns` stores the times of the previous reading. A worker that is preempted between
+    /// reading the clock and writing its cells must not make time run backwards. `name_of` finds a
+    /// task's name by its id and its place in the registry.
     pub(crate) fn read(
         &self,
         index: usize,
@@ -436,8 +445,8 @@ impl WorkerCells {
         let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
         let [interval, elapsed, empty] = std::array::from_fn(|trigger| self.global_checks[trigger].get());
         let thread_id = u32::try_from(self.thread_id.get()).ok().filter(|id| *id != 0);
-        // Before the polls, of which there may be more by then, so that there is never too much
-        // left.
+        // Read before the polls: if more polls are done meanwhile, the number of polls left is too
+        // small, never too large.
         let (budget, polls_before) = (self.budget.get(), self.polls_before_tick.get());
         let polls = self.polls();
         Worker {
@@ -481,7 +490,8 @@ impl WorkerCells {
             lost_wakeup_rescues: self.lost_wakeup_rescues.get(),
             poll_time: self.poll_time.read(),
             schedule_delay: self.schedule_delay.read(),
-            // The rest is not in cells: `scheduler::shared` reads it from the queues.
+            // The remaining fields are not in cells: `scheduler::shared` reads them from the
+            // queues.
             ..Worker::default()
         }
     }
