@@ -1,9 +1,9 @@
-//! What can go wrong before a runtime runs.
+//! Errors of building a runtime.
 
 use std::fmt;
 use std::io;
 
-/// A runtime could not be built. The message names the setting and what to do.
+/// Error returned when a runtime could not be built. The message names the setting and the remedy.
 ///
 /// ```
 /// let error = volt::Builder::new_multi_thread().worker_threads(100_000).build().unwrap_err();
@@ -25,12 +25,13 @@ impl BuildError {
         Self { message: what.to_string(), source: Some(source) }
     }
 
-    /// A setting of the Builder is out of its bounds.
+    /// Returns true if a setting of the builder is out of bounds.
     pub fn is_invalid_setting(&self) -> bool {
         self.source.is_none()
     }
 
-    /// The operating system refused something: a thread, the I/O backend.
+    /// Returns true if the operating system refused a resource, such as a thread or the I/O
+    /// backend.
     pub fn is_system(&self) -> bool {
         self.source.is_some()
     }

@@ -1,14 +1,15 @@
-//! The one timer that all others are made of.
+//! `sleep`, the timer on which all other timers of Volt are built.
 //!
-//! Shape. A deadline, and, once polled, a key into the runtime's wheel with the identity of the
-//! waker that stands there.
+//! A [`Sleep`] consists of a deadline and, once it was polled, the key of its entry in the
+//! runtime's timer wheel, with the identity of the waker in that entry.
 //!
-//! Invariants. *Last waker*: the wheel holds the waker of the last poll. *The clock decides*: a
-//! sleep is over when both the process's clock and the system's say so, not when it was woken;
-//! being woken too often costs a poll, and too early is impossible. A timer that fires before the
-//! system's clock got there, since the other was set to the truth meanwhile, is armed again. *Same
-//! waker*: two wakers of one identity wake the same, as long as one of them lives; the one in the
-//! wheel does until its timer has fired and it was called, which is asked first.
+//! Invariants. *Last waker*: the wheel contains the waker of the last poll. *The clock decides*: a
+//! sleep is over when both the program's clock and the system clock have passed the deadline, not
+//! when it was woken. A superfluous wake-up costs a poll, and the sleep never ends early. A timer
+//! that fires before the system clock has reached the deadline, because the program's clock was
+//! corrected meanwhile, is armed again. *Same waker*: two wakers with the same identity wake the
+//! same task as long as one of them lives. The one in the wheel lives until its timer has fired and
+//! it was called; that is checked first.
 
 use std::fmt;
 use std::future::Future;
@@ -22,20 +23,20 @@ use crate::driver::turn::Driver;
 use crate::driver::wheel::Key;
 use crate::{clock, context, coop};
 
-/// How far away "never" is: 30 years, since an `Instant` has no greatest value.
+/// The distance of "never": 30 years, since `Instant` has no maximum.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// Waits for `duration`.
+/// Waits until `duration` has elapsed.
 ///
-/// At least that long, and usually less than a quarter of a millisecond longer (see the module
-/// `volt::time`). A duration that leads beyond what an `Instant` can say is cut to 30 years, so
-/// `Duration::MAX` waits for ever.
+/// Waits at least that long, and usually less than a quarter of a millisecond longer (see the
+/// module `volt::time`). A duration that exceeds the range of `Instant` is replaced by 30 years, so
+/// `Duration::MAX` waits practically forever.
 ///
 /// # Panics
-/// Outside a runtime. When awaited after the runtime was shut down.
+/// Panics if called outside of a runtime, and when awaited after the runtime was shut down.
 ///
 /// # Cancel safety
-/// Dropping the future disarms the timer; nothing is lost.
+/// This function is cancel safe. Dropping the future disarms the timer.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -52,13 +53,13 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::after(context::driver(), duration)
 }
 
-/// Waits until `deadline`; not at all if it has passed.
+/// Waits until `deadline`. Completes immediately if it has passed.
 ///
 /// # Panics
-/// As [`sleep`].
+/// Same as [`sleep`].
 ///
 /// # Cancel safety
-/// As [`sleep`].
+/// Same as [`sleep`].
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -75,19 +76,19 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::on(context::driver(), deadline)
 }
 
-/// `start + duration`, or 30 years from now if there is no such instant.
+/// Returns `start + duration`, or 30 years from now if there is no such instant.
 pub fn after(start: Instant, duration: Duration) -> Instant {
     start.checked_add(duration).unwrap_or_else(|| Instant::now() + FAR)
 }
 
-/// The future of [`sleep`] and [`sleep_until`]: pending until its deadline, and ready ever after.
+/// Future returned by [`sleep`] and [`sleep_until`]. It remains ready once its deadline has passed.
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Sleep {
     driver: Arc<Driver>,
     deadline: Instant,
-    /// The deadline on the process's clock.
+    /// The deadline on the program's clock.
     deadline_ns: u64,
-    /// The entry in the wheel, which may have fired since.
+    /// The entry in the wheel. It may have fired since.
     armed: Option<Armed>,
 }
 
@@ -96,7 +97,8 @@ struct Armed {
     waker: Identity,
 }
 
-/// What tells a waker from another: a clone of it would cost two read-modify-writes a sleep.
+/// The identity of a waker. A clone of the waker instead would cost two read-modify-writes per
+/// sleep.
 #[derive(PartialEq, Eq)]
 struct Identity {
     data: usize,
@@ -111,20 +113,20 @@ impl Identity {
 }
 
 impl Sleep {
-    /// A sleep on `driver`, whatever runtime this thread is in.
+    /// Creates a sleep on `driver`, independent of the runtime that this thread is in.
     pub(crate) fn on(driver: Arc<Driver>, deadline: Instant) -> Sleep {
         let clocks = driver.now();
         Sleep::new(driver, clocks, deadline)
     }
 
-    /// A sleep of `duration` on `driver`.
+    /// Creates a sleep of `duration` on `driver`.
     #[doc(hidden)]
     pub fn after(driver: Arc<Driver>, duration: Duration) -> Sleep {
         let clocks = driver.now();
         Sleep::new(driver, clocks, after(clocks.now, duration))
     }
 
-    /// Now, on the clock that it is measured by.
+    /// Returns the present time on the clock of its driver.
     #[doc(hidden)]
     pub fn now(&self) -> Instant {
         self.driver.now().now
@@ -134,23 +136,23 @@ impl Sleep {
         Sleep { driver, deadline, deadline_ns: clocks.ns_of(deadline), armed: None }
     }
 
-    /// When it ends.
+    /// Returns the instant at which the sleep ends.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether the deadline has passed.
+    /// Returns whether the deadline has passed.
     pub fn is_elapsed(&self) -> bool {
-        // The process's clock keeps to `Instant` within microseconds; the promise is never to be
-        // early, by either.
+        // The program's clock stays within microseconds of `Instant`. A sleep must not end early by
+        // either of them.
         match &self.driver.test_clock {
             None => clock::now_ns() >= self.deadline_ns && Instant::now() >= self.deadline,
             Some(clock) => clock.now_ns() >= self.deadline_ns,
         }
     }
 
-    /// Gives it another deadline, earlier or later, also after it has ended. A task that awaits it
-    /// is woken at the new one.
+    /// Sets another deadline, earlier or later, even after the sleep has ended. A task that awaits
+    /// it is woken at the new deadline.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -167,7 +169,7 @@ impl Sleep {
         self.move_timer();
     }
 
-    /// To where the deadline lies on the process's clock.
+    /// Moves the timer to where the deadline is on the program's clock.
     fn move_timer(&mut self) {
         self.deadline_ns = self.driver.now().ns_of(self.deadline);
         let armed = self.armed.as_ref();
@@ -176,7 +178,7 @@ impl Sleep {
         }
     }
 
-    /// As [`reset`](Self::reset), but the timer is armed by the next poll only.
+    /// Same as [`reset`](Self::reset), but only the next poll arms the timer.
     #[doc(hidden)]
     pub fn reset_disarmed(&mut self, deadline: Instant) {
         self.disarm();
@@ -184,13 +186,13 @@ impl Sleep {
         self.deadline_ns = self.driver.now().ns_of(deadline);
     }
 
-    /// Polls it without touching the cooperative budget: for a time-out, whose inner future may
-    /// have spent it all.
+    /// Polls without using the cooperative budget: for a time-out, whose inner future may have used
+    /// all of it.
     #[doc(hidden)]
     #[inline]
     pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_elapsed() {
-            // Checked on each round: being shut down, too, takes the entry out of the wheel.
+            // Checked in each iteration, since a shutdown, too, removes the entry from the wheel.
             assert!(!self.driver.timers.is_shut_down(), "{SHUT_DOWN}");
             let waker = Identity::of(cx.waker());
             match &mut self.armed {
@@ -226,7 +228,7 @@ impl Sleep {
     }
 }
 
-/// Why a sleep can never end.
+/// The message of the panic if a sleep can never end.
 const SHUT_DOWN: &str = "the runtime whose timer this is was shut down, so it would never fire";
 
 impl Future for Sleep {
@@ -269,8 +271,8 @@ mod tests {
         let task = runtime.spawn(async move {
             let began = Instant::now();
             let mut sleep = sleep(Duration::from_millis(30));
-            // As if the process's clock had been behind when it was made, and gone to the truth
-            // since.
+            // As if the program's clock had been behind when the sleep was created, and was
+            // corrected since.
             sleep.deadline_ns = clock::now_ns() + 1_000_000;
             sleep.await;
             ended.send(began.elapsed()).unwrap();

@@ -1,23 +1,23 @@
-//! The kernel's ready list: mio's registrations, and the wait for what became ready.
+//! The poller: mio's wrapper of the kernel's ready list, and the wait for sockets that became
+//! ready.
 //!
-//! Shape. One `mio::Poll`, edge-triggered, one registration a socket for both directions, and the
-//! buffer that one wait fills.
+//! The thread in the driver turn uses it. Other threads reach the same kernel object through
+//! `mio::Registry` and `mio::Waker`. It consists of one `mio::Poll`, edge-triggered, with one
+//! registration per socket for both directions, and the buffer that a wait fills.
 //!
-//! Who uses it: the thread in the driver turn. Others reach the same kernel object through
-//! `mio::Registry` and `mio::Waker`.
+//! On Linux the wait itself is `epoll_pwait2` on mio's descriptor. mio's own wait rounds a time-out
+//! up to whole milliseconds, which made timers up to 1 ms later. mio waits where the kernel lacks
+//! that call (before 5.11) or a sandbox refuses it.
 //!
-//! On Linux the wait itself is `epoll_pwait2` on mio's descriptor: mio's own wait rounds a time-out
-//! up to whole milliseconds, which made timers late by 1 ms more. Where the kernel lacks that call
-//! (before 5.11) or a sandbox refuses it, mio waits.
+//! For the duration of such a sleep, the thread requests that the kernel end it on time
+//! ([`Punctual`]). By default the kernel ends a sleep up to 50 µs late, so that several can end
+//! together. This *slack* is set back after the sleep, since threads and child processes inherit it
+//! from the thread that starts them, and a task may start some.
 //!
-//! The kernel is asked to end such a sleep on time ([`Punctual`]), for the sleep only: else it ends
-//! up to 50 µs late, so that several may end at once. Threads and child processes inherit that
-//! *slack* of the thread that starts them, and a task may start some.
-//!
-//! Invariants. *Numbers*: what the kernel hands back with an event is the token that mio
+//! Invariants. *Numbers*: the value that the kernel returns with an event is the token that mio
 //! registered, never a pointer.
 //!
-//! Rejected: a timerfd (a system call each time that the next deadline changes).
+//! Rejected: a timerfd (a system call each time the next deadline changes).
 
 use std::io;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use mio::{Registry, Token};
 
 use crate::driver::readiness::Flags;
 
-/// The token of the driver's waker; no socket gets it.
+/// The token of the driver's waker. No socket gets it.
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
-/// The kernel's ready list and what the last wait found in it.
+/// The kernel's ready list and the result of the last wait.
 #[derive(Debug)]
 pub(crate) struct Poller {
     poll: mio::Poll,
@@ -37,20 +37,20 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// One that takes at most `max_events` a wait.
+    /// Creates a poller that accepts at most `max_events` per wait.
     ///
     /// # Errors
-    /// The system gives no descriptor for it.
+    /// Returns an error if the system provides no descriptor for it.
     pub(crate) fn new(max_events: usize) -> io::Result<Self> {
         Ok(Self { poll: mio::Poll::new()?, events: imp::Events::with_capacity(max_events.max(1)) })
     }
 
-    /// Where sockets are registered.
+    /// Returns the registry in which sockets are registered.
     pub(crate) fn registry(&self) -> &Registry {
         self.poll.registry()
     }
 
-    /// Waits until something is ready, `timeout` has passed (`None` = for ever) or a signal came.
+    /// Waits until a socket is ready, `timeout` has passed (`None`: no time-out) or a signal came.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let _punctual = timeout.and_then(Punctual::begin);
         match self.events.fill(&mut self.poll, timeout) {
@@ -62,24 +62,24 @@ impl Poller {
         }
     }
 
-    /// What the last wait found.
+    /// Returns the events of the last wait.
     pub(crate) fn events(&self) -> impl Iterator<Item = (Token, Flags)> + '_ {
         self.events.iter()
     }
 }
 
-/// Of a sleep as long as this or longer the kernel makes the slack a thousandth anyway, which is no
-/// less than the usual slack.
+/// For a sleep of this length or more, the kernel sets the slack to a thousandth of it anyway,
+/// which is no less than the usual slack.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const LONG: Duration = Duration::from_millis(50);
 
-/// While it lives, the sleeps of this thread end when they should. Where the system refuses, or
-/// knows nothing of the kind, they end as before.
+/// While it lives, the sleeps of this thread end on time. If the system refuses or does not support
+/// that, they end as before.
 #[derive(Debug)]
 struct Punctual;
 
 impl Punctual {
-    /// For a sleep that lasts so long.
+    /// Begins a sleep that lasts for `timeout`.
     fn begin(timeout: Duration) -> Option<Self> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if !timeout.is_zero() && timeout < LONG {
@@ -92,16 +92,16 @@ impl Punctual {
 }
 
 impl Drop for Punctual {
-    /// Back to what the thread was started with.
+    /// Sets the slack back to the value with which the thread was started.
     fn drop(&mut self) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _refused = rustix::thread::set_current_timer_slack(None);
     }
 }
 
-/// The flags that the kernel's report stands for. An error makes both directions worth a try, which
-/// then returns it; it is no flag of its own, since whoever saw it first would take it from the
-/// other.
+/// Returns the flags for an event of the kernel. An error sets both directions, so that an attempt
+/// in either returns it. There is no separate flag for errors, since the first task to clear it
+/// would hide the error from the other direction.
 fn flags(
     is_readable: bool,
     is_writable: bool,
@@ -129,7 +129,7 @@ fn flags(
     flags
 }
 
-/// An event as mio reports it.
+/// Converts an event of mio.
 fn from_mio(event: &mio::event::Event) -> (Token, Flags) {
     let flags = flags(
         event.is_readable(),
@@ -159,8 +159,8 @@ mod imp {
         coarse: Option<mio::Events>,
     }
 
-    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer; every entry
-    // of `fine` was written by the kernel from a token of mio's, and no other code makes one.
+    // SAFETY: Numbers: `Event` is not `Send` only because its data could be a pointer. Every entry
+    // of `fine` was written by the kernel from a token of mio's, and no other code creates one.
     unsafe impl Send for Events {}
 
     impl Events {
@@ -173,7 +173,7 @@ mod imp {
                 return poll.poll(coarse, timeout);
             }
             self.fine.clear();
-            // A time-out beyond what the kernel's clock can say is none.
+            // A time-out beyond the range of the kernel's clock means none.
             let limit = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             match epoll::wait(poll.registry(), spare_capacity(&mut self.fine), limit.as_ref()) {
                 Err(Errno::NOSYS | Errno::PERM) => {
@@ -198,13 +198,14 @@ mod imp {
         }
     }
 
-    /// An event as the kernel reports it.
+    /// Converts an event of the kernel.
     fn from_kernel(event: &Event) -> (Token, Flags) {
         // Copies: the kernel's struct is packed.
         let (said, data) = (event.flags, event.data);
         let has = |flag| said.contains(flag);
         let is_hung_up = has(EventFlags::HUP);
-        // The other end of a pipe is told of so, which mio knows too.
+        // This is how the kernel reports to a pipe's writer that there is no reader; mio does the
+        // same.
         let has_no_reader = has(EventFlags::ERR) && (has(EventFlags::OUT) || said == EventFlags::ERR);
         let flags = flags(
             has(EventFlags::IN),
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_wait_of_a_fraction_of_a_millisecond_is_no_millisecond() {
         let mut poller = Poller::new(4).unwrap();
-        // The shortest of many: a busy machine makes some of them longer, and no machine makes all
+        // The shortest of many: a busy machine makes some of them longer, but no machine makes all
         // of them shorter.
         let shortest = (0..1_000).map(|_| {
             let began = Instant::now();

@@ -1,13 +1,13 @@
-//! What the driver watches, a socket as a rule: tries an operation when it may be ready, waits when
-//! it was not. All descriptors come through here, mio's, the standard library's and foreign ones
-//! alike: what counts is the number.
+//! A file descriptor, usually a socket, that is registered with the driver. It tries an operation
+//! when the descriptor may be ready, and waits when the operation would block.
 //!
-//! Who uses it: `net`, `io`, `process`, `signal`. Every operation that need not wait spends one
-//! unit of the cooperative budget.
+//! `net`, `io`, `process` and `signal` use it. All kinds of descriptors come through here, whether
+//! from mio, the standard library or elsewhere, since only the number of the descriptor counts.
+//! Every operation that does not have to wait uses one unit of the cooperative budget.
 //!
 //! Invariants. *Deregistered first*: a socket leaves the kernel's list while its descriptor is
-//! open; afterwards the number may belong to another. *Optimistic*: a socket that is likely to be
-//! ready begins as if it were, which saves a turn of the driver.
+//! open, since its number may belong to another descriptor afterwards. *Optimistic*: a socket that
+//! is likely to be ready starts with its flags set, which saves a turn of the driver.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ use crate::coop;
 use crate::driver::readiness::{Direction, Flags, Readiness, Seen};
 use crate::driver::turn::Driver;
 
-/// What a socket is watched for.
+/// The events for which a socket is registered by default.
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// A registered socket.
@@ -35,15 +35,17 @@ pub struct Registration<S: AsRawFd> {
 }
 
 impl<S: AsRawFd> Registration<S> {
-    /// Registers `source`, in non-blocking mode, with `driver`; it begins with the given flags.
+    /// Registers `source`, which must be in non-blocking mode, with `driver`. Its readiness starts
+    /// with the flags `begin`.
     ///
     /// # Errors
-    /// As `Driver::register`.
+    /// Fails as `Driver::register` does.
     pub fn new(driver: Arc<Driver>, source: S, begin: Flags) -> io::Result<Self> {
         Self::with_interest(driver, source, BOTH, begin).map_err(|(_, error)| error)
     }
 
-    /// As [`new`](Self::new), for these events only; where it fails the source comes back.
+    /// Same as [`new`](Self::new), but registers only for `interest`. On failure the source is
+    /// returned with the error.
     pub fn with_interest(
         driver: Arc<Driver>,
         source: S,
@@ -56,29 +58,29 @@ impl<S: AsRawFd> Registration<S> {
         }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn source(&self) -> &S {
         self.source.as_ref().expect("a registration holds its socket until it is taken apart")
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn source_mut(&mut self) -> &mut S {
         self.source.as_mut().expect("a registration holds its socket until it is taken apart")
     }
 
-    /// The driver it is registered with.
+    /// Returns the driver with which the socket is registered.
     pub fn driver(&self) -> &Arc<Driver> {
         &self.driver
     }
 
-    /// Deregisters the socket and hands it back.
+    /// Deregisters the socket and returns it.
     pub fn into_source(self) -> io::Result<S> {
         let (source, deregistered) = self.take_apart();
         deregistered.map(|()| source)
     }
 
-    /// The same, and it comes back in any case: an error means that the kernel's list does not hold
-    /// it, which is what was wanted.
+    /// Deregisters the socket and returns it in any case. An error only means that it is not in the
+    /// kernel's list, as intended.
     pub fn take_source(self) -> S {
         self.take_apart().0
     }
@@ -89,16 +91,16 @@ impl<S: AsRawFd> Registration<S> {
         (source, deregistered)
     }
 
-    /// What is ready now, of these.
+    /// Checks which of the flags `awaited` are set.
     ///
     /// # Errors
-    /// The runtime is shut down.
+    /// Fails if the runtime is shut down.
     pub fn check(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
         self.readiness.check(awaited)
     }
 
-    /// Tries `operation` until it does not block, waiting in the queue for one of these flags in
-    /// between.
+    /// Tries `operation` until it does not block. In between, waits in the queue for one of the
+    /// flags `awaited`.
     pub async fn run<R>(
         &self,
         awaited: impl Into<Flags>,
@@ -113,7 +115,7 @@ impl<S: AsRawFd> Registration<S> {
                     return result;
                 }
                 Attempt::Blocked => {}
-                // The next wait ends at once: others first.
+                // The next wait would end immediately, so let other tasks run first.
                 Attempt::BlockedAndClosed => {
                     unit.made_progress();
                     coop::yield_once().await;
@@ -122,14 +124,14 @@ impl<S: AsRawFd> Registration<S> {
         }
     }
 
-    /// Waits until an attempt may succeed, and makes none.
+    /// Waits until an attempt may succeed, without making one.
     pub async fn ready(&self, awaited: impl Into<Flags>) -> io::Result<Seen> {
         let (seen, unit) = self.readiness.ready(awaited).await?;
         unit.made_progress();
         Ok(seen)
     }
 
-    /// Waits until an attempt may succeed, and makes none; for the `poll_` functions, see
+    /// Waits until an attempt may succeed, without making one. For the `poll_` functions, see
     /// `Readiness::poll_ready`.
     pub fn poll_ready(&self, cx: &mut Context<'_>, direction: Direction) -> Poll<io::Result<Seen>> {
         let unit = ready!(coop::poll_proceed(cx));
@@ -138,7 +140,7 @@ impl<S: AsRawFd> Registration<S> {
         Poll::Ready(Ok(seen))
     }
 
-    /// As [`run`](Self::run), but waits in the slot of `direction`.
+    /// Same as [`run`](Self::run), but waits in the slot of `direction`.
     pub fn poll_run<R>(
         &self,
         cx: &mut Context<'_>,
@@ -155,11 +157,11 @@ impl<S: AsRawFd> Registration<S> {
         }
     }
 
-    /// As [`poll_run`](Self::poll_run) for an operation that moves up to `len` bytes.
+    /// Same as [`poll_run`](Self::poll_run), for an operation that moves up to `len` bytes.
     ///
-    /// Where it moves fewer, the kernel's buffer is empty (or full), and on Linux the next change
-    /// is told by a new event (epoll(7), question 9): the next attempt would only find that out
-    /// by a system call.
+    /// If it moves fewer, the kernel's buffer is empty (or full), and Linux reports the next change
+    /// by a new event (epoll(7), question 9). So the flag is cleared here, which saves the system
+    /// call of a next attempt that would block.
     pub fn poll_transfer(
         &self,
         cx: &mut Context<'_>,
@@ -178,10 +180,10 @@ impl<S: AsRawFd> Registration<S> {
         Poll::Ready(result)
     }
 
-    /// One attempt, if the socket may be ready.
+    /// Makes one attempt, if the socket may be ready.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if it is not; else what the operation says.
+    /// `ErrorKind::WouldBlock` if the socket is not ready, or the error of the operation.
     pub fn try_run<R>(&self, awaited: impl Into<Flags>, operation: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
         let awaited = awaited.into();
         let Some(seen) = self.readiness.check(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
@@ -192,19 +194,19 @@ impl<S: AsRawFd> Registration<S> {
         result
     }
 
-    /// What was seen is not to be tried again; see `Readiness::clear`.
+    /// Clears the flags of `seen`; see `Readiness::clear`.
     pub fn clear(&self, seen: Seen) {
         self.readiness.clear(seen);
     }
 
-    /// An attempt after `seen`, which a check for `awaited` gave, would have blocked; see
-    /// `Readiness::refute`.
+    /// Clears the flags of `seen`, the result of a check for `awaited`, after an attempt that would
+    /// have blocked; see `Readiness::refute`.
     pub fn refute(&self, seen: Seen, awaited: Flags) {
         self.readiness.refute(seen, awaited);
     }
 
-    /// One attempt after a check for `awaited`. Where it would have blocked, the readiness was
-    /// taken back.
+    /// Makes one attempt after a check for `awaited`. If it would have blocked, the flags are
+    /// cleared.
     fn attempt<R>(&self, seen: Seen, awaited: Flags, operation: &mut impl FnMut(&S) -> io::Result<R>) -> Attempt<R> {
         loop {
             match operation(self.source()) {
@@ -212,7 +214,7 @@ impl<S: AsRawFd> Registration<S> {
                     let is_all = self.readiness.refute(seen, awaited);
                     return if is_all { Attempt::Blocked } else { Attempt::BlockedAndClosed };
                 }
-                // A signal came before anything was done; rare, and no reason to wait.
+                // A signal came before anything was done. This is rare, and no reason to wait.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return Attempt::Done(result),
             }
@@ -220,19 +222,18 @@ impl<S: AsRawFd> Registration<S> {
     }
 }
 
-/// What became of an attempt.
+/// The result of an attempt.
 enum Attempt<R> {
     Done(io::Result<R>),
     Blocked,
-    /// It would have blocked, and one direction is closed all the same: perhaps the other than the
-    /// one that it was in.
+    /// It would have blocked although a direction is closed, perhaps the other direction.
     BlockedAndClosed,
 }
 
 impl<S: AsRawFd> Drop for Registration<S> {
     fn drop(&mut self) {
         if let Some(source) = self.source.take() {
-            // An error means that the kernel's list does not hold it: nothing is left to be done.
+            // An error means that the socket is not in the kernel's list, so nothing is left to do.
             let _ = self.driver.deregister(&mut SourceFd(&source.as_raw_fd()), self.token);
         }
     }

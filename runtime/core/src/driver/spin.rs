@@ -1,33 +1,33 @@
-//! Whether a thread that has nothing to do checks its park word for a while, awake, before it
-//! sleeps.
+//! Spinning: whether a thread with nothing to do stays awake for a moment and checks its park word
+//! before it sleeps.
 //!
-//! To wake a thread whose processor has gone to rest costs the waker a system call of some 4 µs,
-//! and brings the thread back after 20 µs and more, if a hypervisor has a hand in it. Two threads
-//! that hand work to each other pay that at every turn, each of them, unless the one that waits is
-//! still awake. So it stays awake for a moment, if, going by what it has seen, something comes
-//! within that moment.
+//! Workers, threads in `block_on` and threads of the blocking pool use it. To wake a thread whose
+//! processor is halted costs the waking thread a system call of some 4 µs, and the thread runs
+//! again after 20 µs or more if there is a hypervisor. Two threads that hand work to each other
+//! both pay that at every turn, unless the waiting one is still awake. So a thread stays awake for
+//! a moment if its earlier waits suggest that something will come within that moment.
 //!
-//! Shape: a [`Habit`] a thread, its own. Who writes, who reads: that thread.
+//! Each thread has its own [`Habit`], which only that thread reads and writes.
 //!
-//! 1. A sleep that somebody ended within [`SHORT_NS`] is a reason to spin before the next, `needed`
-//!    of them in a row are enough; one that lasted longer takes all reasons away. So a runtime at
-//!    rest spins never, and one that wakes up now and then, neither.
-//! 2. A spin that something ended early confirms the habit. One that nothing ended was in vain, and
-//!    one that lasts as long as a sleep would have cost, time after time, is no better: then twice
-//!    as many short sleeps are needed for the next one as for the last, at most [`MOST_NEEDED`]. So
-//!    of a thread whose spins all fail, one in so many short sleeps is preceded by one.
-//! 3. No more threads of the process spin at a time than it has processors, and none if it has but
-//!    one: who spins would keep the one from running that it waits for. On a machine whose
-//!    processors are all taken by others, spins fail, and (2) ends them.
+//! 1. A sleep that another thread ended within [`SHORT_NS`] is a reason to spin before the next
+//!    one; `needed` of them in a row suffice. A longer sleep resets the count. So an idle runtime
+//!    never spins, and neither does one that wakes up now and then.
+//! 2. A spin that something ended early confirms the habit. A spin has failed if nothing ended it.
+//!    It has also failed if spins take, on average, as long as the cost of a sleep. After a
+//!    failure, twice as many short sleeps are needed for the next spin as for the last, at most
+//!    [`MOST_NEEDED`]. So a thread whose spins all fail spins before one in that many short sleeps.
+//! 3. At most as many threads of the program spin at a time as it has processors, and none if it
+//!    has only one: a spinning thread would keep the thread that it waits for from running. On a
+//!    machine whose processors are all taken by other programs, spins fail, and (2) ends them.
 //!
-//! The wait itself, and why nothing is lost meanwhile, is the business of who spins:
-//! `Parker::spin`, `blocking::pool`.
+//! The callers do the wait itself, and ensure that no wake-up is lost meanwhile:
+//! `Parker::has_token`, `blocking::pool`.
 //!
-//! Rejected: a fixed number of checks before every sleep, as other schedulers do. It takes 1.3 to
-//! 1.6 times as long to answer a blocking job, a spawn from outside and a wake-up after a sleep
-//! (`benches/options/RESULTS.md`), and an idle runtime would burn processor time at each timer.
-//! Rejected: a mean of the sleeps' lengths (one long sleep
-//! hides fifty short ones, or the other way round).
+//! Rejected: a fixed number of checks before every sleep, as other schedulers do. With it, a
+//! blocking job, a spawn from outside and a wake-up after a sleep take 1.3 to 1.6 times as long
+//! (`benches/options/RESULTS.md`), and an idle runtime would use processor time at each timer.
+//! Rejected: a mean of the sleeps' lengths (one long sleep hides fifty short ones, or the other way
+//! round).
 
 use std::hint::spin_loop;
 use std::sync::OnceLock;
@@ -39,22 +39,23 @@ use volt_stacks::fork;
 use crate::clock;
 use crate::config::ParkSpin;
 
-/// A sleep as short as this could have been a spin: the time that two threads need to wake each
-/// other, halted processors included, and some.
+/// A sleep of at most this length could have been a spin. It is the time that two threads need to
+/// wake each other, halted processors included, with a margin.
 const SHORT_NS: u64 = 100_000;
-/// Spins that last so long on average cost more processor time than the sleeps that they save.
+/// Spins that last longer than this on average cost more processor time than the sleeps that they
+/// save.
 const DEAR_NS: u64 = 12_000;
 /// Short sleeps in a row before a first spin.
 const LEAST_NEEDED: u32 = 2;
-/// And after many that failed.
+/// The same after many spins that failed.
 const MOST_NEEDED: u32 = 1024;
 /// Checks of the condition between two readings of the clock.
 const CHECKS_PER_READING: u64 = 16;
-/// The newest spin's part of the average, as a divisor.
+/// The newest spin's share of the average, as a divisor.
 const SHARE: u64 = 4;
 
 impl ParkSpin {
-    /// How long a spin lasts, ns, about.
+    /// Returns the approximate length of a spin, ns.
     pub(crate) fn lasts_ns(self) -> u64 {
         match self {
             Self::Off => 0,
@@ -63,14 +64,14 @@ impl ParkSpin {
     }
 }
 
-/// What one thread has seen of its waits.
+/// The history of one thread's waits.
 #[derive(Debug)]
 pub(crate) struct Habit {
-    /// Short sleeps since the last long one, or the last spin that failed.
+    /// Short sleeps since the last long one or the last spin that failed.
     streak: u32,
-    /// Of those, how many it takes to spin.
+    /// How many of them are needed to spin.
     needed: u32,
-    /// What spins last, ns, on average.
+    /// Average length of a spin, ns.
     average_ns: u64,
 }
 
@@ -79,7 +80,7 @@ impl Habit {
         Self { streak: 0, needed: LEAST_NEEDED, average_ns: 0 }
     }
 
-    /// Whether a spin is worth while.
+    /// Returns whether a spin is worthwhile.
     #[inline]
     pub(crate) fn is_worth(&self, spin: ParkSpin) -> bool {
         match spin {
@@ -88,8 +89,8 @@ impl Habit {
         }
     }
 
-    /// Spins until `has_come`, or until it is enough. Returns whether it has; `None` = it is not to
-    /// spin, or too many others do.
+    /// Spins until `has_come`, or until the limit. Returns whether it has come; `None`: spinning is
+    /// off, or too many other threads spin.
     pub(crate) fn spin(&mut self, spin: ParkSpin, has_come: impl Fn() -> bool) -> Option<bool> {
         match spin {
             ParkSpin::Off => None,
@@ -114,17 +115,17 @@ impl Habit {
         }
     }
 
-    /// A sleep, with no spin that helped before it, lasted `slept_ns`, and was ended by what a spin
-    /// would have seen if `has_come`.
+    /// Records a sleep of `slept_ns` without a successful spin before it. `has_come`: it was ended
+    /// by something that a spin would have detected.
     pub(crate) fn note_sleep(&mut self, slept_ns: u64, has_come: bool) {
         self.streak = if has_come && slept_ns <= SHORT_NS { self.streak.saturating_add(1) } else { 0 };
     }
 }
 
-/// Stays awake until `has_come`, for `limit_ns` at most. Returns whether it has come.
+/// Stays awake until `has_come`, at most for `limit_ns`. Returns whether it has come.
 ///
-/// The clock is read once in `checks_per_reading` checks. A check takes longer than a nanosecond,
-/// so the number of checks is bounded too: for a clock that stands still.
+/// Reads the clock once per `checks_per_reading` checks. A check takes longer than a nanosecond, so
+/// the number of checks is bounded too, in case the clock stands still.
 pub(crate) fn spin_until(limit_ns: u64, checks_per_reading: u64, has_come: impl Fn() -> bool) -> bool {
     let began_ns = clock::now_ns();
     for check in 1..=limit_ns {
@@ -139,20 +140,20 @@ pub(crate) fn spin_until(limit_ns: u64, checks_per_reading: u64, has_come: impl 
     false
 }
 
-/// `| forks 32 | threads that spin 32 |`: of the process with so many forks behind it. In a child
-/// of that the number is of threads that stayed behind, and means nothing.
+/// `| forks 32 | spinning threads 32 |`, counted in a program that was forked this many times. In a
+/// forked child, the number is of threads that exist only in the parent, and is ignored.
 struct Spinning(AtomicU64);
 
 static SPINNING: Spinning = Spinning(AtomicU64::new(0));
 
-/// One of the threads that spin, in the process with so many forks behind it.
+/// The right of one thread to spin, in the program with this number of forks.
 struct Permit<'s> {
     spinning: &'s Spinning,
     forks: u32,
 }
 
 impl Spinning {
-    /// One more, of so many at most as there are processors.
+    /// Counts one more spinning thread, unless there are as many as processors.
     fn permit(&self, forks: u32, processors: usize) -> Option<Permit<'_>> {
         let one_more = |word: u64| {
             let spinning = if (word >> 32) as u32 == forks { word as u32 } else { 0 };
@@ -168,13 +169,13 @@ impl Spinning {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let one_less = |word: u64| ((word >> 32) as u32 == self.forks).then(|| word - 1);
-        // ORDERING: Relaxed, both; only the number counts. In a child that has counted anew this
-        // one is not among them.
+        // ORDERING: Relaxed, both; only the number counts. In a forked child that counts anew, this
+        // thread is not included.
         let _is_counted = self.spinning.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 }
 
-/// Processors that the process may use, as of the first call.
+/// Returns the number of processors that the program may use, as of the first call.
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, |processors| processors.get()))
@@ -189,7 +190,7 @@ mod tests {
     const LIMIT_NS: u64 = 40_000;
     const SPIN: ParkSpin = ParkSpin::Adaptive { at_most: Duration::from_nanos(LIMIT_NS) };
 
-    /// After so many short sleeps.
+    /// Returns a habit after this many short sleeps.
     fn used_to(short_sleeps: u32) -> Habit {
         let mut habit = Habit::new();
         (0..short_sleeps).for_each(|_| habit.note_sleep(SHORT_NS, true));
@@ -249,9 +250,9 @@ mod tests {
         if processors() == 1 {
             return;
         }
-        // Other threads of this program may spin too, and then it is not allowed to. How long it
-        // took is not checked here: on a busy machine even a spin that ends at its first check may
-        // be dear.
+        // Other threads of this program may spin too, and then this one may not. How long it took
+        // is not checked here: on a busy machine even a spin that ends at its first check may take
+        // too long.
         let spun = || used_to(LEAST_NEEDED).spin(SPIN, || true);
         assert_eq!(std::iter::repeat_with(spun).find_map(|has_come| has_come), Some(true));
         let mut habit = used_to(LEAST_NEEDED);

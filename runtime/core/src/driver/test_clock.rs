@@ -1,21 +1,21 @@
-//! A clock that tests stop and move on: that of one runtime, for its timers and for nothing else.
+//! A clock that tests pause and advance. It belongs to one runtime and drives only its timers.
 //!
-//! Shape. While it runs it is the process's clock, some way ahead or behind; while it is paused it
-//! stands still, and moves by [`advance`] or, when nothing is left to be done, to the next timer
-//! that is due.
+//! A runtime has one if it was built for tests. While the clock runs, it is the program's clock
+//! with an offset. While it is paused, it moves only by [`advance`] or, when the runtime is at
+//! rest, to the next deadline.
 //!
-//! Who writes: whoever pauses, resumes or advances; the worker in the driver, when all are at rest.
-//! Who reads: timers, under the lock. A runtime without such a clock has nothing of this but a
-//! check of an `Option`.
+//! Threads that pause, resume or advance it write, and so does the worker in the driver when all
+//! threads are at rest. Timers read it, under the lock. In a runtime without such a clock all this
+//! costs one check of an `Option`.
 //!
-//! *At rest* is known, not guessed: all workers are parked, none of them has found somebody to
-//! wake, and no queue holds a task (the worker in the driver checks, see `scheduler/worker/park`);
-//! no job is on a thread for blocking work, or waits for one; and every thread in `block_on`
-//! sleeps. What could wake a task then is a timer, the kernel, which is asked first, or a thread of
-//! the program's own, of which nobody here knows.
+//! *At rest* is determined exactly. All workers are parked, none of them has found a task to wake,
+//! and no queue contains a task (the worker in the driver checks, see `scheduler/worker/park`). No
+//! job runs on a thread for blocking work or waits for one. Every thread in `block_on` sleeps. Only
+//! three things could wake a task then: a timer; the kernel, which is polled first; or a thread
+//! that the program started itself, which is not detected.
 //!
-//! Rejected: pausing any runtime at any time, without having asked for it when it was built:
-//! `block_on` would have to enter itself in a list for the sake of tests.
+//! Rejected: pausing any runtime at any time, even one that was not built for it. `block_on` would
+//! have to register itself in a list only for tests.
 //!
 //! [`advance`]: TestClock::advance
 
@@ -30,12 +30,12 @@ use crate::driver::parker::Parker;
 /// See the header of this file.
 #[derive(Debug)]
 pub struct TestClock {
-    /// An instant, and what this clock said then.
+    /// An instant, and this clock's time at that instant.
     base: Both,
     state: Mutex<State>,
     outsiders: Mutex<Vec<Weak<Parker>>>,
-    /// Workers that have found in the driver whom to wake, and have not done so yet. Between the
-    /// two they look as if they were parked there.
+    /// Workers that have collected wakers in the driver and not called them yet. In that state they
+    /// appear to be parked there.
     waking: AtomicUsize,
 }
 
@@ -44,13 +44,14 @@ enum State {
     Paused {
         at_ns: u64,
     },
-    /// How far it is ahead of the process's clock, ns.
+    /// Offset to the program's clock, ns.
     Running {
         ahead_ns: i128,
     },
 }
 
-/// What was asked of a clock that is in the other state.
+/// The error of an operation on a clock that is in the wrong state: paused instead of running, or
+/// the reverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongState;
 
@@ -76,10 +77,10 @@ impl TestClock {
         matches!(*self.state.lock(), State::Paused { .. })
     }
 
-    /// Stops the clock.
+    /// Pauses the clock.
     ///
     /// # Errors
-    /// It is paused already.
+    /// Returns [`WrongState`] if it is already paused.
     pub fn pause(&self) -> Result<(), WrongState> {
         let mut state = self.state.lock();
         let State::Running { ahead_ns } = *state else { return Err(WrongState) };
@@ -90,7 +91,7 @@ impl TestClock {
     /// Lets a paused clock run on.
     ///
     /// # Errors
-    /// It runs.
+    /// Returns [`WrongState`] if it is running.
     pub fn resume(&self) -> Result<(), WrongState> {
         let mut state = self.state.lock();
         let at_ns = paused_at(&state)?;
@@ -98,10 +99,10 @@ impl TestClock {
         Ok(())
     }
 
-    /// Moves a paused clock forward.
+    /// Advances a paused clock.
     ///
     /// # Errors
-    /// It runs.
+    /// Returns [`WrongState`] if it is running.
     pub fn advance(&self, by: Duration) -> Result<(), WrongState> {
         let mut state = self.state.lock();
         let at_ns = paused_at(&state)?.saturating_add(clock::saturating_ns(by));
@@ -109,7 +110,7 @@ impl TestClock {
         Ok(())
     }
 
-    /// Moves on to `to_ns`, if it is paused and that lies ahead.
+    /// Advances the clock to `to_ns`, if it is paused and earlier than that.
     pub(crate) fn advance_to(&self, to_ns: u64) {
         let mut state = self.state.lock();
         if let State::Paused { at_ns } = &mut *state {
@@ -117,27 +118,27 @@ impl TestClock {
         }
     }
 
-    /// A thread in `block_on`, as long as its parker lives.
+    /// Registers a thread in `block_on`, for as long as its parker exists.
     pub(crate) fn add_outsider(&self, parker: &Arc<Parker>) {
         let mut outsiders = self.outsiders.lock();
         outsiders.retain(|outsider| outsider.strong_count() > 0);
         outsiders.push(Arc::downgrade(parker));
     }
 
-    /// A worker has collected wakers in the driver, which it still has.
+    /// Records that a worker has collected wakers in the driver, of which it still has the turn.
     pub(crate) fn begin_wakes(&self) {
         // ORDERING: AcqRel, as in `end_wakes`; pairs with the Acquire in `are_outsiders_at_rest`.
         self.waking.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// It has called them.
+    /// Records that the worker has called them.
     pub(crate) fn end_wakes(&self) {
-        // ORDERING: AcqRel; whoever sees that it has called them sees what they did.
+        // ORDERING: AcqRel; a thread that sees that the wakers were called sees what they did.
         self.waking.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether all threads in `block_on` sleep, nobody has woken them, and nobody is about to wake
-    /// anybody.
+    /// Returns whether all threads in `block_on` sleep, none of them was woken, and no worker is
+    /// about to wake any.
     pub(crate) fn are_outsiders_at_rest(&self) -> bool {
         // ORDERING: Acquire; pairs with `end_wakes`.
         if self.waking.load(Ordering::Acquire) > 0 {

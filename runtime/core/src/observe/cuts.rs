@@ -1,9 +1,9 @@
-//! How a snapshot comes to fit a frame: what says least is left out first, and what was left out is
-//! named in its `incomplete`.
+//! Makes a snapshot that is too large fit a frame. The least useful parts are removed first, and
+//! their names are stored in the snapshot's `incomplete`.
 //!
-//! In this order: the stacks of incidents, but for the newest of them; the other stacks; the
-//! histograms; the workers. Stacks are most of what there is, and of incidents that were shown
-//! before; without histograms and workers there is nothing left to draw.
+//! The order is: the stacks of incidents, except the newest ones; the other stacks; the histograms;
+//! the workers. Stacks are the largest part, and belong to incidents that were sent before. Without
+//! histograms and workers there is nothing left to draw.
 
 use std::io;
 
@@ -13,10 +13,11 @@ use volt_telemetry::wire::{self, Reply};
 
 use super::registry::Registry;
 
-/// Incidents that keep their stacks at first: what a screen shows of them.
+/// Incidents that keep their stacks at first: as many as a screen displays.
 const STACKS_KEPT: usize = 8;
 
-/// What is left out, by field name, and how; says whether there was any.
+/// The names of the fields that are removed, and a function that removes them and returns whether
+/// there were any.
 type Cut = (&'static [&'static str], fn(&mut Snapshot) -> bool);
 
 const CUTS: [Cut; 4] = [
@@ -34,10 +35,10 @@ const CUTS: [Cut; 4] = [
     }),
 ];
 
-/// The reply as a frame; its snapshots lose what has to go for that.
+/// Encodes the reply as a frame. Removes parts of its snapshots until it fits.
 ///
 /// # Errors
-/// It does not fit even so.
+/// Returns an error if it does not fit even then.
 pub(super) fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> io::Result<Vec<u8>> {
     let mut fitting = wire::encode(reply, max_bytes);
     if fitting.is_err() {
@@ -68,7 +69,7 @@ fn snapshots(reply: &mut Reply) -> &mut [Snapshot] {
     }
 }
 
-/// All but those of the newest `kept`.
+/// Removes all stacks except those of the newest `kept` incidents.
 fn cut_stacks(snapshot: &mut Snapshot, kept: usize) -> bool {
     let mut is_any = false;
     let older = snapshot.incidents.latest.iter_mut().rev().skip(kept);

@@ -1,29 +1,30 @@
-//! What clients of the control socket may cost.
+//! Limits on what clients of the control socket may cost.
 
 use std::time::Duration;
 
 use volt_telemetry::wire::MAX_REPLY_BYTES;
 
-/// What a client may cost.
+/// Limits of the server and of each client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Clients at once.
+    /// Clients at the same time.
     pub(super) clients: usize,
-    /// How long the first request may take, and each request from its first byte to its last.
+    /// Maximum time until the first request is complete, and for each further request from its
+    /// first byte to its last.
     pub(super) request: Duration,
-    /// How long the outbox may stay unread.
+    /// Maximum time for which the outbox may stay unread.
     pub(super) unread: Duration,
-    /// Bytes in the outbox, unless it is a single frame.
+    /// Maximum number of bytes in the outbox, unless it is a single frame.
     pub(super) outbox_bytes: usize,
-    /// Bytes of a reply.
+    /// Maximum number of bytes in a reply.
     pub(super) reply_bytes: usize,
-    /// How many times what a snapshot took of a processor subscriptions rest after it: 200 for 0.5
-    /// % of one, however often is wished for; what it takes to listen comes to that.
+    /// How long subscriptions pause after a snapshot, as a multiple of its processor time. 200
+    /// limits them to 0.5 % of one processor, whatever rate a client requests.
     pub(super) rest: u32,
-    /// How many times what its answers took of a processor a client waits for its next one: 50 for
-    /// 2 % of a processor a client.
+    /// How long a client waits for its next answer, as a multiple of the processor time of its last
+    /// answers. 50 limits a client to 2 % of one processor.
     pub(super) pays: u32,
-    /// What its answers may take of a processor before it waits.
+    /// Processor time that a client's answers may take before it has to wait.
     pub(super) credit: Duration,
 }
 

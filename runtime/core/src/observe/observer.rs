@@ -1,5 +1,5 @@
-//! The observer's thread: how it starts for the first runtime that wants a control socket, and how
-//! it ends.
+//! The observer's thread: it starts with the first runtime that wants a control socket, and ends
+//! when no runtime needs it.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -15,9 +15,9 @@ use super::server::{self, Server};
 const THREAD_NAME: &str = "volt-observer";
 
 impl Registration {
-    /// Makes the runtime visible to observers, and sees to a control socket if it wants one.
+    /// Makes the runtime visible to observers, and opens a control socket if it wants one.
     ///
-    /// A socket that cannot be opened is a warning; the next runtime tries again.
+    /// If the socket cannot be opened, logs a warning; the next runtime tries again.
     pub(crate) fn show(&self, runtime: Weak<dyn Observed>, open_socket: bool) {
         self.registry.show(self.id, runtime, open_socket);
     }
@@ -33,7 +33,7 @@ impl Registry {
         let started = if open_socket { self.start(&mut state) } else { Ok(()) };
         drop(state);
         self.changed.notify_all();
-        // After unlocking: a subscriber is foreign code.
+        // After unlocking: a log subscriber is foreign code.
         if let Err(error) = started {
             tracing::warn!(
                 target: "volt::observe",
@@ -58,7 +58,7 @@ impl Registry {
         Ok(())
     }
 
-    /// What the observer's thread does.
+    /// The main function of the observer's thread.
     fn observe(&self, server: Server) {
         let mut run = Run { registry: self, server: Some(server) };
         while let Some(server) = &mut run.server {
@@ -80,8 +80,8 @@ impl Registry {
     }
 }
 
-/// The observer's thread on its way; ends in order even if it panics, so that nobody waits for it
-/// in vain.
+/// A run of the observer's thread. It ends in order even if the thread panics, so that no thread
+/// waits for it in vain.
 struct Run<'a> {
     registry: &'a Registry,
     server: Option<Server>,

@@ -1,4 +1,4 @@
-//! How all clocks stand at one moment, so that a recording can be laid beside others.
+//! Readings of all clocks at one moment, so that a recording can be aligned with other traces.
 
 use std::time::SystemTime;
 
@@ -7,10 +7,10 @@ use volt_telemetry::recording::flush::Anchor;
 use crate::clock;
 use crate::clock::cycles::source;
 
-/// Readings of the clocks of which the closest together is the anchor.
+/// How often the clocks are read; the readings closest together become the anchor.
 const READINGS: usize = 5;
 
-/// How all clocks stand, from the reading in which the least time passed.
+/// Reads all clocks several times and returns the readings that took the least time.
 pub(super) fn anchor() -> Anchor {
     let reading = || {
         let (before_ns, cycles) = (clock::now_ns(), Some(source::cycles()).filter(|cycles| *cycles > 0));
@@ -26,7 +26,7 @@ fn unix_ns() -> Option<u64> {
     u64::try_from(since.as_nanos()).ok()
 }
 
-/// The clock that the kernel's own traces are stamped with.
+/// Reads the clock by which the kernel stamps its own traces.
 fn monotonic_ns() -> Option<u64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let (seconds, ns) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);

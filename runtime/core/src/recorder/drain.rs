@@ -1,16 +1,19 @@
-//! Collects what all lanes hold into a recording.
+//! Collects the records of all lanes into a recording.
 //!
-//! Protocol. (1) Read the clock: what happened before is complete with this flush. (2) Copy every
-//! ring, as its reader does; no worker is stopped, and no lock is shared with one. (3) Ask what new
-//! numbers stand for. (4) Read all clocks, for the anchor.
+//! A thread of an observer has a [`Drain`] and calls [`Drain::collect`] repeatedly while something
+//! is recorded, every [`Drain::next_in`]. The result is a *flush*: the records since the previous
+//! one. A drain that looks back begins with the records that are already in the rings. After a
+//! trigger, its first flush must be collected immediately, since the events of interest are being
+//! overwritten.
 //!
-//! Who calls: an observer's thread, again and again while something is recorded, every
-//! [`Drain::next_in`]. A drain that looks back begins with what the rings hold already, so on a
-//! trigger the first flush has to be collected at once: what it is about is being overwritten.
+//! Protocol. (1) Read the clock: events before that time are complete with this flush. (2) Copy
+//! every ring, as its reader does; no worker is stopped, and no lock is shared with one. (3) Look
+//! up the text of each number that is new. (4) Read all clocks, for the anchor.
 //!
-//! Invariants: *Once*: each record is in one flush of a drain. *Counted*: what a ring has lost to
-//! this drain stands in the chunk before which it is missing. *Bounded*: a flush holds what the
-//! rings hold at most; names are asked for so many a flush.
+//! Invariants: *Once*: each record is in one flush of a drain. *Counted*: the number of records
+//! that a ring has lost to this drain is stored in the chunk before which they are missing.
+//! *Bounded*: a flush contains at most the contents of all rings, and the number of names looked up
+//! per flush is limited.
 
 use std::time::Duration;
 
@@ -23,72 +26,72 @@ use super::lanes::Recorder;
 use super::ring::{Ring, RingReader};
 use crate::clock;
 
-/// Names of tasks and processes asked for in one flush; those that are left are asked for when they
-/// are polled again.
+/// Names of tasks and processes that are looked up per flush. The others are looked up when those
+/// tasks are polled again.
 const MAX_TASKS_ASKED: usize = 256;
-/// Places for tasks whose names were asked for, a power of two. Of two tasks that share a place the
-/// name may be told more than once.
+/// Places for tasks whose names were looked up, a power of two. If two tasks share a place, their
+/// names may be written more than once.
 const TASKS_TOLD: usize = 16_384;
 /// The same for processes.
 const PROCESSES_TOLD: usize = 1024;
-/// Words of a bit for each number of a location.
+/// Words of a bitmap with one bit per location number.
 const LOCATION_WORDS: usize = (u16::MAX as usize + 1) / 64;
 /// Shortest and longest wait between two flushes.
 const WAIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// Who knows what numbers stand for. Asked on the observer's thread; must not hold a worker up for
-/// longer than a look-up.
+/// Finds the texts for the numbers in records. Called on the observer's thread; must not delay a
+/// worker for longer than a look-up.
 pub(crate) trait Names {
-    /// A spawn location, `file:line:column`.
+    /// Returns a spawn location, `file:line:column`.
     fn location(&self, number: u16) -> Option<String>;
-    /// A task's name, if it has one and is alive.
+    /// Returns a task's name, if it has one and is alive.
     fn task(&self, id: u64) -> Option<String>;
-    /// An incident, in a line.
+    /// Returns an incident as one line of text.
     fn incident(&self, number: u64) -> Option<String>;
-    /// A process's name and kind, if it lives.
+    /// Returns a process's name and kind, if it is alive.
     fn process(&self, _number: u64) -> Option<String> {
         None
     }
 }
 
-/// One recording's place in all rings.
+/// The position of one recording in all rings.
 pub(crate) struct Drain {
     recorder: Arc<Recorder>,
     lanes: Vec<LaneDrain>,
-    /// What is older is left out.
+    /// Older records are left out.
     from_ns: u64,
     collected_at_ns: Option<u64>,
     wait: Duration,
-    /// What threads outside had not noted down when this drain last read: it is counted in each
-    /// recording of several.
+    /// The number of missed events of threads outside when this drain last read it. Each of several
+    /// recordings counts them.
     outside_missed: u64,
     told: Told,
 }
 
 struct LaneDrain {
     track: Track,
-    /// `None` while nobody has claimed the lane.
+    /// `None` while no thread has claimed the lane.
     reader: Option<RingReader>,
 }
 
-/// What was asked for already. Read for every poll, so no hash is taken.
+/// Numbers whose texts were already looked up. Read for every poll, so no hash is computed.
 struct Told {
-    /// A bit a location.
+    /// One bit per location.
     locations: Box<[u64]>,
-    /// By the last bits of its id, the task that was asked for last; 0 is none.
+    /// For each value of a task id's last bits, the task looked up last; 0 = none.
     tasks: Box<[u64]>,
-    /// The same of processes, by the last bits of their index.
+    /// The same for processes, by the last bits of their index.
     processes: Box<[Option<u64>]>,
 }
 
 impl Drain {
-    /// Begins with what the rings hold of `from_ns` and later.
+    /// Creates a drain that begins with the records in the rings from `from_ns` on.
     pub(crate) fn look_back(recorder: &Arc<Recorder>, from_ns: u64) -> Self {
-        // When what was missed was to be noted down, nobody knows: all of it counts, since the
-        // recorder is on.
+        // It is unknown when the missed events happened, so all since the recorder was switched on
+        // count.
         Self::new(recorder, from_ns, RingReader::from_oldest, 0)
     }
 
-    /// Begins now.
+    /// Creates a drain that begins now.
     pub(crate) fn from_now(recorder: &Arc<Recorder>) -> Self {
         Self::new(recorder, 0, RingReader::from_now, recorder.outside_missed())
     }
@@ -99,7 +102,7 @@ impl Drain {
         Self { recorder, lanes, from_ns, collected_at_ns: None, wait: WAIT.0, outside_missed, told }
     }
 
-    /// What has come since the last time.
+    /// Collects the records since the last call.
     pub(crate) fn collect(&mut self, names: &dyn Names) -> Flush {
         // (1)
         let complete_until_ns = clock::now_ns();
@@ -107,7 +110,7 @@ impl Drain {
         let mut chunks = Vec::new();
         for (place, (lane, (_, ring))) in self.lanes.iter_mut().zip(self.recorder.rings()).enumerate() {
             let Some(ring) = ring else { continue };
-            // One that was made since this drain began: all of it is new.
+            // A ring that was created after this drain: all of its records are new.
             let reader = lane.reader.get_or_insert_with(|| RingReader::from_start(ring));
             let mut records = Vec::new();
             let mut lost = reader.copy_into(&mut records).lost;
@@ -129,8 +132,8 @@ impl Drain {
         Flush { at_ns: anchor.at_ns, complete_until_ns, anchor: Some(anchor), texts, chunks, ..Flush::default() }
     }
 
-    /// How long the observer may wait until it collects again: until the busiest ring is half full,
-    /// as fast as it was filled last.
+    /// Returns how long the observer may wait before it collects again: until the busiest ring is
+    /// half full at its last rate.
     pub(crate) fn next_in(&self) -> Duration {
         self.wait
     }
@@ -161,7 +164,7 @@ impl Told {
         }
     }
 
-    /// What stands for the numbers in these chunks that were not asked for before.
+    /// Returns the texts of the numbers in these chunks that were not looked up before.
     fn texts(&mut self, chunks: &[Chunk], names: &dyn Names) -> Vec<Text> {
         let (mut texts, mut asked) = (Vec::new(), 0);
         for record in chunks.iter().flat_map(|chunk| &chunk.records) {
@@ -226,7 +229,7 @@ mod tests {
     const FIRST: Track = Track::Worker { index: 0 };
     const SECOND: Track = Track::Worker { index: 1 };
 
-    /// Knows a name for everything, and what it was asked.
+    /// Returns a name for everything, and keeps a list of the look-ups.
     #[derive(Default)]
     struct AllNames(RefCell<Vec<String>>);
 
@@ -339,7 +342,8 @@ mod tests {
         drop(writer);
     }
 
-    /// Two workers that wake and poll as fast as they can beside a drain that writes to a file.
+    /// Two workers that wake and poll as fast as they can, with a drain that writes to a file
+    /// meanwhile.
     #[test]
     fn a_recording_beside_running_workers_is_whole_and_can_be_exported() {
         const POLLS: u64 = if cfg!(miri) { 20 } else { 20_000 };

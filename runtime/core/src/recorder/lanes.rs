@@ -1,19 +1,19 @@
-//! The rings of a runtime, one a thread that runs tasks, and what such a thread notes down in its
-//! own.
+//! The lanes of a runtime's flight recorder: one ring for each thread that runs tasks, and the
+//! functions by which such a thread records its events.
 //!
-//! Shape: a lane a worker, a lane a spare thread (a worker that is stuck goes on writing to its own
-//! while a spare stands in for it, so that the two polls do not mix), one for threads that are no
-//! workers, one for the sentinel. A lane's ring is made when its writer is claimed, on the thread
-//! that will write it.
+//! There is a *lane* for each worker and for each spare thread, one for all threads that are not
+//! workers, and one for the sentinel. A spare has its own lane because the stuck worker for which
+//! it stands in continues to write to its own, and the two polls must not mix. A lane's ring is
+//! created when its writer is claimed, on the thread that will write it.
 //!
-//! Who writes: each lane, its thread; the lane of the others, whoever gets its lock at once. Who
-//! reads: `drain`.
+//! Each lane is written by its thread. The lane for the other threads is written by any thread that
+//! gets its lock without waiting. `drain` reads them.
 //!
-//! Invariants: *Off costs a load*: every note first loads one flag of the runtime's, and a ring
-//! that nobody has noted anything down in takes no memory. *Nobody waits*: a thread outside that
-//! finds the lock taken counts what it did not note, and goes on. *Its own clock*: times are those
-//! of the caller, which has read the clock anyway. *On while anybody wants it*: because it was
-//! switched on, or because a recording holds it on.
+//! Invariants: *Off costs a load*: every function that records first loads one flag of the runtime,
+//! and a ring takes no memory until a thread records into it. *No thread waits*: a thread outside
+//! that finds the lock taken counts the event as missed and continues. *Its own clock*: times are
+//! those of the caller, which has read the clock anyway. *On while wanted*: it is on if it was
+//! switched on, or if a recording keeps it on.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ use super::anchor::anchor;
 use super::ring::{Ring, RingWriter};
 use crate::stats::counting;
 
-/// Whether a runtime notes anything down. The flag that every writer loads first.
+/// Whether a runtime records events. Every writer loads this flag first.
 #[derive(Clone)]
 pub(crate) struct Flag(Arc<CachePadded<AtomicBool>>);
 
@@ -49,13 +49,13 @@ pub(crate) struct Recorder {
     wanted: Mutex<Wanted>,
 }
 
-/// Who wants that things are noted down.
+/// The reasons to record events.
 struct Wanted {
     is_switched_on: bool,
     holds: u32,
 }
 
-/// Keeps a recorder on while it lives.
+/// Keeps a recorder on until it is dropped.
 pub(crate) struct Hold(Arc<Recorder>);
 
 impl Drop for Hold {
@@ -64,15 +64,16 @@ impl Drop for Hold {
     }
 }
 
-/// One thread's records.
+/// The records of one thread.
 struct Lane {
     track: Track,
-    /// Made by the first claim.
+    /// Created by the first claim.
     ring: OnceLock<Arc<Ring>>,
 }
 
 impl Recorder {
-    /// The lanes of so many workers and spare threads, `capacity` records each.
+    /// Creates the lanes of `workers` workers and `spares` spare threads, with `capacity` records
+    /// each.
     pub(crate) fn new(workers: usize, spares: usize, capacity: usize, is_on: bool) -> Arc<Self> {
         let index = |index: usize| u16::try_from(index).expect("config::MAX_WORKERS is far below");
         let tracks = (0..workers).map(|at| Track::Worker { index: index(at) });
@@ -88,34 +89,35 @@ impl Recorder {
         })
     }
 
-    /// The handle of one thread.
+    /// Returns the handle of one thread.
     pub(crate) fn handle(self: &Arc<Self>, track: Track) -> RecorderHandle {
         RecorderHandle { flag: self.flag(), recorder: self.clone(), track, writer: OnceCell::new() }
     }
 
-    /// Records that each lane holds.
+    /// Returns the number of records per lane.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Whether anything is noted down.
+    /// Returns whether events are recorded.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.flag.is_on()
     }
 
-    /// The same, for who asks often.
+    /// Returns the flag, for threads that check it often.
     pub(crate) fn flag(&self) -> Flag {
         self.flag.clone()
     }
 
-    /// Switches all lanes on or off, at any time; each thread sees it soon. While a recording holds
-    /// them on they stay on.
+    /// Switches all lanes on or off, at any time; each thread sees the change soon. The lanes stay
+    /// on while a recording keeps them on.
     pub(crate) fn switch(&self, is_on: bool) {
         self.want(|wanted| wanted.is_switched_on = is_on);
     }
 
-    /// On, until the hold is dropped and nobody else wants it.
+    /// Keeps the recorder on until the hold is dropped. It then stays on if there is another
+    /// reason.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
         self.want(|wanted| wanted.holds += 1);
         Hold(self.clone())
@@ -126,25 +128,24 @@ impl Recorder {
         change(&mut wanted);
         let is_on = wanted.is_switched_on || wanted.holds > 0;
         if is_on && !self.is_on() {
-            // ORDERING: Relaxed; only counted. Nobody reads it meanwhile: a recording holds the
-            // recorder on.
+            // ORDERING: Relaxed; a plain count. No thread reads it meanwhile, since a recording
+            // keeps the recorder on.
             self.outside_missed.store(0, Ordering::Relaxed);
         }
-        // ORDERING: Relaxed; a switch. Under the lock, so that the last change is the one that
-        // stays.
+        // ORDERING: Relaxed; a switch. Stored under the lock, so that the last change prevails.
         self.flag.0.store(is_on, Ordering::Relaxed);
     }
 
-    /// The writer of a lane, for the thread that it is of; `None` if there is no such lane, or its
-    /// writer is in use.
+    /// Claims the writer of a lane, for the lane's thread. Returns `None` if there is no such lane,
+    /// or if its writer is in use.
     pub(crate) fn claim(&self, track: Track) -> Option<LaneWriter> {
         let lane = self.lanes.iter().find(|lane| lane.track == track)?;
         let writer = Ring::claim(lane.ring.get_or_init(|| Ring::new(self.capacity)))?;
         Some(LaneWriter { flag: self.flag(), writer, parked_at_ns: Cell::new(0) })
     }
 
-    /// For threads that have no lane. Never waits: what comes while another thread notes something
-    /// down is counted instead.
+    /// Records an event of a thread without a lane. Never waits: an event that comes while another
+    /// thread records is counted as missed.
     pub(crate) fn note_outside(&self, at_ns: u64, event: Event) {
         if !self.is_on() {
             return;
@@ -157,24 +158,24 @@ impl Recorder {
                 outside.iter().for_each(|writer| writer.note(at_ns, event));
             }
             None => {
-                // ORDERING: Relaxed; only counted.
+                // ORDERING: Relaxed; a plain count.
                 self.outside_missed.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// What threads outside did not note down, since the recorder is on.
+    /// Returns how many events of threads outside were missed since the recorder was switched on.
     pub(super) fn outside_missed(&self) -> u64 {
-        // ORDERING: Relaxed; only counted.
+        // ORDERING: Relaxed; a plain count.
         self.outside_missed.load(Ordering::Relaxed)
     }
 
-    /// The rings by track, as far as there are any.
+    /// Returns the lanes with their rings, as far as these exist.
     pub(super) fn rings(&self) -> impl Iterator<Item = (Track, Option<&Arc<Ring>>)> {
         self.lanes.iter().map(|lane| (lane.track, lane.ring.get()))
     }
 
-    /// What a recording of these lanes begins with.
+    /// Returns the head of a recording of these lanes.
     pub(crate) fn head(&self, program: &str, runtime: &str) -> Head {
         Head {
             pid: std::process::id(),
@@ -189,17 +190,17 @@ impl Recorder {
     }
 }
 
-/// What a thread notes down its events with.
+/// Records the events of one thread.
 pub(crate) struct LaneWriter {
     flag: Flag,
     writer: RingWriter,
-    /// When the sleep that is going on began.
+    /// When the present sleep began.
     parked_at_ns: Cell<u64>,
 }
 
 impl LaneWriter {
-    /// Notes down what happened at `at_ns`. Where the event's kind is known to the compiler, what
-    /// is left is a load, a branch and four stores.
+    /// Records what happened at `at_ns`. If the compiler knows the kind of the event, this is a
+    /// load, a branch and four stores.
     #[inline(always)]
     pub(crate) fn note(&self, at_ns: u64, event: Event) {
         if self.flag.is_on() {
@@ -207,9 +208,11 @@ impl LaneWriter {
         }
     }
 
-    /// A poll begins. `submitted_at_ns` is when the task was woken or spawned, by the same reading
-    /// of the clock that its wake-up was noted down with: a reader finds the two together by
-    /// it. A begin that was read before that (the end of the poll before) is moved behind it.
+    /// Records the begin of a poll.
+    ///
+    /// `submitted_at_ns` is when the task was woken or spawned. It is the same reading of the clock
+    /// as in the record of that wake-up, by which a reader matches the two. If `now_ns` was read
+    /// before it (at the end of the previous poll), the begin is moved to `submitted_at_ns`.
     #[inline]
     pub(crate) fn poll_begin(&self, now_ns: u64, task: u64, location: u16, submitted_at_ns: u64) {
         let at_ns = now_ns.max(submitted_at_ns);
@@ -217,22 +220,22 @@ impl LaneWriter {
         self.note(at_ns, Event::PollBegin { task, location, delay_ns });
     }
 
-    /// A poll ends that lasted `took_ns`.
+    /// Records the end of a poll that lasted `took_ns`.
     #[inline]
     pub(crate) fn poll_end(&self, now_ns: u64, task: u64, location: u16, outcome: Outcome, took_ns: u64) {
         self.note(now_ns, Event::PollEnd { task, location, outcome, took_ns: saturating_u32(took_ns) });
     }
 
-    /// The thread goes to sleep.
+    /// Records that the thread goes to sleep.
     pub(crate) fn park(&self, now_ns: u64, target: ParkTarget) {
         self.parked_at_ns.set(now_ns);
         self.note(now_ns, Event::Park { target });
     }
 
-    /// It is awake again.
+    /// Records that the thread is awake again.
     pub(crate) fn unpark(&self, now_ns: u64, reason: Reason) {
         let slept_ns = match self.parked_at_ns.take() {
-            // It went to sleep before anything was noted down.
+            // It went to sleep before anything was recorded.
             0 => 0,
             parked_at_ns => saturating_u32(now_ns.saturating_sub(parked_at_ns)),
         };
@@ -240,7 +243,7 @@ impl LaneWriter {
     }
 }
 
-/// A thread's way into its lane, which is claimed when there is something to note down.
+/// A thread's access to its lane, which it claims when there is something to record.
 pub(crate) struct RecorderHandle {
     flag: Flag,
     recorder: Arc<Recorder>,
@@ -249,13 +252,13 @@ pub(crate) struct RecorderHandle {
 }
 
 impl RecorderHandle {
-    /// Whether anything is noted down.
+    /// Returns whether events are recorded.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.flag.is_on()
     }
 
-    /// The writer, while anything is noted down; `None` also if another thread has it.
+    /// Returns the writer while events are recorded; `None` also if another thread has it.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&LaneWriter> {
         if self.is_on() { self.writer() } else { None }
@@ -272,7 +275,7 @@ impl RecorderHandle {
         Some(self.writer.get_or_init(|| writer))
     }
 
-    /// Notes down what happens now, if anything is noted down at all.
+    /// Records an event of this moment, if events are recorded at all.
     #[inline(always)]
     pub(crate) fn note(&self, at_ns: impl FnOnce() -> u64, event: impl FnOnce() -> Event) {
         if let Some(writer) = self.get() {
@@ -280,11 +283,11 @@ impl RecorderHandle {
         }
     }
 
-    /// The thread goes to sleep.
+    /// Records that the thread goes to sleep.
     pub(crate) fn park(&self, now_ns: impl FnOnce() -> u64, target: ParkTarget) {
         match self.get() {
             Some(writer) => writer.park(now_ns(), target),
-            // It wakes up from a sleep whose begin nobody noted down.
+            // It will wake up from a sleep whose begin was not recorded.
             None => _ = self.writer.get().map(|writer| writer.parked_at_ns.set(0)),
         }
     }

@@ -1,18 +1,17 @@
-//! Who keeps whom waiting: what the tasks of each spawn location do, and what is done to them.
+//! Statistics by spawn location: what the tasks of each location cost, and how long they delayed
+//! other tasks or were delayed.
 //!
-//! Shape: a table of `PLACES` spawn locations a writer, found by the location's address with open
-//! addressing, in at most `PROBES` steps; those that find no place share one more, *other*. A place
-//! that is taken stays taken, so that every number only grows.
+//! Each worker and the sentinel has a table, of which it is the only writer. Snapshots read and
+//! merge the tables, from any thread. A table contains `PLACES` spawn locations, found by the
+//! location's address with open addressing in at most `PROBES` steps. Locations that find no place
+//! share one more, *other*. A place is never freed, so every number only grows.
 //!
-//! Who writes: one thread a table: a worker, or the sentinel. Who reads: snapshots, from any
-//! thread, which merge the tables.
-//!
-//! What is charged. A task that is polled has waited since it was submitted. If the poll before it
-//! on the same worker was long, then the time that both lasted is charged to the location of that
-//! poll, and written down as suffered by the location of the task. Tasks that the sentinel takes
-//! from a worker that is stuck are charged by it in the same way, up to then; if that worker comes
-//! to poll them after all, it charges the rest. So a task that waits behind many short polls
-//! charges nobody: that is load, not blame.
+//! What is charged. A task that is polled has waited since it was submitted. If the previous poll
+//! on the same worker was long, the time that the wait and that poll overlap is charged to the
+//! location of the poll, as caused, and to the location of the task, as suffered. The sentinel
+//! charges tasks that it takes away from a stuck worker in the same way, up to that moment. If that
+//! worker polls them after all, it charges the rest. A task that waits behind many short polls is
+//! charged to no location: that is load, not a fault of one task.
 
 use std::panic::Location;
 use std::ptr;
@@ -22,13 +21,14 @@ use volt_telemetry::incident::Blame;
 
 use super::numbers::{Counter, Gauge};
 
-/// Spawn locations a table, a power of two; more than programs have that matter at the same time.
+/// Spawn locations per table, a power of two. More than the number that matters in a program at one
+/// time.
 const PLACES: usize = 128;
-/// Places that are tried for one.
+/// Places that are tried for a location.
 const PROBES: usize = 8;
-/// Where the locations go that find none.
+/// The place for locations that find no other.
 const OTHER: usize = PLACES;
-/// A poll that lasts so long is one that others can be said to wait for.
+/// Minimum length of a poll that is charged for the delay of other tasks, ns.
 pub(crate) const LONG_NS: u64 = 1_000_000;
 
 const _: () = assert!(PLACES.is_power_of_two() && PROBES < PLACES);
@@ -56,7 +56,7 @@ impl Default for BlameTable {
 }
 
 impl BlameTable {
-    /// A poll has ended. For the writer, as are all that follow.
+    /// Counts a poll that has ended. Like all following methods that write, only for the writer.
     #[inline]
     pub(crate) fn count_poll(&self, location: &'static Location<'static>, took_ns: u64, has_woken_itself: bool) {
         let place = self.place(location);
@@ -68,12 +68,12 @@ impl BlameTable {
         }
     }
 
-    /// A poll has become an incident.
+    /// Counts a poll that has become an incident.
     pub(crate) fn count_stall(&self, location: &'static Location<'static>) {
         self.place(location).stalls.add(1);
     }
 
-    /// A task of `victim` has waited for `ns` behind a poll of `culprit`.
+    /// Records that a task of `victim` has waited for `ns` behind a poll of `culprit`.
     pub(crate) fn charge(&self, culprit: &'static Location<'static>, victim: &'static Location<'static>, ns: u64) {
         self.place(culprit).caused_ns.add(ns);
         self.place(victim).suffered_ns.add(ns);
@@ -100,8 +100,8 @@ impl BlameTable {
                 return place;
             }
             if found.is_null() {
-                // ORDERING: Release; pairs with the Acquire in `read`, though what it points to is
-                // there since the program began.
+                // ORDERING: Release; pairs with the Acquire in `read`, although the location itself
+                // has existed since the program began.
                 place.location.store(wanted, Ordering::Release);
                 return place;
             }
@@ -109,7 +109,7 @@ impl BlameTable {
         &self.0[OTHER]
     }
 
-    /// Adds what this table knows to what others did.
+    /// Adds the figures of this table to those of the tables read before.
     pub(crate) fn read(&self, into: &mut Vec<Blame>) {
         for (index, place) in self.0.iter().enumerate() {
             // ORDERING: Acquire; pairs with the Release in `seek`.
@@ -146,8 +146,8 @@ impl Place {
     }
 }
 
-/// In `0..PLACES`. Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing
-/// spreads them (Knuth, 6.4), by its highest bits.
+/// Returns a place in `0..PLACES`. Locations are close to each other, usually 24 bytes apart.
+/// Fibonacci hashing spreads them (Knuth, 6.4), by its highest bits.
 #[inline]
 fn first_place(location: *mut Location<'static>) -> usize {
     let hash = (location.addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -167,7 +167,7 @@ mod tests {
         blame
     }
 
-    /// A location at an address of its own, though it reads like its siblings.
+    /// Returns a location with a unique address that displays like its siblings.
     #[track_caller]
     fn leaked() -> &'static Location<'static> {
         /// Reachable, so that leak detectors do not report it.

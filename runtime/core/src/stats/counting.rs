@@ -1,21 +1,22 @@
-//! Whether anything is recorded: always, but in the programs that the bench `observe` builds to see
-//! what recording costs.
+//! Whether counters and events are written. They always are, except in the programs that the
+//! benchmark `observe` builds to measure the cost of writing them.
 //!
-//! Who sets it: `--cfg volt_unobserved` in `RUSTFLAGS` takes out all that is written into cells,
-//! the flight recorder, who woke a task, the names and spans of tasks, and each reading of the
-//! clock whose value is wanted for them alone, or would otherwise be taken once a tick, as by a
-//! scheduler that counts nothing. With `--cfg volt_unobserved="clock_kept"` besides, the clock is
-//! read as ever, and only the writing is out.
+//! `--cfg volt_unobserved` in `RUSTFLAGS` removes all writes to cells and to the flight recorder,
+//! the record of which task woke which, and the names and spans of tasks. It also removes each
+//! reading of the clock that only serves these, or that a scheduler without counters would do only
+//! once per tick. With `--cfg volt_unobserved="clock_kept"` in addition, the clock is read as
+//! usual, and only the writes are removed.
 //!
-//! Invariant: *Never by accident*: it is no feature, so nothing that depends on Volt can turn it
-//! on, and a build with the flag fails unless the bench's own variable is set as well. What is left
-//! is no runtime to work with: snapshots are empty, and a worker's present poll is unknown, so that
-//! its LIFO slot is never stolen, the sentinel sees nobody stuck, and placement takes every worker
-//! for idle.
+//! Invariant: *Never by accident*: it is not a feature, so no crate that depends on Volt can enable
+//! it, and a build with the flag fails unless the benchmark's own variable is set as well. The
+//! result is not a usable runtime. Snapshots are empty, and a worker's present poll is unknown. So
+//! its LIFO slot is never stolen, the sentinel detects no stuck poll, and placement treats every
+//! worker as idle.
 //!
-//! Stays in: what the scheduler itself decides by (the tuner, the lengths of queues), the registry
-//! and the counts of tasks, which shutdown needs, counts of what comes from outside, and those of
-//! driver, timers and blocking threads, which no poll passes.
+//! Not removed: the values by which the scheduler itself decides (the tuner, the lengths of
+//! queues); the registry and the counts of tasks, which shutdown needs; the counts of submissions
+//! from outside; and those of the driver, the timers and the blocking threads, which are not part
+//! of a poll.
 
 use crate::clock;
 
@@ -29,20 +30,20 @@ const _: () = assert!(
     "volt_unobserved is for the bench `observe` alone: cargo bench -p volt-runtime --bench observe"
 );
 
-/// Now, for what is only recorded.
+/// Returns the present time, for values that are only recorded.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     now_ns_after(0)
 }
 
-/// Now, after a poll that began at `last_ns`. The scheduler takes this reading too: since it is
-/// there, checks by time cost nothing more.
+/// Returns the present time, after a poll that began at `last_ns`. The scheduler uses this reading
+/// too, so its checks by time cost nothing more.
 #[inline]
 pub(crate) fn now_ns_after(last_ns: u64) -> u64 {
     if IS_TIMED { clock::now_ns() } else { last_ns }
 }
 
-/// Now, at the begin of a tick, if no poll reads the clock.
+/// Returns the present time at the begin of a tick, if no poll reads the clock.
 #[inline]
 pub(crate) fn now_ns_of_tick() -> Option<u64> {
     (!IS_TIMED).then(clock::now_ns)

@@ -1,16 +1,16 @@
-//! Numbers for spawn locations: what stands for them in records of the flight recorder, which have
-//! 16 bits for them.
+//! Numbers for spawn locations, which the records of the flight recorder contain instead of
+//! addresses, since they have 16 bits for them.
 //!
-//! Shape: one table for the process, since locations are the program's; open addressing by the
-//! location's address, `PROBES` steps at most. A place that is taken stays taken, so a number means
-//! the same for as long as the process lives. The tables of `blame` have one writer each and so
-//! places of their own, which are no common number; and most wake-ups are noted down by threads
-//! that have no such table.
+//! Threads that record an event look up the number of its location; threads that drain the rings
+//! look up the location of a number. There is one table for the program, with open addressing by
+//! the location's address, in at most `PROBES` steps. A place is never freed, so a number keeps its
+//! meaning as long as the program runs. A thread that records a location without a number enters
+//! it, by one exchange.
 //!
-//! Who writes: whoever notes something down about a location that has no number yet, by one
-//! exchange. Who reads: the same, and whoever drains the rings.
+//! The tables of `blame` cannot provide these numbers. They have one writer each and therefore
+//! different places, and most wake-ups are recorded by threads without such a table.
 //!
-//! Bound: `PLACES` locations; those that find no place have number 0, *unknown*.
+//! Bound: `PLACES` locations. Those that find no place have number 0, *unknown*.
 
 use std::panic::Location;
 use std::ptr;
@@ -18,22 +18,22 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use volt_telemetry::recording::event::UNKNOWN_LOCATION;
 
-/// Locations that can have a number, a power of two: eight times what a table of `blame` holds.
+/// Locations that can have a number, a power of two: eight times the size of a table of `blame`.
 pub(crate) const PLACES: usize = 1024;
-/// Places that are tried for one.
+/// Places that are tried for a location.
 const PROBES: usize = 16;
 
 const _: () = assert!(PLACES.is_power_of_two() && PLACES < u16::MAX as usize && UNKNOWN_LOCATION == 0);
 
 static OF_PROCESS: Locations = Locations::new();
 
-/// The number of a location, from 1; [`UNKNOWN_LOCATION`] if there is none left.
+/// Returns the number of a location, from 1; [`UNKNOWN_LOCATION`] if there is none left.
 #[inline]
 pub(crate) fn number_of(location: &'static Location<'static>) -> u16 {
     OF_PROCESS.number_of(location)
 }
 
-/// What a number stands for.
+/// Returns the location of a number.
 pub(crate) fn of_number(number: u16) -> Option<&'static Location<'static>> {
     OF_PROCESS.of_number(number)
 }
@@ -60,9 +60,9 @@ impl Locations {
     fn seek(&self, wanted: *mut Location<'static>, first: usize) -> u16 {
         for step in 0..PROBES {
             let place = (first + step) % PLACES;
-            // ORDERING: Release for a place that is taken, though what it points to is there since
-            // the program began; pairs with the Acquire in `of_number`. Relaxed for one that is
-            // only compared with.
+            // ORDERING: Release for a new entry, although the location itself has existed since the
+            // program began; pairs with the Acquire in `of_number`. Relaxed for an entry that is
+            // only compared.
             let found = self.0[place].compare_exchange(ptr::null_mut(), wanted, Ordering::Release, Ordering::Relaxed);
             if found.map_or_else(|taken| taken == wanted, |_| true) {
                 return place as u16 + 1;
@@ -80,7 +80,7 @@ impl Locations {
     }
 }
 
-/// Locations lie close to each other, 24 bytes apart as a rule: Fibonacci hashing spreads them
+/// Locations are close to each other, usually 24 bytes apart. Fibonacci hashing spreads them
 /// (Knuth, 6.4).
 #[inline]
 fn first_place(location: *mut Location<'static>) -> usize {
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A location at an address of its own.
+    /// Returns a location with a unique address.
     #[track_caller]
     fn leaked() -> &'static Location<'static> {
         /// Reachable, so that leak detectors do not report it.

@@ -1,4 +1,4 @@
-//! What is counted, and how.
+//! Counters: what the runtime counts, and the cells that it counts in.
 
 #[cfg(not(loom))]
 pub(crate) mod blame;

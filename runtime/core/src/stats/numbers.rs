@@ -1,4 +1,4 @@
-//! The kinds of cell: a number that only grows, one that is what it is now, and a histogram.
+//! The kinds of cells: a counter, a gauge and a histogram.
 //!
 //! Invariant: *Single writer*, see `cells`.
 
@@ -30,7 +30,7 @@ impl Counter {
     }
 }
 
-/// A number that is what it is now.
+/// A number that may go up and down.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(AtomicU64);
 
@@ -51,16 +51,16 @@ impl Gauge {
     }
 }
 
-/// Counts by the buckets of `volt_telemetry::histogram`, and for what lies above the last one by
-/// those that would follow: a reader adds these up, so that the writer need not read where the last
-/// one is.
+/// Counts by the buckets of `volt_telemetry::histogram`. Values above the last bucket are counted
+/// in the buckets that would follow, and a reader adds those up. So the writer does not have to
+/// load the position of the last bucket.
 #[derive(Debug)]
 pub(crate) struct HistogramCells {
     counts: Box<[Counter; CELLS]>,
     sum_ns: Counter,
 }
 
-/// A power of two above every bucket there could be.
+/// A power of two above the index of every possible bucket.
 const CELLS: usize = 1024;
 const _: () = assert!(unbounded_bucket_of(u64::MAX) < CELLS);
 
@@ -76,7 +76,8 @@ impl HistogramCells {
         if !counting::IS_ON {
             return;
         }
-        // More cells than buckets, and the mask says so to the compiler.
+        // There are more cells than buckets. The mask tells the compiler that the index is in
+        // bounds.
         self.counts[unbounded_bucket_of(ns) % CELLS].add(1);
         self.sum_ns.add(ns);
     }

@@ -1,4 +1,4 @@
-//! Reasons that are counted apart: of a wake-up, and of a check of the global queue.
+//! Reasons that are counted separately: why a worker woke up, and why it checked the global queue.
 
 /// Why a worker woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,10 +13,10 @@ pub(crate) enum WakeReason {
 /// Why a worker checks the global queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// As many local polls as the tuner's interval have passed.
+    /// The tuner's interval, a number of local polls, has passed.
     Interval,
     /// The target latency has passed since the last check.
     Elapsed,
-    /// Nothing is left to poll locally or to steal.
+    /// There is nothing left to poll locally or to steal.
     Empty,
 }

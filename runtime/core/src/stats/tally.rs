@@ -1,10 +1,10 @@
-//! Counts that a shutdown goes by: they are counted whether or not anything is recorded.
+//! Counts on which a shutdown depends. They are maintained even if nothing else is counted.
 //!
-//! Who writes: one thread at a time, each its own. Who reads: anybody.
+//! Each is written by one thread at a time, and read by any thread.
 
 use volt_shim::{AtomicU64, CachePadded, Ordering};
 
-/// A count that its writer alone raises.
+/// A count that only its one writer increments.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(AtomicU64);
 
@@ -12,11 +12,11 @@ impl Tally {
     #[inline]
     pub(crate) fn add_one(&self) {
         // ORDERING: the load is a single-writer cell; Release pairs with the Acquire in `get`,
-        // whose caller goes on to what came before.
+        // whose caller then reads what came before.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// As [`add_one`](Self::add_one), publishing nothing: a fault of a model.
+    /// Same as [`add_one`](Self::add_one), but publishes nothing: a deliberate fault in a model.
     #[cfg(all(test, loom))]
     pub(crate) fn add_one_relaxed(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -29,20 +29,22 @@ impl Tally {
     }
 }
 
-/// A count that is raised under a lock.
+/// A count that is incremented under a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals(CachePadded<AtomicU64>);
 
 impl Arrivals {
-    /// One more; called under the lock.
+    /// Adds one. Called under the lock.
     pub(crate) fn add_one(&self) {
         // ORDERING: Relaxed, both; one writer at a time, by the lock, which also publishes it.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// To be read after what shows that nothing more arrives, or that something has arrived.
+    /// Returns the count. Read it after a load that shows that nothing more arrives, or that
+    /// something has arrived.
     pub(crate) fn count(&self) -> u64 {
-        // ORDERING: Relaxed; ordered by the Acquire of the ends, or of `is_closed`, before.
+        // ORDERING: Relaxed; ordered by the earlier Acquire of the tallies of ends, or of
+        // `is_closed`.
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -12,8 +12,9 @@
 //! it sleeps.
 //!
 //! The race. Worker 2 may find the turn taken just before worker 1 gives it back to poll a task.
-//! Then both have decided that the other one polls the driver. The hand-off below prevents that no
-//! thread polls it from then on.
+//! Worker 2 then sleeps on its futex, and no thread is in the poller. The hand-off below ensures
+//! that worker 1 tries to take the turn again before it sleeps. If the hand-off is eager, it also
+//! ensures that another worker enters the poller while worker 1 is busy.
 //!
 //! Shape. The poller is behind a lock that is only ever tried; to hold that lock is to have the
 //! turn. The timers are behind a second lock, the registered sockets behind a third. A waker ends a
@@ -33,8 +34,8 @@
 //! on the futex if another thread has it. A thread gives the turn back after a sleep, or after
 //! polling the driver between two polls of tasks. It then continues to run, and does (1) and (2)
 //! again before it sleeps. Hence *Polled*: while all workers sleep, one of them sleeps in the
-//! poller. The last worker to do (2) either got the turn, or found that a sleeping worker has it or
-//! that its holder has yet to do (2).
+//! poller. For consider the last worker to do (2). It got the turn, or found it taken by a worker
+//! that was asleep in the poller; any other holder would do (2) later.
 //!
 //! With the eager hand-off there is one more step: (3) a worker that continues with tasks after a
 //! sleep, a search or a poll of the driver executes a fence. Then, if no thread has the turn and no
@@ -132,7 +133,7 @@ pub(crate) enum Wait {
         /// `None`: limited by the timers only.
         at_most: Option<Duration>,
     },
-    /// For a moment: the clock is paused, so no deadline says how long to wait.
+    /// For a moment only: the clock is paused, so the real time until a deadline is unknown.
     Paused {
         /// The next deadline, if nothing is left to do but to wait for a timer. The clock advances
         /// to it unless the kernel reports an event.

@@ -1,5 +1,13 @@
-//! A hashed hierarchical timing wheel: 6 levels of 64 slots, one tick (160 µs) a slot at the lowest
-//! level.
+//! A hashed hierarchical timing wheel: the data structure in which a runtime keeps its timers.
+//!
+//! `driver::timers` uses it, under its lock; the wheel itself contains no clock, no lock and no
+//! waker. It has 6 levels of 64 slots. A slot of the lowest level spans one tick (160 µs), a slot
+//! of each further level 64 times as much as one of the level below. Inserting, moving and removing
+//! an entry take constant time.
+//!
+//! An ordinary case. A timer that is due in 50 ms lies in a slot of level 1, which spans 10 ms.
+//! When that slot's time begins, its entries move to slots of level 0. This is a *cascade*. At its
+//! tick, the timer is taken out of its slot of level 0 and fires.
 //!
 //! Shape. Ticks are absolute, 64 bits, cut into groups of 6 bits. An entry lies on the level of the
 //! highest group in which its tick differs from `elapsed`, in the slot that this group of its tick
@@ -9,62 +17,58 @@
 //! tick     | 28 bits: beyond | level 5 | level 4 | level 3 | level 2 | level 1 | level 0 |
 //! one slot |        -        | 48 h    | 45 min  | 42 s    | 655 ms  | 10 ms   | 160 µs  |
 //! ```
-//! Entries that differ above level 5 (over 127 days ahead, or across that boundary) wait in one
-//! list of their own, `BEYOND`. Entries live in a slab and are linked, in both directions, by their
-//! indices in it; a slot is the two ends of such a list.
+//! Entries that differ above level 5 (over 127 days ahead, or across that boundary) wait in a
+//! separate list, `BEYOND`. Entries are stored in a slab and doubly linked by their indices in it.
+//! A slot is the two ends of such a list.
 //!
-//! Who writes, who reads: whoever holds the lock of `Timers`; the wheel itself knows no clock, no
-//! lock and no waker.
+//! A cascade moves entry by entry, and a caller may stop in the middle of it. A million timers in
+//! one slot must not keep the lock taken for as long as it takes to move them all.
 //!
-//! A slot of a higher level is emptied entry by entry (a *cascade*), and a caller may stop in the
-//! midst of it: a million timers of one slot must not keep the lock for as long as it takes to move
-//! them all.
-//!
-//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` says, but
-//! for those that a cascade has yet to move. It follows that all entries of a level are due before
-//! all entries of the levels above it, that on each level the lowest occupied slot is the earliest,
-//! and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its start,
-//! nothing is added to it, and nothing is handed out. *Bound*: a slot's `earliest` is never later
-//! than any tick in it (removal may leave it too early: that costs a check, never a late timer).
-//! *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
+//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` puts it,
+//! except those that a cascade has yet to move. It follows that all entries of a level are due
+//! before all entries of the levels above it, that on each level the lowest occupied slot is the
+//! earliest, and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its
+//! start, nothing is added to it, and no entry is returned. *Bound*: a slot's `earliest` is never
+//! later than any tick in it. Removal may leave it too early; that costs a check, never a late
+//! timer. *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
 //!
 //! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest
 //! occupied one; (2) if it starts after `now`, move `elapsed` to `now` and stop; (3) if `work` is
-//! used up, stop; (4) move `elapsed` to its start; (5) on level 0 hand out its oldest entry; (6) on
-//! a higher level place its oldest entry anew, now at least one level lower, and begin again. The
-//! list `BEYOND` has a second one beside it: what a cascade of the one finds to be beyond the
-//! levels still goes to the other.
+//! used up, stop; (4) move `elapsed` to its start; (5) on level 0 return its oldest entry; (6) on a
+//! higher level place its oldest entry anew, now at least one level lower, and begin again. There
+//! are two lists `BEYOND`. While a cascade empties one of them, entries that are still beyond the
+//! levels go to the other.
 //!
-//! Rejected: a binary heap (cancelling is what most timers end in, and a heap does it in O(log n)
-//! or leaves corpses); keying slots by the time that is left instead of by absolute ticks (an entry
-//! is then right only for a wheel that starts at 0 and never stalls).
+//! Rejected: a binary heap (most timers are cancelled, which a heap does in O(log n) or by leaving
+//! dead entries); choosing slots by the remaining time instead of by absolute ticks (an entry is
+//! then right only for a wheel that starts at 0 and never stalls).
 //!
 //! Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987, scheme 7.
 
-/// Bits of a tick that one level decides.
+/// Bits of a tick per level.
 const LEVEL_BITS: u32 = 6;
-/// Slots of a level: as many as a word of the occupancy bitmap has bits.
+/// Slots per level: as many as a word of the occupancy bitmap has bits.
 const SLOTS: usize = 1 << LEVEL_BITS;
-/// Levels.
+/// Number of levels.
 const LEVELS: usize = 6;
-/// Ticks that the levels span together: 127 days.
+/// Bits of a tick in all levels together, which span 127 days.
 const SPAN_BITS: u32 = LEVEL_BITS * LEVELS as u32;
-/// The first of two lists for entries that the levels cannot hold, behind the slots of the last
+/// The first of two lists for entries beyond the levels. It comes after the slots of the last
 /// level.
 const BEYOND: usize = LEVELS * SLOTS;
-/// Slots of all levels, and the two lists.
+/// Number of slots of all levels, plus the two lists.
 const PLACES: usize = BEYOND + 2;
-/// "No entry" in a link.
+/// In a link: no entry.
 const NONE: u32 = u32::MAX;
 
 const _: () = assert!(SLOTS == u64::BITS as usize);
 
-/// Names an entry; stale once the entry was handed out or removed, and then refers to nothing, for
-/// ever.
+/// Identifies an entry. Once that entry was returned or removed, the key never refers to any entry
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: u32,
-    /// How many entries were inserted before it: 64 bits do not come round.
+    /// How many entries were inserted before it. 64 bits do not wrap around.
     serial: u64,
 }
 
@@ -87,27 +91,27 @@ struct Slot {
     earliest: u64,
 }
 
-/// The wheel; `T` is what an entry carries.
+/// The wheel. `T` is the payload of an entry.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
-    /// Every tick up to here, exclusive of itself, was handed out.
+    /// Entries of all ticks before this one were returned.
     elapsed: u64,
     /// Bit `s` of word `l` is set while slot `s` of level `l` holds an entry.
     occupied: [u64; LEVELS],
     slots: Box<[Slot; PLACES]>,
-    /// Which of the two lists takes what is beyond the levels.
+    /// The list that takes new entries beyond the levels.
     beyond: usize,
-    /// The place that is being emptied; it holds an entry then. See *One cascade*.
+    /// The place that is being emptied. It is not empty. See *One cascade*.
     cascading: Option<usize>,
     entries: slab::Slab<Entry<T>>,
     next_serial: u64,
-    /// Entries that cascades have moved.
+    /// Entries moved by cascades.
     #[cfg(test)]
     moves: usize,
 }
 
 impl<T> Wheel<T> {
-    /// An empty wheel that begins at tick `now`.
+    /// Creates an empty wheel that begins at tick `now`.
     pub(crate) fn new(now: u64) -> Self {
         Self {
             elapsed: now,
@@ -122,15 +126,15 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Entries in it.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Adds an entry due at `tick`; one that has passed is due at once.
+    /// Inserts an entry due at `tick`. If that tick has passed, the entry is due immediately.
     ///
     /// # Panics
-    /// With 2^32 - 1 entries in it.
+    /// Panics if the wheel contains 2^32 - 1 entries.
     pub(crate) fn insert(&mut self, tick: u64, payload: T) -> Key {
         let serial = self.next_serial;
         self.next_serial += 1;
@@ -141,13 +145,13 @@ impl<T> Wheel<T> {
         Key { index, serial }
     }
 
-    /// Takes an entry out; `None` if it is no longer in.
+    /// Removes an entry. Returns `None` if it is no longer in the wheel.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         Some(self.take(key.index).payload)
     }
 
-    /// Moves an entry to another tick; whether it was still in.
+    /// Moves an entry to another tick. Returns false if it is no longer in the wheel.
     pub(crate) fn reschedule(&mut self, key: Key, tick: u64) -> bool {
         if self.get(key).is_none() {
             return false;
@@ -158,25 +162,25 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// What the entry carries, to be changed; `None` if it is no longer in.
+    /// Returns the payload of an entry, `None` if it is no longer in the wheel.
     pub(crate) fn payload_mut(&mut self, key: Key) -> Option<&mut T> {
         let entry = self.entries.get_mut(key.index as usize)?;
         (entry.serial == key.serial).then_some(&mut entry.payload)
     }
 
-    /// A tick that is not later than the earliest entry's; exact unless that slot lost its earliest
-    /// entry by removal.
+    /// Returns a tick that is not later than that of the earliest entry. It is exact unless that
+    /// entry's slot lost its earliest entry by removal.
     pub(crate) fn next_tick(&self) -> Option<u64> {
         let of = |place: usize| self.slots[place].earliest;
-        // Of a slot that is being emptied some entries are on lower levels already, and others were
-        // added there.
+        // While a slot is being emptied, some of its entries are already on lower levels, where
+        // others were added.
         let placed = self.earliest_placed().map(|(place, _)| of(place));
         self.cascading.map(of).into_iter().chain(placed).min()
     }
 
-    /// Hands out one entry that is due at `now`, in order of ticks; `None` when no more is due, or
-    /// when `work` is used up. Each entry that is handed out or moved to another slot is a unit
-    /// of work. See the protocol above.
+    /// Returns one entry that is due at `now`, in order of ticks; `None` if no more are due, or if
+    /// `work` is used up. Each entry that is returned or moved to another slot uses one unit of
+    /// work. See the protocol above.
     pub(crate) fn pop_due(&mut self, now: u64, work: &mut usize) -> Option<T> {
         loop {
             let slot = self.cascading.map(|place| (place, self.elapsed)).or_else(|| self.earliest_placed());
@@ -204,13 +208,13 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Every entry, in no particular order.
+    /// Returns the payloads of all entries, in no particular order.
     pub(crate) fn into_payloads(self) -> impl Iterator<Item = T> {
         self.entries.into_iter().map(|(_, entry)| entry.payload)
     }
 
-    /// Of the entries that are where they belong, the slot of the earliest and the tick at which it
-    /// begins: by *Placed* the lowest slot of the lowest level.
+    /// Returns the slot of the earliest entry among those not being moved by a cascade, and the
+    /// tick at which the slot begins. By *Placed* it is the lowest slot of the lowest level.
     fn earliest_placed(&self) -> Option<(usize, u64)> {
         if let Some(level) = self.occupied.iter().position(|&word| word != 0) {
             let slot = self.occupied[level].trailing_zeros() as usize;
@@ -218,13 +222,13 @@ impl<T> Wheel<T> {
             let above = self.elapsed & !((1 << (shift + LEVEL_BITS)) - 1);
             return Some((level * SLOTS + slot, above | (slot as u64) << shift));
         }
-        // Nothing within the span. What lies beyond is checked when the span that holds the
-        // earliest of it begins.
+        // Nothing within the span. Entries beyond it are checked when the span that contains the
+        // earliest of them begins.
         let beyond = &self.slots[self.beyond];
         (beyond.head != NONE).then_some((self.beyond, (beyond.earliest >> SPAN_BITS) << SPAN_BITS))
     }
 
-    /// Appends an entry to the slot where *Placed* wants it.
+    /// Appends an entry to its slot according to *Placed*.
     fn link(&mut self, index: u32) {
         let tick = self.entry_mut(index).tick.max(self.elapsed);
         let place = place(self.elapsed, tick).unwrap_or(self.beyond);
@@ -278,9 +282,10 @@ impl<T> Wheel<T> {
     }
 }
 
-/// Where an entry due at `tick`, not before `elapsed`, belongs; `None` = beyond the levels.
+/// Returns the place of an entry due at `tick`, which is not before `elapsed`; `None`: beyond the
+/// levels.
 fn place(elapsed: u64, tick: u64) -> Option<usize> {
-    // The lowest group is set so that equal ticks, too, give level 0.
+    // The bits of the lowest group are set, so that equal ticks give level 0 too.
     let differing = (elapsed ^ tick) | (SLOTS as u64 - 1);
     let level = (u64::BITS - 1 - differing.leading_zeros()) / LEVEL_BITS;
     if level as usize >= LEVELS {

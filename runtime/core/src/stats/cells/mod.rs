@@ -173,8 +173,8 @@ impl WorkerCells {
         let culprit = self.long_location.load(Ordering::Relaxed);
         // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
         let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
-        // A task that waited in the global queue just as long charges too little; the alternative
-        // is to charge too much for tasks that were taken away.
+        // This charges too little for tasks that waited in the global queue as long. The
+        // alternative would charge too much for tasks that the sentinel has taken away.
         let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get()).max(self.charged_until_ns.get());
         self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
     }
