@@ -1,7 +1,7 @@
-//! Runs loom models: in every order of their threads, up to a bound, or until a fault that was put
-//! in shows.
+//! Runs loom models: in every order of their threads up to a bound, or until a deliberate fault is
+//! found.
 //!
-//! Only with `--cfg loom`; without it this crate is empty.
+//! Without `--cfg loom` this crate is empty.
 
 #![cfg(loom)]
 
@@ -11,38 +11,38 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use std::{env, thread};
 
-/// The most preemptions tried in one order, switches away from a thread that could go on,
-/// unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+/// Maximum number of preemptions per order, that is, of switches away from a thread that could
+/// continue. `LOOM_MAX_PREEMPTIONS` overrides it.
 const PREEMPTIONS: usize = 3;
-/// With `full`, models that have a lower bound get one preemption more. Without it they take a
-/// minute at most.
+/// If set to `full`, models with a lower bound get one preemption more. Otherwise they take at most
+/// a minute.
 const FORM: &str = "VOLT_GATE";
-/// Sets the bound of every model, whatever its own is: to measure how long a higher one takes.
+/// Sets the bound of every model, to measure how long a higher one takes.
 const BOUND: &str = "VOLT_LOOM_BOUND";
-/// Set in a process that runs a model with a fault put in.
+/// Set in a child process that runs a model with a fault.
 const IN_CHILD: &str = "VOLT_LOOM_FAULT";
 
 /// Runs `model` in every order of its threads with at most [`PREEMPTIONS`]. `preemptions` is a
-/// lower bound, for models with so many threads or steps that the usual one takes minutes.
+/// lower bound, for models with so many threads or steps that the usual bound takes minutes.
 ///
 /// # Panics
 ///
-/// If one order panics or ends with threads that wait for ever; or if there was only one, which
-/// means that nothing was explored.
+/// Panics if any order panics or ends with threads that wait forever, or if there was only one
+/// order, which means that nothing was explored.
 pub fn holds(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let orders = explore(preemptions, model);
     assert!(orders > 1, "the model has one order only");
 }
 
-/// Runs `model`, which has a fault put in, and requires that some order fails with `failure` in its
-/// message. Once a test.
+/// Runs `model`, which contains a deliberate fault, and requires that some order fails with
+/// `failure` in its message. Call it once per test.
 ///
-/// In a separate process: loom, when it gives up on threads that wait for ever, drops what they
-/// hold, and that aborts.
+/// The model runs in a child process: when loom gives up on threads that wait forever, it drops
+/// their values, and that aborts.
 ///
 /// # Panics
 ///
-/// If no order fails, or one fails otherwise.
+/// Panics if no order fails, or if one fails with another message.
 pub fn breaks(failure: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     if env::var_os(IN_CHILD).is_some() {
         explore(preemptions, model);

@@ -1,7 +1,7 @@
-//! The atomics, cells and locks of Volt's protocols: the standard library's, or loom's when a model
-//! explores them (`--cfg loom`).
+//! The atomics, cells and locks of Volt's protocols. They are those of the standard library, or
+//! loom's when a model is checked (`--cfg loom`).
 //!
-//! Every file that has a loom model beside it takes these types from here and from nowhere else.
+//! Every file that has a loom model uses these types exclusively.
 
 pub use imp::*;
 
@@ -10,7 +10,7 @@ mod imp {
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub use std::sync::{Arc, Condvar};
 
-    /// Declares a `const fn`, or a plain one under loom, whose atomics have no `const`
+    /// Declares a `const fn`, or a plain `fn` under loom, whose atomics have no `const`
     /// constructors.
     #[macro_export]
     macro_rules! const_new {
@@ -19,7 +19,7 @@ mod imp {
         };
     }
 
-    /// An `UnsafeCell` whose accesses loom can watch.
+    /// An `UnsafeCell` with the interface of loom's, which checks accesses.
     #[derive(Debug, Default)]
     #[repr(transparent)]
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -51,7 +51,7 @@ mod imp {
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     pub use loom::sync::{Arc, Condvar};
 
-    /// Declares a `const fn`, or a plain one under loom, whose atomics have no `const`
+    /// Declares a `const fn`, or a plain `fn` under loom, whose atomics have no `const`
     /// constructors.
     #[macro_export]
     macro_rules! const_new {
@@ -61,8 +61,8 @@ mod imp {
     }
 }
 
-/// A lock that ignores poison: no lock of Volt is held while code of the application runs, so a
-/// panic never leaves what it protects half-changed.
+/// A lock that ignores poison. No lock of Volt is held while code of the application runs, so a
+/// panic never leaves the protected value half-changed.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(Lock<T>);
 
@@ -75,19 +75,19 @@ use std::sync::{Mutex as Lock, MutexGuard as Guard};
 pub type MutexGuard<'a, T> = Guard<'a, T>;
 
 impl<T> Mutex<T> {
-    /// An unlocked lock around `value`.
+    /// Creates an unlocked lock around `value`.
     #[inline]
     pub fn new(value: T) -> Self {
         Self(Lock::new(value))
     }
 
-    /// Waits for the lock.
+    /// Takes the lock, and waits for it if necessary.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Takes the lock if it is free; `None` if not.
+    /// Takes the lock if it is free; otherwise returns `None`.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
@@ -98,7 +98,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Keeps a value on separate cache lines: 128 bytes, because processors fetch lines in pairs.
+/// Places a value on its own cache lines: 128 bytes, since processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct CachePadded<T>(pub T);

@@ -1,15 +1,18 @@
 //! The control socket's file and its listening end.
 //!
-//! Protocol of opening: (1) the folder, made or found, safe or refused; (2) unlink the sockets of
-//! the dead; (3) make the socket and give it mode 0600 *before* it is bound, so that at no moment
-//! others may connect; (4) bind; (5) check what is now in the folder: it must be a socket of mode
-//! 0600, and its inode is remembered; (6) listen.
+//! The observer's thread opens one when the first runtime wants a control socket, and accepts
+//! clients from it.
 //!
-//! Invariant: *only our own file is unlinked*: by the process that made it, not by one forked from
-//! it, and only while the name still leads to the inode that step (5) saw.
+//! Protocol of opening: (1) create or find the folder, and refuse it if it is not safe; (2) unlink
+//! the sockets of programs that no longer run; (3) create the socket and set mode 0600 *before* it
+//! is bound, so that other users can never connect; (4) bind; (5) check the file in the folder: it
+//! must be a socket of mode 0600, and its inode is remembered; (6) listen.
 //!
-//! Rejected: changing the umask around `bind`, which other threads would see; abstract sockets,
-//! which have no mode.
+//! Invariant: *only our own file is unlinked*: by the program that created it, not by a forked
+//! child, and only while the name still refers to the inode of step (5).
+//!
+//! Rejected: changing the umask around `bind`, which affects other threads; abstract sockets, which
+//! have no mode.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,10 +23,10 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use volt_telemetry::socket::{self, Environment};
 
-/// Connections that the kernel holds until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 16;
 
-/// See the module; dropping it closes the socket and unlinks the file.
+/// See the module. Dropping it closes the socket and unlinks the file.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: UnixListener,
@@ -32,29 +35,29 @@ pub(super) struct Listener {
     name: String,
     /// Device and inode of the socket's file.
     inode: (u64, u64),
-    /// The process that made it.
+    /// The process id of the program that created it.
     pid: u32,
 }
 
 impl Listener {
-    /// Opens this process's control socket.
+    /// Opens this program's control socket.
     ///
     /// # Errors
-    /// The folder's, the path's, and the kernel's; the text says what to do.
+    /// Errors of the folder, of the path and of the kernel. The text includes the remedy.
     pub(super) fn open(environment: &Environment) -> io::Result<Self> {
         let directory = environment.directory();
         let dir = socket::create_directory(&directory, environment.user_id).map_err(io::Error::other)?;
         let pid = std::process::id();
         let name = socket::file_name(pid, socket::own_start_time());
         let path = directory.join(&name);
-        // Before anything is changed: a path that is too long.
+        // Checked before anything is changed: the path may be too long.
         socket::address(&path).map_err(io::Error::other)?;
         socket::remove_stale(&directory, &dir, environment.user_id);
 
         let listener = match bind(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                // The name is this process's own. Left behind by what it was before an `exec`, or
-                // another copy of Volt in it.
+                // The name is unique to this process id and start time. So the file was left behind
+                // by this program before an `exec`, or belongs to another copy of Volt in it.
                 if socket::is_listening(&path)? {
                     let shown = path.display();
                     return Err(io::Error::other(format!(
@@ -86,10 +89,10 @@ impl Listener {
         &self.path
     }
 
-    /// The next connection that waits.
+    /// Returns the next waiting connection.
     ///
     /// # Errors
-    /// `WouldBlock` when none does; the kernel's.
+    /// `WouldBlock` if there is none, or an error of the kernel.
     pub(super) fn accept(&self) -> io::Result<UnixStream> {
         Ok(self.socket.accept()?.0)
     }
@@ -102,14 +105,14 @@ impl Drop for Listener {
         }
         let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         if stat.is_ok_and(|stat| inode_of(&stat) == self.inode) {
-            // If it cannot be unlinked it is stale from now on, and the next program that starts
+            // If it cannot be unlinked, it is stale from now on, and the next program that starts
             // tries again.
             let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// A socket bound to `path`, mode 0600, that does not block and does not listen yet.
+/// Creates a non-blocking socket, bound to `path` with mode 0600, that does not listen yet.
 fn bind(path: &Path) -> io::Result<OwnedFd> {
     let address = socket::address(path).map_err(io::Error::other)?;
     let fd = socket::stream_socket()?;
@@ -117,8 +120,8 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     match rustix::fs::fchmod(&fd, mode) {
         Ok(()) => rustix::net::bind(&fd, &address)?,
-        // macOS and the BSDs do not take a mode for a socket without a name. Until it has one the
-        // folder alone protects it.
+        // macOS and the BSDs do not accept a mode for a socket without a name. Until it is named
+        // and its mode is set, only the folder protects it.
         Err(Errno::INVAL) => {
             rustix::net::bind(&fd, &address)?;
             rustix::fs::chmod(path, mode)?;
@@ -128,7 +131,7 @@ fn bind(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Device and inode; their types differ between systems.
+/// Returns device and inode. Their types differ between systems.
 #[allow(clippy::unnecessary_cast)]
 fn inode_of(stat: &rustix::fs::Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)

@@ -1,14 +1,14 @@
-//! What a client gets that records a runtime: all that its rings hold and have not given to it,
-//! again and again, and a snapshot now and then.
+//! A recording for one client: the records of a runtime's rings, flush by flush, and a snapshot at
+//! intervals.
 //!
-//! Shape: a flush is collected when it is due and the client has taken the one before; it waits
-//! here in pieces, each of which fits a frame. A client that reads too slowly is not waited for:
-//! the rings go round, and what it missed is counted in the next chunk.
+//! Only the thread of the server's loop uses it. A flush is collected when it is due and the client
+//! has received the one before. It is kept here in pieces, each of which fits a frame. The server
+//! does not wait for a client that reads too slowly: the rings are overwritten, and the records
+//! that the client missed are counted in the next chunk.
 //!
-//! Who calls: the server's loop only, one thread. It holds the recorder on while it lives, and does
-//! not hold the runtime.
+//! A recording keeps the recorder on while it lives, but does not keep the runtime alive.
 //!
-//! Bound: what all rings hold, once.
+//! Bound: the contents of all rings, once.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,12 +24,12 @@ use crate::clock;
 use crate::recorder::drain::Drain;
 use crate::recorder::lanes::Hold;
 
-/// Records in a piece: with all the texts that a flush may have besides, it fits a frame.
+/// Records per piece. With the maximum of texts in a flush, a piece of this size fits a frame.
 const MAX_PIECE_RECORDS: usize = 12_288;
-/// Between two snapshots.
+/// Time between two snapshots.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What a client is told when its answer panicked.
+/// The error that a client receives if its answer panicked.
 pub(super) const FAULT: &str = "the value is missing because Volt panicked: see the program's stderr";
 
 /// See the header of this file.
@@ -43,8 +43,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins with what the rings hold of the time since `look_back` before now, and what it is of;
-    /// `None` if the runtime has ended.
+    /// Begins a recording with the records of the last `look_back` that are still in the rings.
+    /// Also returns the recording's head. `None` if the runtime has ended.
     pub(super) fn begin(
         name: &str,
         runtime: Weak<dyn Observed>,
@@ -61,13 +61,13 @@ impl Recording {
         Some((Recording { runtime, drain, due_at: now, snapshot_at: now, pieces, _on: on }, head))
     }
 
-    /// When the next flush is due, if everything was sent.
+    /// Returns when the next flush is due; now if pieces are left to send.
     pub(super) fn due_at(&self) -> Instant {
         if self.pieces.is_empty() { self.due_at } else { Instant::now() }
     }
 
-    /// The next frame, for a client that has taken the last; `None` if nothing is due. The error is
-    /// for the client, and the end.
+    /// Returns the next frame for a client that has received the last one; `None` if nothing is
+    /// due. An error is sent to the client and ends the recording.
     pub(super) fn next_frame(
         &mut self,
         now: Instant,
@@ -75,13 +75,13 @@ impl Recording {
         registry: &Registry,
     ) -> Result<Option<Vec<u8>>, String> {
         if self.pieces.is_empty() && self.due_at <= now {
-            // A fault in what is told of a task or process is this recording's end, not the
-            // socket's.
+            // A panic while texts of a task or process are looked up ends this recording, not the
+            // socket.
             catch_unwind(AssertUnwindSafe(|| self.collect(now))).unwrap_or_else(|_| Err(FAULT.to_owned()))?;
         }
         let Some(piece) = self.pieces.pop_front() else { return Ok(None) };
-        // Only a snapshot can be too large. If it is even so, nothing else of the recording is lost
-        // by it.
+        // Only a snapshot can be too large. If it does not fit even when cut, only the snapshot is
+        // lost.
         Ok(encode_cutting(&mut Reply::Flush { flush: Box::new(piece) }, max_bytes, registry).ok())
     }
 
@@ -96,7 +96,7 @@ impl Recording {
             self.snapshot_at = now + SNAPSHOT_INTERVAL;
         }
         self.due_at = now + self.drain.next_in();
-        // Also one of nothing: it says until when the recording is complete.
+        // Even an empty one, since it contains the time until which the recording is complete.
         self.pieces.extend(flush.into_pieces(MAX_PIECE_RECORDS));
         Ok(())
     }
@@ -121,7 +121,7 @@ mod tests {
     use crate::recorder::drain::Names;
     use crate::recorder::lanes::Recorder;
 
-    /// A runtime that has a recorder, and workers whose histograms are large.
+    /// A runtime with a recorder and with workers whose histograms are large.
     struct Fake(Arc<Recorder>);
 
     impl Observed for Fake {

@@ -1,25 +1,25 @@
-//! The runtimes of this process, and the observer's thread, which lives as long as one of them
-//! wants a control socket.
+//! The list of this program's runtimes, and the observer's thread, which runs as long as one of
+//! them wants a control socket.
 //!
-//! Who calls: a runtime takes its name when it is built, shows itself when it stands, and drops its
-//! `Registration` when it ends; the observer's thread and [`process`] read the list.
+//! A runtime registers its name when it is built, enters itself when it is complete, and drops its
+//! `Registration` when it ends. The observer's thread and [`process`] read the list.
 //!
-//! Protocol, all under the one lock but the sleeps. Start: (1) take a place in the list, and with
-//! it a name; (2) enter the runtime; (3) if it wants a socket and no observer of this process runs,
-//! open the socket and start the thread. End: (1) give up the place; (2) if nobody wants a socket
-//! now, wake the observer; (3) wait until it has ended or somebody wants it again. The observer,
-//! when woken: if nobody wants a socket, close and unlink it, say that it has ended, end; all this
-//! before it gives back the lock. So a runtime that starts meanwhile finds either an observer that
-//! goes on or none, never one on its way out.
+//! Protocol, all under the one lock except the sleeps. Start: (1) take a place in the list, and
+//! with it a name; (2) enter the runtime; (3) if it wants a socket and no observer of this program
+//! runs, open the socket and start the thread. End: (1) give up the place; (2) if no runtime wants
+//! a socket now, wake the observer; (3) wait until it has ended or a runtime wants it again. The
+//! observer, when woken: if no runtime wants a socket, close and unlink it, record that the thread
+//! has ended, and end. It does all this before it releases the lock. So a runtime that starts
+//! meanwhile finds either an observer that continues or none, never one that is about to end.
 //!
 //! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *One name, one
-//! runtime*: no two places in the list have the same name, so that every reader of names (consoles,
-//! metrics, logs) can tell runtimes apart without further ado. *A forked child starts with
-//! nothing*: the threads were not copied, and one of them may have held the lock; so what is here
-//! is the parent's, and the child makes a list of its own.
+//! runtime*: no two places in the list have the same name, so that consoles, metrics and logs can
+//! tell runtimes apart by name. *A forked child starts with nothing*: the threads were not copied,
+//! and one of them may have held the lock. So this list is the parent's, and the child creates its
+//! own.
 //!
-//! Whoever holds a runtime's last reference drops it, and for a moment that may be the observer's
-//! thread: what is observed must bear being dropped there.
+//! The thread that has the last reference to a runtime drops the runtime, and that may be the
+//! observer's thread. So observed runtimes must allow being dropped there.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -44,49 +44,50 @@ use crate::config::MAX_NAME_BYTES;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
 
-/// How long the last runtime waits for the observer to end: long enough for a snapshot, and not for
-/// ever if one never returns.
+/// How long the last runtime waits for the observer to end: long enough for a snapshot, but
+/// bounded, in case one never returns.
 pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What can be seen of a runtime from outside; called on the observer's thread and on any that
+/// What a runtime exposes to observers. Called on the observer's thread and on any thread that
 /// calls [`process`].
 pub(crate) trait Observed: Send + Sync {
-    /// Its numbers now, under the name that its `Registration` gave it. Waits for no worker.
+    /// Returns its present figures, under the name of its `Registration`. Waits for no worker.
     fn snapshot(&self) -> Snapshot;
 
-    /// Its flight recorder, if it has one.
+    /// Returns its flight recorder, if it has one.
     fn recorder(&self) -> Option<&Arc<Recorder>> {
         None
     }
 
-    /// Why the task of this id or name was polled last. Waits for no worker.
+    /// Returns why the task with this id or name was polled last. Waits for no worker.
     fn why(&self, _task: &str) -> Option<Why> {
         None
     }
 
-    /// The tasks that are asked for, one by one. Waits for no worker.
+    /// Lists the tasks that match `query`. Waits for no worker.
     fn tasks(&self, _query: &Query) -> TaskList {
         TaskList::default()
     }
 
-    /// The processes that are asked for, one by one. Waits for no worker.
+    /// Lists the processes that match `query`. Waits for no worker.
     fn processes(&self, _query: &processes::Query) -> ProcessList {
         ProcessList::default()
     }
 
-    /// What numbers in the recorder's records stand for. Waits for no worker.
+    /// Returns the look-up of texts for the numbers in the recorder's records. Waits for no worker.
     fn names(&self) -> Option<&dyn Names> {
         None
     }
 }
 
-/// Takes a place in the list of this process for a runtime that is being built, under the name
-/// `wanted` or, if another one has it, `wanted-2`, `wanted-3`, …: see [`Registration::name`].
+/// Registers a runtime that is being built, under the name `wanted` or, if that is taken,
+/// `wanted-2`, `wanted-3`, …: see [`Registration::name`].
 pub(crate) fn register(wanted: &str) -> Registration {
     Registry::of_process().register(wanted)
 }
 
-/// Every runtime of this process, now: what the control socket answers with, without the socket.
+/// Returns a snapshot of every runtime of this program. This is what the control socket sends,
+/// without the socket.
 ///
 /// ```
 /// let process = volt::observe::process();
@@ -99,26 +100,26 @@ pub fn process() -> Process {
     Registry::of_process().process()
 }
 
-/// Where consoles attach to this process; `None` while no runtime has a control socket open.
+/// Returns the path to which consoles attach; `None` while no runtime has a control socket open.
 pub fn socket_path() -> Option<PathBuf> {
     Registry::of_process().socket_path()
 }
 
-/// How the observer itself is doing.
+/// Returns the health counters of the observer itself.
 pub fn health() -> Health {
     Registry::of_process().health()
 }
 
-/// One for the process; tests make their own.
+/// The list of runtimes. There is one per program; tests create their own.
 pub(super) struct Registry {
     pub(super) environment: Box<dyn Fn() -> Environment + Send + Sync>,
     pub(super) limits: Limits,
     pub(super) state: Mutex<State>,
-    /// An observer has ended, or somebody wants one again.
+    /// Notified when an observer has ended, or a runtime wants one again.
     pub(super) changed: Condvar,
     /// Written by the observer's thread.
     health: Mutex<Health>,
-    /// The process that all of this belongs to.
+    /// The program that this registry belongs to; a forked child is another one.
     home: Home,
 }
 
@@ -128,7 +129,7 @@ pub(super) struct State {
     /// In the order of registration.
     pub(super) entries: Vec<Entry>,
     pub(super) observer: Option<Observer>,
-    /// Threads of observers that have ended, until somebody joins them.
+    /// Threads of observers that have ended and are not joined yet.
     pub(super) ended: Vec<JoinHandle<()>>,
 }
 
@@ -146,7 +147,7 @@ impl Entry {
     }
 }
 
-/// An observer that runs.
+/// A running observer.
 pub(super) struct Observer {
     pub(super) thread: JoinHandle<()>,
     pub(super) waker: Waker,
@@ -162,8 +163,8 @@ impl State {
         self.observer.as_ref().is_some_and(|observer| observer.thread.thread().id() == thread)
     }
 
-    /// `wanted`, or with the lowest number that makes it one that nobody has; see *one name, one
-    /// runtime*.
+    /// Returns `wanted` if it is free, otherwise `wanted` with the lowest number that makes it
+    /// unique. See *one name, one runtime*.
     fn free_name(&self, wanted: &str) -> String {
         let is_taken = |name: &str| self.entries.iter().any(|entry| entry.name == name);
         if !is_taken(wanted) {
@@ -171,34 +172,35 @@ impl State {
         }
         let numbered = |number: usize| {
             let suffix = format!("-{number}");
-            // With its number it is as long as names may be, and no longer.
+            // With its number, the name is no longer than a name may be.
             let cut = wanted.floor_char_boundary(MAX_NAME_BYTES - suffix.len());
             format!("{}{suffix}", &wanted[..cut])
         };
-        // Each name that is taken refuses one number at most.
+        // Each taken name excludes at most one number.
         (2..=self.entries.len() + 2).map(numbered).find(|name| !is_taken(name)).expect("more numbers than names")
     }
 }
 
 impl Registry {
     fn of_process() -> &'static Arc<Registry> {
-        /// Never freed, so that what was found here may be held for good; a forked child puts its
-        /// own in place of its parent's.
+        /// Never freed, so that references to it stay valid forever. A forked child replaces its
+        /// parent's by its own.
         static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
         // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the
         // registry.
         let mut found = OF_PROCESS.load(Ordering::Acquire);
         loop {
-            // SAFETY: null, or from `Box::into_raw` below and never freed once it stands here.
+            // SAFETY: null, or from `Box::into_raw` below and never freed once it is stored here.
             if let Some(registry) = unsafe { found.as_ref() }.filter(|registry| registry.home.is_here()) {
                 return registry;
             }
             let own = Box::into_raw(Box::new(Registry::new(Environment::of_process, Limits::DEFAULT)));
-            // ORDERING: AcqRel; see above; Acquire also on failure, since what was found is used.
+            // ORDERING: AcqRel; see above. Acquire also on failure, since the found registry is
+            // used.
             match OF_PROCESS.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => found = own,
                 Err(other) => {
-                    // SAFETY: from `Box::into_raw` above, and nobody else has seen it.
+                    // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
                     drop(unsafe { Box::from_raw(own) });
                     found = other;
                 }
@@ -257,7 +259,8 @@ impl Registry {
         self.lock().entries.iter().filter_map(Entry::upgrade).collect()
     }
 
-    /// The runtime of that name, or the only one; else what is wrong and what to do.
+    /// Returns the runtime with that name, or the only runtime; otherwise an error text with the
+    /// remedy.
     pub(super) fn find(&self, name: Option<&str>) -> Result<(String, Weak<dyn Observed>), String> {
         let state = self.lock();
         let shown = state.entries.iter().filter_map(|entry| Some((&entry.name, entry.runtime.as_ref()?)));
@@ -291,8 +294,8 @@ impl Registry {
     }
 }
 
-/// A place in the list. When the last that wants a control socket is dropped, the socket is gone on
-/// return.
+/// A runtime's place in the list. When the last one that wants a control socket is dropped, the
+/// socket is closed before the drop returns.
 #[must_use = "a runtime is seen for as long as its registration lives"]
 pub(crate) struct Registration {
     pub(super) registry: Arc<Registry>,
@@ -301,8 +304,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// What the runtime is called: as it wanted, or with a number if the name was taken. Unique in
-    /// the process for as long as this lives.
+    /// Returns the name of the runtime: the one it wanted, or that with a number if it was taken.
+    /// It is unique in the program for as long as this lives.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -317,7 +320,7 @@ impl std::fmt::Debug for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if !self.registry.home.is_here() {
-            // A forked child's copy. The lock may be held by a thread that was not copied.
+            // This is a forked child's copy. A thread that was not copied may hold the lock.
             return;
         }
         let mut state = self.registry.lock();
@@ -327,7 +330,8 @@ impl Drop for Registration {
         }
         let Some(observer) = &state.observer else { return };
         let thread = observer.thread.thread().id();
-        // Without a wake-up there is no end to wait for; and the observer cannot wait for itself.
+        // If the wake-up failed, the observer does not end; and the observer cannot wait for
+        // itself.
         if observer.waker.wake().is_err() || thread == thread::current().id() {
             return;
         }
@@ -340,14 +344,14 @@ impl Drop for Registration {
         let ended = std::mem::take(&mut state.ended);
         drop(state);
         for thread in ended {
-            // It holds no lock any more and is about to return; a panic of its was printed when it
-            // happened.
+            // The thread holds no lock any more and is about to return. If it panicked, the panic
+            // was printed then.
             let _ = thread.join();
         }
     }
 }
 
-/// `argv[0]` without its folder.
+/// Returns `argv[0]` without its folder.
 pub(super) fn program_name() -> String {
     let program = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()

@@ -1,16 +1,17 @@
-//! The observer's loop: one thread, one poll, every client.
+//! The observer's event loop: one thread and one poll for all clients.
 //!
-//! Protocol of a turn: (1) sleep until an event, a tick of a subscription or the end of a wait,
-//! without end if there is none; (2) accept; (3) send what was left over, then read one request of
-//! each client; (4) mark the subscriptions that are due, and send recordings what is new; (5) if
-//! anybody is owed a snapshot, take one for all, after all of them have asked; (6) drop who made us
-//! wait too long.
+//! Protocol of a turn: (1) sleep until an event, the next snapshot of a subscription or the end of
+//! a wait; without limit if there is none of these; (2) accept connections; (3) send what is left
+//! in each client's outbox, then read one request of each client; (4) mark the subscriptions that
+//! are due, and send new records to clients that record; (5) if any client is owed a snapshot, take
+//! one for all of them, after all requests of this turn were read; (6) drop clients that exceeded a
+//! time limit.
 //!
-//! Invariants: *one snapshot a turn*, whatever clients ask; *watching is cheap*: a turn's snapshot
-//! is followed by a rest of the subscriptions in proportion to what it took, so that a snapshot
-//! that is dear (many workers, incidents with their stacks) comes less often than was asked; *a
-//! client cannot hold the others up*, since each gets one request and one attempt at sending a
-//! turn; *a panic in a snapshot is answered*, not passed on.
+//! Invariants: *one snapshot a turn*, whatever clients request; *watching is cheap*: after a turn's
+//! snapshot the subscriptions pause in proportion to its processor time, so that an expensive
+//! snapshot (many workers, incidents with their stacks) is taken less often than requested; *a
+//! client cannot hold the others up*, since each gets one request and one attempt at sending per
+//! turn; *a panic in a snapshot is answered* with an error, not passed on.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,12 +30,12 @@ use super::listener::Listener;
 use super::recording::{FAULT, Recording};
 use super::registry::Registry;
 
-/// Of the waker that ends a turn early. Clients have their index as token.
+/// The token of the waker that ends a turn early. A client's token is its index.
 pub(super) const WAKER: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
-/// Connections accepted a turn.
+/// Connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 16;
-/// How long accepting rests after the kernel failed it.
+/// How long accepting pauses after the kernel failed it.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// See the module.
@@ -46,13 +47,14 @@ pub(super) struct Server {
     limits: Limits,
     /// Places for clients.
     clients: Vec<Option<Connection>>,
-    /// When what the clients that left a place have taken is paid off. As many as places, so what
-    /// is remembered is bounded; a client gets the free place that owes least, so one that
-    /// comes again and again pays in each of them before others do.
+    /// For each place, when the processor time of the clients that left it is paid off. There are
+    /// as many entries as places, so the memory is bounded. A new client gets the free place that
+    /// owes least, so a client that reconnects again and again pays in every place before other
+    /// clients do.
     paid_at: Vec<Instant>,
-    /// Connections may wait to be accepted.
+    /// Whether connections may wait to be accepted.
     may_accept: bool,
-    /// Not before then.
+    /// No connection is accepted before this.
     accept_at: Option<Instant>,
 }
 
@@ -65,10 +67,10 @@ impl Server {
         Ok(Self { poll, events, listener, limits, clients, paid_at, may_accept: true, accept_at: None })
     }
 
-    /// One turn; returns whether the waker was written.
+    /// Runs one turn. Returns whether the waker was called.
     ///
     /// # Errors
-    /// Those of the poll, after which it is of no more use.
+    /// Errors of the poll, after which the poll cannot be used again.
     pub(super) fn turn(&mut self, registry: &Registry) -> io::Result<bool> {
         let is_woken = self.sleep()?;
         let now = Instant::now();
@@ -110,8 +112,8 @@ impl Server {
         Ok(is_woken)
     }
 
-    /// When the next turn must be, if nothing happens; a time that has passed if there is something
-    /// left to do.
+    /// Returns when the next turn must begin if no event comes; a time that has passed if something
+    /// is left to do.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let now = Instant::now();
         let is_busy = self.clients.iter().flatten().any(|client| client.may_read(now));
@@ -134,8 +136,8 @@ impl Server {
                     return;
                 }
                 Err(error) if matches!(error.raw_os_error(), Some(code) if is_of_one_connection(code)) => {}
-                // Out of file descriptors, as a rule. No event will come for a connection that
-                // waits already.
+                // Usually out of file descriptors. No event will come for a connection that already
+                // waits.
                 Err(_) => {
                     registry.count(|health| health.accept_failures += 1);
                     self.accept_at = Some(now + ACCEPT_PAUSE);
@@ -161,7 +163,7 @@ impl Server {
             let mut client = Connection::new(socket, now, now, &self.limits);
             let attached = self.clients.iter().flatten().filter_map(|client| socket::peer_process(&client.socket));
             let mut pids: Vec<_> = attached.map(|pid| pid.to_string()).collect();
-            // One process may have several.
+            // One program may have several clients.
             pids.dedup();
             let message = format!(
                 "{} clients are attached, which is the limit: end one of the processes {}",
@@ -170,7 +172,7 @@ impl Server {
             );
             if let Ok(frame) = wire::encode(&Reply::Error { message }, self.limits.reply_bytes) {
                 client.push(frame, &self.limits);
-                // It fits into the kernel's buffer or is not worth waiting for.
+                // It fits into the kernel's buffer, or is not worth waiting for.
                 let _ = client.flush(now, &self.limits);
             }
             registry.count(|health| health.refused_full += 1);
@@ -256,8 +258,8 @@ impl Server {
     fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
         let Some(mut client) = self.clients[index].take() else { return };
         self.paid_at[index] = client.paid_at();
-        // By hand: a forked child may hold the descriptor too, and closing ours would then not end
-        // its events.
+        // Deregistered explicitly: a forked child may hold the descriptor too, and closing ours
+        // would then not end its events.
         let _ = self.poll.registry().deregister(&mut client.socket);
         registry.count(|health| {
             health.clients -= 1;
@@ -295,7 +297,7 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
     }
 }
 
-/// The reply as a frame; a list loses rows until it fits.
+/// Encodes the reply as a frame. A list loses rows until it fits.
 fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
     loop {
         match (wire::encode(reply, max_bytes), &mut *reply) {
@@ -307,7 +309,7 @@ fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// What is answered at once; the error says what is wrong and what to do.
+/// Returns the reply to a request that needs no snapshot, or an error text with the remedy.
 fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now: Instant) -> Result<Reply, String> {
     let gone = || "the runtime has ended".to_owned();
     match request {
@@ -331,7 +333,7 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
         Request::Why { runtime, task } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
             let runtime = runtime.upgrade().ok_or_else(gone)?;
-            // As for snapshots: a fault in there is one answer's, not the socket's.
+            // As for snapshots: a panic in there affects one answer, not the socket.
             let why = catch_unwind(AssertUnwindSafe(|| runtime.why(&task)));
             let why = why.map_err(|_| FAULT.to_owned())?;
             why.map(Reply::Why).ok_or_else(|| {
@@ -356,20 +358,21 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
     }
 }
 
-/// Whether `accept` failed on account of the connection that it took, and the next may be fine.
+/// Returns whether `accept` failed because of the connection that it accepted, so that the next one
+/// may succeed.
 fn is_of_one_connection(code: i32) -> bool {
     use rustix::io::Errno;
     [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
 }
 
-/// What this thread has had of a processor.
+/// Returns the processor time of this thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn take_snapshot(registry: &Registry) -> Reply {
-    // Unwind safe: what a snapshot reads are cells, and nothing that it half wrote is used again.
+    // Unwind safe: a snapshot reads cells, and nothing that it has written in part is used again.
     match catch_unwind(AssertUnwindSafe(|| registry.process())) {
         Ok(process) => Reply::Snapshot { process: Box::new(process), lost: 0 },
         Err(_) => {

@@ -1,9 +1,10 @@
-//! loom models of the clock's segments: threads that read and renew it, and a counter that steps
-//! back; and of the same with one step done wrong.
+//! loom models of the clock's segments, with threads that read and renew it and a counter that
+//! steps back; and the same with one step done wrong.
 //!
-//! Both clocks of the machine are one word that each reading moves on, so that a reading that comes
-//! later in any order gives more. Steps of the counter are a second word. A segment is so short
-//! that a thread that loses its processor for a moment finds the next one, or the one after.
+//! Both clocks of the machine are one word that each reading increments, so that a later reading in
+//! any order returns a greater value. Steps of the counter are a second word. Segments are so short
+//! that a thread that loses its processor for a moment finds the next segment, or the one after
+//! that.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -13,18 +14,18 @@ use super::segment::Reading;
 use super::writer::Writer;
 use super::*;
 
-/// What passes until the counter is measured: long enough for `MEASURE_WIDTHS`.
+/// The time that passes until the counter is measured: long enough for `MEASURE_WIDTHS`.
 const LONG_NS: u64 = 1 << 30;
 
 struct Machine {
     ns: AtomicU64,
-    /// How far the counter has stepped back, or ahead as what wraps around.
+    /// How far the counter has stepped back, or ahead as a value that wraps around.
     back: AtomicU64,
 }
 
 impl Machine {
     fn pass(&self, ns: u64) -> u64 {
-        // ORDERING: Relaxed, as below; a clock gives the latest value, and orders nothing.
+        // ORDERING: Relaxed, as below. A clock returns the latest value, and orders nothing.
         self.ns.fetch_add(ns, Ordering::Relaxed) + ns
     }
 }
@@ -56,12 +57,12 @@ trait Steps {
         clock.now_ns()
     }
 
-    /// As [`Writer::renew`], by whoever finds the segment over.
+    /// [`Writer::renew`], by a thread that finds the segment over.
     fn renew(writer: &Writer<'_, Arc<Machine>>, generation: u64) {
         writer.renew(generation);
     }
 
-    /// As [`Writer::publish`], by a writer that may be late.
+    /// [`Writer::publish`], by a writer that may be late.
     fn publish(writer: &Writer<'_, Arc<Machine>>, generation: u64, segment: Segment) {
         let _published = writer.publish(generation, segment);
     }
@@ -74,12 +75,12 @@ impl Steps for AsBuilt {}
 struct World {
     machine: Arc<Machine>,
     clock: Subject,
-    /// The latest time that any thread has shown.
+    /// The latest time that any thread has returned.
     shown_ns: AtomicU64,
 }
 
 impl World {
-    /// The counter is in use, and its segment has just begun.
+    /// Creates a clock whose counter is in use and whose segment has just begun.
     fn new() -> Arc<Self> {
         let machine = Arc::new(Machine { ns: AtomicU64::new(0), back: AtomicU64::new(0) });
         let clock = Clock::new(machine.clone());
@@ -101,7 +102,7 @@ impl World {
         self.shown_ns.fetch_max(now_ns, Ordering::AcqRel);
     }
 
-    /// Time passes, and the clock is renewed if its segment is over and nobody else does it.
+    /// Lets time pass, and renews the clock if its segment is over and no other thread renews it.
     fn renew<S: Steps>(&self, after_ns: u64) {
         self.machine.pass(after_ns);
         if let Some(writer) = self.clock.write() {
@@ -113,8 +114,8 @@ impl World {
     }
 }
 
-/// A thread that reads twice, beside one that renews the clock twice, and so writes the slot that
-/// the first one may still be reading.
+/// A thread reads twice while another renews the clock twice, and so writes the slot that the first
+/// one may still be reading.
 fn reader_and_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
     || {
         let world = World::new();
@@ -174,7 +175,7 @@ fn loom_a_counter_that_steps_back_takes_no_reader_along() {
     });
 }
 
-/// Read without (3), the generation.
+/// Fault: Read without (3), the generation.
 struct DoesNotCheckAgain;
 
 impl Steps for DoesNotCheckAgain {
@@ -191,7 +192,7 @@ fn loom_a_reader_that_does_not_check_again_is_found() {
     breaks("BACKWARDS", None, reader_and_writer::<DoesNotCheckAgain>());
 }
 
-/// Read with words that order nothing.
+/// Fault: Read with words that order nothing.
 struct ReadsRelaxed;
 
 impl Steps for ReadsRelaxed {
@@ -215,7 +216,7 @@ fn loom_a_slot_whose_words_order_nothing_is_found() {
     breaks("BACKWARDS", None, reader_and_writer::<ReadsRelaxed>());
 }
 
-/// Renew (4) with the generation before the slot.
+/// Fault: Renew (4) with the generation before the slot.
 struct PublishesFirst;
 
 impl Steps for PublishesFirst {
@@ -233,7 +234,7 @@ fn loom_a_generation_before_its_slot_is_found() {
     breaks("BACKWARDS", None, reader_and_writer::<PublishesFirst>());
 }
 
-/// Renew (4) into the slot that is being read.
+/// Fault: Renew (4) into the slot that is being read.
 struct WritesInPlace;
 
 impl Steps for WritesInPlace {
@@ -250,7 +251,8 @@ fn loom_a_segment_written_over_the_present_one_is_found() {
     breaks("BACKWARDS", None, reader_and_writer::<WritesInPlace>());
 }
 
-/// Renew (3) at the system clock's time, though the former segment has shown a later one.
+/// Fault: Renew (3) at the system clock's time, although the former segment has returned a later
+/// one.
 struct ForgetsTheEnd;
 
 impl Steps for ForgetsTheEnd {
@@ -261,8 +263,8 @@ impl Steps for ForgetsTheEnd {
     }
 }
 
-/// The counter jumps ahead, by less than is a fault, and so does the clock: a segment that follows
-/// is ahead still.
+/// The counter jumps ahead, by less than a fault, and so does the clock. The segment that follows
+/// is still ahead.
 fn counter_that_jumps<S: Steps>() {
     let world = World::new();
     let reader = thread::spawn({
@@ -286,8 +288,8 @@ fn loom_a_segment_that_forgets_the_last_ones_end_is_found() {
     breaks("BACKWARDS", None, counter_that_jumps::<ForgetsTheEnd>);
 }
 
-/// A writer that loses its processor while it has the lock, for longer than readers wait, between
-/// its reading of the clocks and its publication.
+/// A writer loses its processor while it has the lock, for longer than readers wait, between its
+/// reading of the clocks and its publication.
 fn reader_and_late_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
     || {
         let world = World::new();
@@ -304,8 +306,8 @@ fn reader_and_late_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
                 world.read::<S>();
                 let shown_ns = world.shown_ns.fetch_add(0, Ordering::AcqRel);
                 assert!(shown_ns + OVERTAKE_AFTER_NS >= before_ns, "FROZEN: {shown_ns} at {before_ns}");
-                // Longer than the writer's segment of Renew (5) lasts, and shorter than its end is
-                // shown.
+                // Longer than the writer's segment of Renew (5) lasts, and shorter than readers
+                // return its end.
                 world.machine.pass(SEGMENT_NS + OVERTAKE_AFTER_NS / 2);
                 world.read::<S>();
             }
@@ -323,7 +325,8 @@ fn loom_a_late_writer_is_overtaken_and_takes_no_reader_back() {
     holds(None, reader_and_late_writer::<AsBuilt>());
 }
 
-/// Renew (4) with a store: its segment, which began before what others have shown, is published.
+/// Fault: Renew (4) with a store. Its segment is published although it began before times that
+/// readers have returned.
 struct PublishesLate;
 
 impl Steps for PublishesLate {
@@ -338,8 +341,8 @@ fn loom_a_late_publication_is_found() {
     breaks("BACKWARDS", None, reader_and_late_writer::<PublishesLate>());
 }
 
-/// Renew (5) without an exchange: the segment is published though a reader has shown more than its
-/// end since it was made.
+/// Fault: Renew (5) without a compare-exchange. The segment is published although a reader has
+/// returned more than its end since it was made.
 struct RaisesByOne;
 
 impl Steps for RaisesByOne {
@@ -362,7 +365,7 @@ fn loom_a_segment_of_the_overtaken_that_is_over_is_found() {
     breaks("BACKWARDS", None, reader_and_late_writer::<RaisesByOne>());
 }
 
-/// Overtake without (2).
+/// Fault: Overtake without (2).
 struct ShowsAndIsGone;
 
 impl Steps for ShowsAndIsGone {
@@ -383,7 +386,7 @@ fn loom_a_reader_that_overtakes_unseen_is_found() {
     breaks("BACKWARDS", Some(2), reader_and_late_writer::<ShowsAndIsGone>());
 }
 
-/// Read (4) without Overtake.
+/// Fault: Read (4) without Overtake.
 struct WaitsForTheWriter;
 
 impl Steps for WaitsForTheWriter {

@@ -1,8 +1,8 @@
-//! loom models of the park word, and of the word with one step done wrong. Built like those of the
-//! ring.
+//! loom models of the park word, and of the word with one step done wrong. Their structure is that
+//! of the models of `queue::ring`.
 //!
-//! The futex is the emulated one, whose sleep with a time-out returns at once; a thread that waits
-//! for ever is found by loom.
+//! The futex is the emulated one, whose sleep with a time-out returns immediately. loom detects a
+//! thread that waits forever.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -43,7 +43,7 @@ impl Steps for AsBuilt {
     }
 }
 
-/// Spin, for one check: a second one later is a spin that began later.
+/// Spin, with one check. A second, later check would be the same as a spin that began later.
 struct SpinsFirst;
 
 impl Steps for SpinsFirst {
@@ -52,8 +52,8 @@ impl Steps for SpinsFirst {
     }
 }
 
-/// A token, and what was written before it, reach an owner that goes to sleep meanwhile, with a
-/// time-out first if `times_out`.
+/// A token, and what was written before it, reach an owner that goes to sleep meanwhile. If
+/// `times_out`, the owner first sleeps with a time-out.
 fn unpark_against_sleep<S: Steps>(times_out: bool) {
     let shared = Arc::new((Parker::new(), UnsafeCell::new(0)));
     let owner = shared.clone();
@@ -66,7 +66,7 @@ fn unpark_against_sleep<S: Steps>(times_out: bool) {
         assert_eq!(owner.1.with(|cell| unsafe { cell.read() }), 1);
     });
     let unparker = thread::spawn(move || {
-        // SAFETY: nobody reads it before the token.
+        // SAFETY: no thread reads it before the token.
         shared.1.with_mut(|cell| unsafe { cell.write(1) });
         assert_eq!(S::unpark(&shared.0), Unparked::Done);
     });
@@ -93,7 +93,7 @@ fn two_unparks<S: Steps>() {
     owner.join().unwrap();
 }
 
-/// The owner sleeps in a driver, whose waker is sticky; the token ends it.
+/// The owner sleeps in a driver, whose waker is sticky. The token ends the sleep.
 fn unpark_against_driver<S: Steps>() {
     let shared = Arc::new((Parker::new(), Mutex::new(false), Condvar::new()));
     let owner = shared.clone();
@@ -144,7 +144,7 @@ fn a_token_reaches_an_owner_in_the_driver() {
     holds(None, unpark_against_driver::<AsBuilt>);
 }
 
-/// Goes to sleep with a store, over a token.
+/// Fault: goes to sleep with a store, over a token.
 struct SleepsByStore;
 
 impl Steps for SleepsByStore {
@@ -173,7 +173,7 @@ fn going_into_the_driver_by_a_store_is_found() {
     breaks("deadlock", None, unpark_against_driver::<SleepsByStore>);
 }
 
-/// Resets the word with a store.
+/// Fault: resets the word with a store.
 struct TakesByStore;
 
 impl Steps for TakesByStore {
@@ -194,7 +194,7 @@ fn resetting_the_word_by_a_store_under_a_second_unpark_is_found() {
     breaks("deadlock", None, two_unparks::<TakesByStore>);
 }
 
-/// Takes the token without acquiring what it announces.
+/// Fault: takes the token without acquiring what it announces.
 struct TakesRelaxed;
 
 impl Steps for TakesRelaxed {
@@ -208,7 +208,7 @@ fn taking_the_token_relaxed_is_found() {
     breaks("Causality violation", None, || unpark_against_sleep::<TakesRelaxed>(false));
 }
 
-/// Leaves the token without releasing what it announces.
+/// Fault: leaves the token without releasing what it announces.
 struct UnparksRelaxed;
 
 impl Steps for UnparksRelaxed {
@@ -225,7 +225,7 @@ fn leaving_the_token_relaxed_is_found() {
     breaks("Causality violation", None, || unpark_against_sleep::<UnparksRelaxed>(false));
 }
 
-/// Returns, by a plain load, when a token is already there.
+/// Fault: returns, after a plain load, when a token is already there.
 struct ReturnsIfNotified;
 
 impl Steps for ReturnsIfNotified {
@@ -242,7 +242,7 @@ fn an_early_return_of_unpark_is_found() {
     breaks("deadlock", None, two_unparks::<ReturnsIfNotified>);
 }
 
-/// Wakes the futex first, then leaves the token.
+/// Fault: wakes the futex first, then leaves the token.
 struct WakesFirst;
 
 impl Steps for WakesFirst {
@@ -258,7 +258,8 @@ fn waking_before_the_token_is_there_is_found() {
     breaks("deadlock", None, || unpark_against_sleep::<WakesFirst>(false));
 }
 
-/// The emulated futex's wake without its lock: falls between the check of the word and the wait.
+/// Fault: the emulated futex's wake without its lock, which may fall between the check of the word
+/// and the wait.
 struct WakesWithoutLock;
 
 impl Steps for WakesWithoutLock {
@@ -275,7 +276,7 @@ fn an_emulated_wake_without_the_lock_is_found() {
     breaks("deadlock", None, || unpark_against_sleep::<WakesWithoutLock>(false));
 }
 
-/// Does not say that the owner is in the driver.
+/// Fault: does not return that the owner is in the driver.
 struct ForgetsTheDriver;
 
 impl Steps for ForgetsTheDriver {
@@ -290,7 +291,7 @@ fn an_unpark_that_forgets_the_driver_is_found() {
     breaks("deadlock", None, unpark_against_driver::<ForgetsTheDriver>);
 }
 
-/// Goes on from a spin that saw the token, without taking it.
+/// Fault: continues after a spin that saw the token, without taking it.
 struct GoesOnFromTheSpin;
 
 impl Steps for GoesOnFromTheSpin {

@@ -1,9 +1,9 @@
-//! loom models of readiness, and of readiness with one step done wrong. Built like those of the
-//! ring.
+//! loom models of readiness, and of readiness with one step done wrong. Their structure is that of
+//! the models of `queue::ring`.
 //!
-//! The kernel is a thread that puts items into a buffer and tells of each, once; the task takes
-//! them until it has them all, and sleeps when it is told to wait. A telling that is lost leaves it
-//! asleep, which loom finds.
+//! The kernel is a thread that puts items into a buffer and reports each of them once. The task
+//! takes items until it has them all, and sleeps when it has to wait. A lost report leaves it
+//! asleep, which loom detects.
 
 use std::future::Future;
 use std::pin::pin;
@@ -35,7 +35,7 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// As `AsBuilt`, but waits in the queue.
+/// Same as `AsBuilt`, but waits in the queue.
 struct InQueue;
 
 impl Steps for InQueue {}
@@ -99,12 +99,12 @@ impl Socket {
         }
     }
 
-    /// What `read` does.
+    /// Stands in for `read`.
     fn attempt(&self) -> bool {
         self.buffer.fetch_update(Ordering::AcqRel, Ordering::Acquire, |items| items.checked_sub(1)).is_ok()
     }
 
-    /// What the kernel and the thread in the driver turn do.
+    /// Stands in for the kernel and the thread in the driver turn.
     fn tell<S: Steps>(&self) {
         self.buffer.fetch_add(1, Ordering::AcqRel);
         let mut wakers = Vec::new();
@@ -113,7 +113,7 @@ impl Socket {
     }
 }
 
-/// A task takes `items` items, each of which is told of once.
+/// A task takes `items` items, each of which is reported once.
 fn tellings<S: Steps>(begin: Flags, items: usize, take: fn(&Socket, &StdArc<Sleeper>)) {
     let socket = Arc::new(Socket { readiness: Readiness::new(begin), buffer: AtomicUsize::new(0) });
     let kernel = socket.clone();
@@ -141,7 +141,7 @@ fn a_telling_between_an_attempt_and_its_clear_is_kept() {
     holds(None, || tellings::<AsBuilt>(Flags::READABLE, 2, Socket::take_in_slot::<AsBuilt>));
 }
 
-/// Two tasks in the queue, two items.
+/// Two tasks in the queue, and two items.
 #[test]
 fn two_tasks_in_the_queue_get_an_item_each() {
     holds(Some(2), || {
@@ -156,7 +156,7 @@ fn two_tasks_in_the_queue_get_an_item_each() {
     });
 }
 
-/// Clears without comparing the tick.
+/// Fault: clears without comparing the tick.
 struct ClearsAnyTick;
 
 impl Steps for ClearsAnyTick {
@@ -170,7 +170,7 @@ fn clearing_without_the_tick_is_found() {
     breaks("deadlock", None, || tellings::<ClearsAnyTick>(Flags::READABLE, 1, Socket::take_in_slot::<ClearsAnyTick>));
 }
 
-/// Checks before it takes the lock, and not again.
+/// Fault: checks before it takes the lock, and not again.
 struct ChecksUnlocked;
 
 impl Steps for ChecksUnlocked {
@@ -188,7 +188,7 @@ fn not_checking_again_under_the_lock_is_found() {
     breaks("deadlock", None, || tellings::<ChecksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<ChecksUnlocked>));
 }
 
-/// Takes the wakers first and sets the flags then.
+/// Fault: takes the wakers before it sets the flags.
 struct WakesFirst;
 
 impl Steps for WakesFirst {

@@ -1,9 +1,11 @@
-//! loom models of the hand-off of the driver turn, as the header of `turn` says it: while every
-//! worker sleeps, one sleeps in the driver, so that//! an event is handled; of a spare that goes
-//! off duty out of the driver (POLLED in `scheduler/staff`); and of the eager hand-off, while the
-//! others are stuck in polls. The poller is a flag behind a lock and a condition; the turn, the
-//! idle set, the park words and the steps of a park, of a spare that leaves and of the hand-off are
-//! the runtime's.
+//! loom models of the hand-off of the driver turn, as specified in the header of `turn`. They check
+//! three properties. While every worker sleeps, one sleeps in the driver, so that an event is
+//! handled. A spare that leaves the driver and goes off duty leaves the driver polled (POLLED in
+//! `scheduler/staff`). The eager hand-off works while the other workers are stuck in polls.
+//!
+//! The poller is a flag behind a lock and a condition variable. The turn, the idle set, the park
+//! words, and the steps of a park, of a spare that leaves and of the hand-off are the runtime's own
+//! code.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -20,7 +22,7 @@ use crate::scheduler::staff::{Leaves, Staff, leave_duty};
 
 const WORKERS: usize = 2;
 
-/// What the kernel has for whoever is in the driver; stays until it is taken.
+/// The event that the kernel has for the thread in the driver. It stays until it is taken.
 #[derive(Default)]
 struct Ready {
     event: bool,
@@ -45,13 +47,13 @@ fn try_turn(world: &World, worker: usize, _has_just_checked: bool) -> Option<Hel
     world.turn.try_take(Some(worker))
 }
 
-/// Takes it that somebody else is in the driver by now.
+/// Faulty: assumes that another worker is in the driver by now.
 fn try_turn_unless_it_has_just_checked(world: &World, worker: usize, has_just_checked: bool) -> Option<Held<'_, ()>> {
     if has_just_checked { None } else { world.turn.try_take(Some(worker)) }
 }
 
 impl World {
-    /// The last slot is a spare's, which is on duty.
+    /// Creates a world in which the last slot belongs to a spare that is on duty.
     fn new() -> Self {
         let staff = Staff::new(WORKERS - 1, 1);
         let _called = staff.call();
@@ -71,7 +73,8 @@ impl World {
         self.becomes_ready.notify_one();
     }
 
-    /// In the turn: takes what is ready, waiting for it if `waits`. Whether it was the event.
+    /// In the turn: takes what is ready, and waits for it if `waits`. Returns whether it was the
+    /// event.
     fn poll(&self, waits: bool) -> bool {
         let mut ready = self.ready.lock();
         while waits && !ready.event && !ready.is_woken {
@@ -80,13 +83,13 @@ impl World {
         std::mem::take(&mut *ready).event
     }
 
-    /// The event was handled: every worker ends.
+    /// Records that the event was handled, which ends every worker.
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         while self.wake_one() {}
     }
 
-    /// Whether somebody was parked.
+    /// Wakes one parked worker. Returns whether there was one.
     fn wake_one(&self) -> bool {
         self.unpark(self.idle.claim_any(None))
     }
@@ -98,8 +101,8 @@ impl World {
         claimed.is_some()
     }
 
-    /// A worker that parks until the event was handled; before that it polls the driver between two
-    /// polls of tasks, if `checks`.
+    /// Runs a worker that parks until the event was handled. Before that it polls the driver
+    /// between two polls of tasks, if `checks`.
     fn worker(&self, worker: usize, checks: bool, try_turn: TryTurn) {
         if checks && self.turn.try_take(Some(worker)).is_some_and(|_turn| self.poll(false)) {
             self.end();
@@ -195,7 +198,7 @@ impl Parks for Seat<'_> {
     }
 }
 
-/// One worker checks and parks, the other parks, and an event comes.
+/// One worker polls the driver and parks, the other parks, and an event comes.
 fn model(try_turn: TryTurn) {
     let world = Arc::new(World::new());
     let mut threads: Vec<_> = (0..WORKERS)
@@ -220,7 +223,7 @@ fn a_worker_that_does_not_try_again_after_a_check_is_found() {
 
 // ---- a spare that goes off duty out of the driver -----------------------------------------------
 
-/// What a spare does that has the turn and is to leave.
+/// What a spare does that has the turn and has to leave.
 type Leave = fn(&World, Held<'_, ()>);
 
 /// The spare, at Leave (3).
@@ -244,19 +247,19 @@ impl Leaves for World {
     }
 }
 
-/// Leave (1) to (3), after the turn was given up.
+/// Leave (1) to (3), after the turn was given back.
 fn leave(world: &World, turn: Held<'_, ()>) {
     drop(turn);
     assert!(leave_duty(world), "one too many");
 }
 
-/// Leaves the driver to nobody.
+/// Faulty: leaves the driver unpolled.
 fn leave_without_a_check(world: &World, turn: Held<'_, ()>) {
     drop(turn);
     assert!(world.staff.leave(WORKERS - 1), "one too many");
 }
 
-/// Wakes somebody who finds the turn still taken.
+/// Faulty: wakes a worker that finds the turn still taken.
 fn leave_before_the_turn_is_given_up(world: &World, turn: Held<'_, ()>) {
     world.wake_one();
     drop(turn);
@@ -299,7 +302,7 @@ fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
 
 // ---- an eager hand-off --------------------------------------------------------------------------
 
-/// What a worker does before a poll that lasts for ever.
+/// What a worker does before a poll that never ends.
 type GoOn = fn(&World);
 
 /// Hand-off (3).
@@ -307,21 +310,22 @@ fn hand_on(world: &World) {
     world.unpark(claim_for_driver(&world.idle, || world.turn.owner()));
 }
 
-/// The same, by a searcher.
+/// The same, for a searching worker.
 fn leave_searchers_and_hand_on(world: &World) {
     let _was_last = world.idle.stop_searching();
     hand_on(world);
 }
 
-/// Polls at once.
+/// Faulty: polls without a hand-off.
 fn hand_on_nothing(_: &World) {}
 
-/// As if only who comes out of the driver had to.
+/// Faulty: as if only a worker that comes out of the driver had to hand off.
 fn leave_searchers(world: &World) {
     let _was_last = world.idle.stop_searching();
 }
 
-/// Finds somebody in the driver who relies on it by the time that it leaves the searchers.
+/// Faulty: finds a worker in the driver before it leaves the searchers; that worker relies on the
+/// searcher.
 fn check_and_leave_searchers(world: &World) {
     let is_polled = world.turn.owner().is_some();
     let _was_last = world.idle.stop_searching();
@@ -330,8 +334,8 @@ fn check_and_leave_searchers(world: &World) {
     }
 }
 
-/// A worker parks while another is in the driver, and then in a poll, and a third is a searcher,
-/// and then in a poll; and an event is there.
+/// A worker parks while a second one is in the driver and then in a poll, and a third one searches
+/// and is then in a poll. An event is there.
 fn model_of_eager_hand_off(after_turn: GoOn, after_search: GoOn) {
     let world = Arc::new(World::new());
     world.make_ready(|ready| ready.event = true);

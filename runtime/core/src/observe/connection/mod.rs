@@ -1,19 +1,20 @@
-//! One client: its bytes in, its bytes out, and what it is owed.
+//! One client of the control socket: the bytes that it sends, the bytes sent to it, and the answers
+//! that it is owed.
 //!
-//! Shape: `inbox` holds what has come and is not yet a whole request; `outbox` holds whole frames
-//! that the kernel has not yet taken. Nothing here blocks, and nothing here takes a snapshot.
+//! Only the thread of the server's loop uses it. `inbox` contains the bytes received that are not
+//! yet a whole request. `outbox` contains whole frames that the kernel has not yet accepted.
+//! Nothing here blocks, and nothing here takes a snapshot.
 //!
-//! Who calls: the server's loop only, one thread.
-//!
-//! Invariants. *One answer at a time*: while one is owed or in the outbox, no further request is
-//! read, so the client's own impatience stops it and not our memory. *The inbox is bounded* by one
-//! frame and one read; nothing is allocated by a declared length. *A client's share is bounded*:
-//! what its answers have taken of a processor is paid off by waiting, during which its next request
-//! is not read; it gets a notice, and a client with few requests never notices. A place in the
-//! server keeps the unpaid processor time of its last client, so reconnecting does not reset the
-//! limit. *The outbox is bounded*: a frame joins it when it is empty, or when it stays below the
-//! limit; a snapshot of a subscription that does not fit is skipped and counted. *Every wait ends*:
-//! for the first request, for the rest of a request that has begun, for a client to read.
+//! Invariants. *One answer at a time*: while an answer is owed or in the outbox, no further request
+//! is read. So a client that sends too many requests blocks itself instead of using our memory.
+//! *The inbox is bounded* by one frame and one read; a declared length allocates nothing. *A
+//! client's share is bounded*: the processor time of its answers is paid off by waiting, during
+//! which its next request is not read. It gets a notice. A client with few requests never has to
+//! wait. A place in the server keeps the unpaid processor time of its last client, so reconnecting
+//! does not reset the limit. *The outbox is bounded*: a frame is added if the outbox is empty or
+//! stays below the limit; a snapshot of a subscription that does not fit is skipped and counted.
+//! *Every wait ends*: for the first request, for the rest of a request that has begun, for a client
+//! to read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,19 +28,19 @@ use super::limits::Limits;
 use super::recording::Recording;
 use super::registry::Registry;
 
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 4096;
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// The client left.
+    /// The client closed it.
     Left,
-    /// It sent what is no request.
+    /// The client sent an invalid request.
     Malformed,
-    /// It asked nothing, or did not end what it began.
+    /// The client sent no request, or did not complete one.
     Silent,
-    /// It did not read.
+    /// The client did not read its answers.
     Slow,
 }
 
@@ -56,45 +57,48 @@ pub(super) struct Connection {
     inbox: Vec<u8>,
     outbox: VecDeque<Vec<u8>>,
     outbox_bytes: usize,
-    /// Bytes of the first frame in the outbox that the kernel has taken.
+    /// Bytes of the first frame in the outbox that the kernel has accepted.
     sent: usize,
-    /// There may be something to read. Set by an event, cleared by a read that finds nothing:
-    /// events come once an edge.
+    /// Whether there may be something to read. Set by an event and cleared by a read that finds
+    /// nothing, since events are edge-triggered.
     is_readable: bool,
-    /// Nobody reads its answers any more.
+    /// Whether the client has stopped reading its answers for good.
     is_hung_up: bool,
-    /// It asked for a snapshot.
+    /// Whether it requested a snapshot that was not sent yet.
     is_owed: bool,
-    /// When all that its answers took is paid off. It may lie ahead of now by the credit's worth.
+    /// When the processor time of all its answers is paid off. It may be ahead of now by the
+    /// credit.
     paid_at: Instant,
-    /// Its next request is not read before.
+    /// Its next request is not read before this.
     read_at: Option<Instant>,
-    /// What reading the request took that is not answered yet; it is charged with the answer.
+    /// Processor time of reading a request whose answer is not sent yet. It is charged with the
+    /// answer.
     unpaid: Duration,
     subscription: Option<Subscription>,
-    /// What it records.
+    /// The recording that it receives.
     pub(super) recording: Option<Recording>,
-    /// When a request must be whole.
+    /// When a request must be complete.
     request_by: Option<Instant>,
-    /// When the outbox must have moved on.
+    /// When some of the outbox must have been sent.
     read_by: Option<Instant>,
     lost: u64,
 }
 
-/// What came out of [`Connection::read`].
+/// The result of [`Connection::read`].
 #[derive(Debug, PartialEq)]
 pub(super) enum Asked {
     Nothing,
-    /// Something that is answered by the next snapshot.
+    /// A request that the next snapshot answers.
     Snapshot,
-    /// Something that is answered at once.
+    /// A request that is answered immediately.
     Other(Request),
-    /// Something that this version does not know.
+    /// A request that this version does not support.
     Unknown,
 }
 
 impl Connection {
-    /// In a place where `paid_at` is when what earlier clients took is paid off.
+    /// Creates a connection in a place whose earlier clients have paid off their processor time at
+    /// `paid_at`.
     pub(super) fn new(socket: UnixStream, now: Instant, paid_at: Instant, limits: &Limits) -> Self {
         Self {
             socket,
@@ -116,34 +120,34 @@ impl Connection {
         }
     }
 
-    /// An event came for it.
+    /// Records that an event came for this client.
     pub(super) fn wake(&mut self) {
         self.is_readable = true;
     }
 
-    /// The client has closed its end, so that its answers go nowhere.
+    /// Records that the client has closed its end, so that its answers go nowhere.
     pub(super) fn hang_up(&mut self) {
         self.is_hung_up = true;
     }
 
-    /// When all that its answers took is paid off.
+    /// Returns when the processor time of all its answers is paid off.
     pub(super) fn paid_at(&self) -> Instant {
         self.paid_at
     }
 
-    /// Whether [`Connection::read`] would do something at `now`.
+    /// Returns whether [`Connection::read`] would do something at `now`.
     pub(super) fn may_read(&self, now: Instant) -> bool {
         self.would_read() && !self.is_waiting(now)
     }
 
-    /// The same, had it nothing to pay off.
+    /// The same without regard to what it has to pay off.
     fn would_read(&self) -> bool {
         self.is_readable && self.outbox.is_empty() && !self.is_owed
     }
 
-    /// Reading its request took so much of a processor. Charged later, if its answer is still to
-    /// come: the answer joins an empty outbox whatever its size, and beside a notice that it
-    /// has to wait it might not fit.
+    /// Charges the processor time of reading its request. If the answer is still to come, charges
+    /// it later: the answer is added to an empty outbox whatever its size, but might not fit after
+    /// a notice that the client has to wait.
     #[must_use = "it is counted how often clients are made to wait"]
     pub(super) fn charge_request(&mut self, took: Duration, now: Instant, limits: &Limits) -> bool {
         if self.is_owed {
@@ -153,8 +157,9 @@ impl Connection {
         self.charge(took, now, limits)
     }
 
-    /// Its answer took so much of a processor. See *A client's share is bounded*. Returns whether
-    /// it has to wait from now on; then the outbox has a notice of it, to be flushed.
+    /// Charges the processor time of its answer. See *A client's share is bounded*. Returns whether
+    /// the client has to wait from now on; then there is a notice in the outbox, which the caller
+    /// has to flush.
     #[must_use = "it is counted how often clients are made to wait"]
     pub(super) fn charge(&mut self, took: Duration, now: Instant, limits: &Limits) -> bool {
         let was_waiting = self.is_waiting(now);
@@ -162,7 +167,7 @@ impl Connection {
         self.paid_at = self.paid_at.max(now) + took * limits.pays;
         self.read_at = self.paid_at.checked_sub(limits.credit * limits.pays).filter(|&at| at > now);
         if let (Some(read_at), Some(request_by)) = (self.read_at, &mut self.request_by) {
-            // It is not silent while it is not read.
+            // The client does not count as silent while its requests are not read.
             *request_by = (*request_by).max(read_at + limits.request);
         }
         let Some(read_at) = self.read_at.filter(|_| !was_waiting) else { return false };
@@ -173,22 +178,22 @@ impl Connection {
         true
     }
 
-    /// Whether its next request is not read at `now`, since it has something to pay off.
+    /// Returns whether its next request is not read at `now`, because it has something to pay off.
     fn is_waiting(&self, now: Instant) -> bool {
         self.read_at.is_some_and(|at| at > now)
     }
 
-    /// Whether it is owed a snapshot.
+    /// Returns whether it is owed a snapshot.
     pub(super) fn is_owed(&self) -> bool {
         self.is_owed
     }
 
-    /// Snapshots that it missed so far.
+    /// Returns the number of snapshots that were skipped so far.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Reads until there is one request, or nothing more to read.
+    /// Reads until there is one whole request, or nothing more to read.
     pub(super) fn read(&mut self, now: Instant, limits: &Limits) -> Result<Asked, Gone> {
         let mut buffer = [0; READ_BYTES];
         loop {
@@ -245,8 +250,7 @@ impl Connection {
         Asked::Snapshot
     }
 
-    /// Owes it a snapshot if its subscription is due. Ticks that were slept through are not made up
-    /// for.
+    /// Marks a snapshot as owed if the subscription is due. Missed snapshots are not sent later.
     pub(super) fn tick(&mut self, now: Instant) {
         let Some(subscription) = &mut self.subscription else { return };
         if subscription.next_at <= now {
@@ -258,14 +262,14 @@ impl Connection {
         }
     }
 
-    /// The next snapshot of its subscription is not due before `until`.
+    /// Delays the next snapshot of its subscription until `until`.
     pub(super) fn rest(&mut self, until: Instant) {
         if let Some(subscription) = &mut self.subscription {
             subscription.next_at = subscription.next_at.max(until);
         }
     }
 
-    /// Puts the next frames of its recording into the outbox, as long as the kernel takes them.
+    /// Adds the next frames of its recording to the outbox, as long as the kernel accepts them.
     pub(super) fn send_recording(&mut self, now: Instant, limits: &Limits, registry: &Registry) -> Result<(), Gone> {
         while self.outbox.is_empty()
             && let Some(recording) = &mut self.recording
@@ -285,7 +289,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what it is owed; `false` if that is skipped because it reads too slowly.
+    /// Sends the snapshot that is owed. Returns `false` if it is skipped because the client reads
+    /// too slowly.
     pub(super) fn answer(&mut self, frame: Vec<u8>, limits: &Limits) -> bool {
         self.is_owed = false;
         let fits = self.push(frame, limits);
@@ -293,7 +298,7 @@ impl Connection {
         fits
     }
 
-    /// Puts a frame into the outbox, if it fits.
+    /// Adds a frame to the outbox, if it fits.
     pub(super) fn push(&mut self, frame: Vec<u8>, limits: &Limits) -> bool {
         let fits = self.outbox.is_empty() || self.outbox_bytes + frame.len() <= limits.outbox_bytes;
         if fits {
@@ -303,7 +308,7 @@ impl Connection {
         fits
     }
 
-    /// Sends what the kernel takes.
+    /// Sends as much as the kernel accepts.
     pub(super) fn flush(&mut self, now: Instant, limits: &Limits) -> Result<(), Gone> {
         while let Some(frame) = self.outbox.front() {
             match socket::send(&self.socket, &frame[self.sent..]) {
@@ -326,11 +331,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it made somebody wait too long.
+    /// Returns an error if the client has exceeded a time limit.
     pub(super) fn check(&self, now: Instant) -> Result<(), Gone> {
         let is_over = |by: Option<Instant>| by.is_some_and(|by| by <= now);
         if self.is_hung_up && self.is_waiting(now) {
-            // Its end is read behind the requests before it, which would be at the end of the wait.
+            // The end of the stream is read only after the requests before it, which would be after
+            // the wait.
             Err(Gone::Left)
         } else if is_over(self.read_by) {
             Err(Gone::Slow)
@@ -341,10 +347,10 @@ impl Connection {
         }
     }
 
-    /// When it is to be checked again if nothing comes from it.
+    /// Returns when the client is to be checked again if no event comes from it.
     pub(super) fn due_at(&self) -> Option<Instant> {
         let tick = self.subscription.as_ref().map(|subscription| subscription.next_at);
-        // One that does not read is not collected for.
+        // Nothing is collected for a client that does not read.
         let recording = self.recording.as_ref().filter(|_| self.outbox.is_empty()).map(Recording::due_at);
         let request = self.read_at.filter(|_| self.would_read());
         [tick, recording, request, self.request_by, self.read_by].into_iter().flatten().min()

@@ -1,15 +1,15 @@
 //! loom models of the flight recorder's ring, and of the ring with one step done wrong.
 //!
-//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself; each
-//! fault replaces one by one that differs in the thing that it is named after, and the model must
-//! find it. A ring of 2 slots holds one record that is sure, so that every push overwrites.
+//! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself. Each
+//! fault replaces one step by one that differs as its name says, and the model must find it. In a
+//! ring of 2 slots only one record is certain to be whole, so every push overwrites.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
 
 use super::*;
 
-/// Record `n`: each word follows from it.
+/// Returns record `n`, in which each word follows from `n`.
 fn record(n: u64) -> Record {
     Record::from_words([n + 1; WORDS])
 }
@@ -29,7 +29,7 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// What a copy brought has to be whole, in order, and to go on where the last one ended.
+/// Checks that the records of a copy are whole, in order, and continue where the last copy ended.
 fn check(records: &[Record], copied: Copied, next: &mut u64) {
     assert_eq!(records.len(), copied.count);
     *next += copied.lost;
@@ -39,7 +39,7 @@ fn check(records: &[Record], copied: Copied, next: &mut u64) {
     }
 }
 
-/// A writer pushes `pushes` records; a reader copies twice beside it, and once after it.
+/// A writer pushes `pushes` records. A reader copies twice meanwhile, and once afterwards.
 fn writer_and_reader<S: Steps>(capacity: usize, pushes: u64) {
     let ring = Ring::new(capacity);
     let mut reader = RingReader::from_oldest(&ring);
@@ -72,7 +72,7 @@ fn loom_a_reader_of_a_larger_ring_gives_whole_records_once() {
     holds(Some(2), || writer_and_reader::<AsBuilt>(4, 6));
 }
 
-/// A writer hands its ring to another thread by giving it back; a reader copies beside both.
+/// A writer releases its ring, and another thread claims it. A reader copies during both.
 #[test]
 fn loom_the_next_writer_goes_on_where_the_last_stopped() {
     holds(None, || {
@@ -95,7 +95,7 @@ fn loom_the_next_writer_goes_on_where_the_last_stopped() {
     });
 }
 
-/// Push without (1).
+/// Fault: Push without (1).
 struct PushesWithoutTheFence;
 
 impl Steps for PushesWithoutTheFence {
@@ -112,7 +112,7 @@ fn loom_a_push_without_the_fence_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<PushesWithoutTheFence>(2, 3));
 }
 
-/// Push with a `head` that publishes nothing.
+/// Fault: Push with a `head` that publishes nothing.
 struct PublishesRelaxed;
 
 impl Steps for PublishesRelaxed {
@@ -130,7 +130,7 @@ fn loom_a_head_that_publishes_nothing_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<PublishesRelaxed>(2, 3));
 }
 
-/// Push that says it is done before it is.
+/// Fault: Push that increments `head` before the words are stored.
 struct PublishesFirst;
 
 impl Steps for PublishesFirst {
@@ -148,8 +148,8 @@ fn loom_a_head_before_the_words_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<PublishesFirst>(2, 3));
 }
 
-/// The parts of a copy, with what a fault changes: the fence of (3), and which record (5) takes for
-/// whole when `head` is so far.
+/// The parts of a copy with what a fault changes: the fence of (3), and which record (5) takes for
+/// whole at a given `head`.
 fn copy_with(
     reader: &mut RingReader,
     records: &mut Vec<Record>,
@@ -174,7 +174,7 @@ fn copy_with(
     Copied { count: (head - whole) as usize, lost }
 }
 
-/// Copy without (3).
+/// Fault: Copy without (3).
 struct CopiesWithoutTheFence;
 
 impl Steps for CopiesWithoutTheFence {
@@ -188,7 +188,7 @@ fn loom_a_copy_without_the_fence_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<CopiesWithoutTheFence>(2, 3));
 }
 
-/// Copy without (4) and (5): trusts what it has read.
+/// Fault: Copy without (4) and (5): trusts what it has read.
 struct NeverChecksAgain;
 
 impl Steps for NeverChecksAgain {
@@ -212,7 +212,7 @@ fn loom_a_copy_that_never_checks_again_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<NeverChecksAgain>(2, 3));
 }
 
-/// Copy (5) that takes the record whose slot is being written for whole.
+/// Fault: Copy (5) that takes the record whose slot is being written for whole.
 struct OneTooMany;
 
 impl Steps for OneTooMany {
@@ -226,7 +226,7 @@ fn loom_a_record_that_is_being_overwritten_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<OneTooMany>(2, 3));
 }
 
-/// Claim by a load and a store: two get the ring.
+/// Fault: Claim by a load and a store, so that two threads get the ring.
 #[test]
 fn loom_a_claim_that_is_not_one_step_is_found() {
     breaks("two writers", None, || {
