@@ -1,15 +1,15 @@
-//! How long a task from outside waits while every worker is busy with tasks that wake themselves,
-//! in time.
+//! Measures how long a task from outside waits, in time, while every worker is busy with tasks that
+//! wake themselves.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench fairness            a table
-//! cargo bench -p volt-runtime --bench fairness -- --json  one JSON object a line instead
+//! cargo bench -p volt-runtime --bench fairness -- --json  one JSON object per line instead
 //! ```
-//! One column is what to reach with one worker and a processor for each thread. With as many
-//! workers as processors the thread that hands tasks in takes one of them away, so whole scheduling
-//! quanta of the kernel are in the numbers.
+//! One column is the target with one worker and a processor for each thread. With as many workers
+//! as processors, the submitting thread takes one of the processors away, so the figures contain
+//! whole scheduling quanta of the kernel.
 //!
-//! `tests/scheduler/fairness.rs` holds the same in polls, on any machine.
+//! `tests/scheduler/fairness.rs` tests the same, measured in polls, on any machine.
 
 use std::future::poll_fn;
 use std::hint::spin_loop;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use volt::Runtime;
 use volt::task::yield_now;
 
-/// Poll lengths, and the p99 to reach with one worker, µs.
+/// Poll lengths, and the target p99 with one worker, µs.
 const CASES: [(u64, f64); 4] = [(1, 5.0), (10, 20.0), (100, 120.0), (1_000, 1_100.0)];
-/// Most hops of two tasks that wake each other while a third waits in the ring.
+/// Maximum hops of two tasks that wake each other while a third waits in the ring.
 const HOPS_TARGET: f64 = 4.0;
-/// Tasks handed in for a case at most, and for how long at most.
+/// Maximum number of tasks submitted for a case, and maximum time.
 const SAMPLES: usize = 2_000;
 const TIME: Duration = Duration::from_secs(2);
 const HOP_SAMPLES: usize = 10_000;
@@ -37,12 +37,12 @@ struct Row {
     unit: &'static str,
     values: Vec<f64>,
     target: f64,
-    /// Whether the target is said for this case.
+    /// Whether the target applies to this case.
     is_judged: bool,
 }
 
 impl Row {
-    /// The value that `ratio` of all do not exceed.
+    /// Returns the value that a share of `ratio` of all values does not exceed.
     fn quantile(&self, ratio: f64) -> f64 {
         self.values[((self.values.len() - 1) as f64 * ratio).round() as usize]
     }
@@ -83,13 +83,14 @@ fn spin(time: Duration) {
     }
 }
 
-/// A wake-up that was lost, and caught by the park time-out, would make all figures worthless.
+/// Checks that no wake-up was lost and rescued by the park time-out, which would make all figures
+/// worthless.
 fn has_lost_none(runtime: &Runtime) {
     let rescues: u64 = runtime.handle().snapshot().workers.iter().map(|worker| worker.lost_wakeup_rescues).sum();
     assert_eq!(rescues, 0, "a wake-up was lost, or came later than the park time-out");
 }
 
-/// From handing a task in to its first poll, beside two busy tasks a worker.
+/// Measures the time from submitting a task to its first poll, with two busy tasks per worker.
 fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
     let runtime = runtime(workers);
     let stop = Arc::new(AtomicBool::new(false));
@@ -106,12 +107,12 @@ fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
             }))
         })
         .collect();
-    // The tuner has its average after some ticks.
+    // After some ticks the tuner has its average.
     std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     let mut values = Vec::new();
     while values.len() < SAMPLES && began.elapsed() < TIME {
-        // At another moment of a poll each time: a quarter to five quarters of one later.
+        // At a different moment of a poll each time: a quarter to five quarters of a poll later.
         spin(Duration::from_nanos(poll_us * (250 + values.len() as u64 * 618 % 1_000)));
         let handed_in = Instant::now();
         let task = runtime.spawn(async move { handed_in.elapsed() });
@@ -124,7 +125,7 @@ fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
     Row { what: "inject", workers, poll_us: Some(poll_us), unit: "us", values, target, is_judged }
 }
 
-/// One of two tasks that wake each other for ever.
+/// One of two tasks that wake each other forever.
 async fn play(mine: Arc<Baton>, other: Arc<Baton>, hops: Arc<AtomicU64>) {
     loop {
         poll_fn(|cx| {
@@ -153,8 +154,8 @@ impl Baton {
     }
 }
 
-/// Hops of two tasks that wake each other, from when a third is put into the ring until it is
-/// polled.
+/// Counts the hops of two tasks that wake each other, from when a third is put into the ring until
+/// it is polled.
 fn ping_pong() -> Row {
     let runtime = runtime(1);
     let (ping, pong, hops) = (Arc::new(Baton::default()), Arc::new(Baton::default()), Arc::new(AtomicU64::new(0)));

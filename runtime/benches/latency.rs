@@ -1,20 +1,20 @@
-//! How late an idle runtime is: timers of four lengths, and a packet that finds all workers asleep.
-//! Volt and Tokio in turns.
+//! Measures how late an idle runtime is: timers of four lengths, and a packet that finds all
+//! workers asleep. Volt and Tokio take turns.
 //!
 //!     cargo bench -p volt-runtime --bench latency            # a minute
 //!     cargo bench -p volt-runtime --bench latency -- --quick
 //!     cargo bench -p volt-runtime --bench latency -- --markdown   # the table of docs/tokio.md
 //!
-//! Lateness of a timer is what passes between its deadline and the task's next line; latency of a
-//! packet is what passes between the call that sends it, on a thread of its own, and the task's
-//! next line. Each is given as median and 99th percentile, µs, over all rounds. One task, two
-//! workers, nothing else to do: of a loaded runtime the bench `peers` tells. The machine's load is
-//! printed with it, since it is in the numbers.
+//! The lateness of a timer is the time between its deadline and the task's next line. The latency
+//! of a packet is the time between the call that sends it, on a separate thread, and the task's
+//! next line. Each is given as median and 99th percentile, µs, over all rounds. There are one task,
+//! two workers and no other work; for a loaded runtime see the benchmark `peers`. The machine's
+//! load is printed too, since it affects the figures.
 //!
-//! And how long arming and disarming a timer takes beside a crowd of timers that are due within
-//! half a second, and before. *Busy* is the longest in processor time of the whole program. It
-//! bounds how long a lock was held only on a quiet machine: a waiter that is ready but gets no
-//! processor counts the work of all others.
+//! It also measures how long arming and disarming a timer takes while very many timers come due
+//! within half a second (the crowd), and before that. *Busy* is the longest in processor time of
+//! the whole program. It bounds how long a lock was held only on a quiet machine: for a waiter that
+//! is ready but gets no processor, the work of all other threads counts.
 
 use std::io::Write;
 use std::net;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 const WORKERS: usize = 2;
 const ROUNDS: usize = 3;
-/// What a timer is called, how long it lasts, and how many of them a round has.
+/// The label of a timer, its length, and how many of them a round has.
 const TIMERS: [(&str, Duration, usize); 4] = [
     ("timer of 50 µs", Duration::from_micros(50), 2_000),
     ("timer of 500 µs", Duration::from_micros(500), 1_000),
@@ -35,16 +35,16 @@ const TIMERS: [(&str, Duration, usize); 4] = [
     ("timer of 100 ms", Duration::from_millis(100), 20),
 ];
 const PACKETS: usize = 1_000;
-/// Timers of the crowd, and how long from the first of them to the last: less than a slot of the
-/// wheel is wide.
+/// Timers in the crowd, and the time from the first of them to the last: less than the width of a
+/// slot of the wheel.
 const CROWD: usize = 1_000_000;
 const CROWD_LASTS: Duration = Duration::from_millis(500);
-/// From the start to the first of them: more than it takes to arm them.
+/// Time from the start to the first of them: more than it takes to arm them.
 const CROWD_BEGINS: Duration = Duration::from_secs(4);
-/// Between two packets: long enough that whoever spins has given up.
+/// Time between two packets: long enough that a spinning thread has gone to sleep.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// How the figures are printed. The crowd is always text.
+/// The format of the output. The crowd is always text.
 #[derive(Clone, Copy)]
 enum Form {
     Table,
@@ -74,7 +74,7 @@ fn load() -> String {
     std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
 }
 
-/// Arming and disarming a timer, before and beside the crowd.
+/// Measures arming and disarming a timer, before and during the crowd.
 fn crowds(crowd: usize) {
     println!("\n{:<26} {:>12} {:>12} {:>12} {:>12}", "arm and disarm, µs", "p50", "p99.9", "longest", "busy");
     type Probe = fn(usize) -> [Vec<(Duration, Duration)>; 2];
@@ -90,7 +90,7 @@ fn crowds(crowd: usize) {
     }
 }
 
-/// Rounds in turns, so that what the machine does meanwhile hits both.
+/// Runs rounds in turns, so that disturbances of the machine affect both.
 fn report(form: Form, what: &str, volt: impl Fn() -> Vec<Duration>, tokio: impl Fn() -> Vec<Duration>) {
     let (mut of_volt, mut of_tokio) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -112,7 +112,7 @@ fn report(form: Form, what: &str, volt: impl Fn() -> Vec<Duration>, tokio: impl 
     }
 }
 
-/// With as many digits as mean something.
+/// Formats a value with its significant digits.
 fn cell(us: f64) -> String {
     if us < 100.0 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
@@ -125,7 +125,7 @@ fn tokio_runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap()
 }
 
-/// How late `sleep` is, again and again, in a task.
+/// Measures repeatedly how late `sleep` is in a task.
 macro_rules! timers {
     ($name:ident, $runtime:ident, $spawn:path, $sleep:path) => {
         fn $name(length: Duration, count: usize) -> Vec<Duration> {
@@ -147,14 +147,14 @@ macro_rules! timers {
 timers!(volt_timers, volt_runtime, volt::spawn, volt::time::sleep);
 timers!(tokio_timers, tokio_runtime, tokio::spawn, tokio::time::sleep);
 
-/// Of this process.
+/// Returns the processor time of this program.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long arming and disarming a timer takes, and what processor time passes meanwhile, again and
-/// again: while nothing is due, and while a crowd of timers is.
+/// Measures repeatedly how long arming and disarming a timer takes, and the processor time that
+/// passes meanwhile: while nothing is due, and while a crowd of timers is.
 macro_rules! crowd {
     ($name:ident, $runtime:ident, $sleep_until:path, $instant:path) => {
         fn $name(count: usize) -> [Vec<(Duration, Duration)>; 2] {
@@ -197,7 +197,7 @@ macro_rules! crowd {
 crowd!(volt_crowd, volt_runtime, volt::time::sleep_until, std::convert::identity);
 crowd!(tokio_crowd, tokio_runtime, tokio::time::sleep_until, tokio::time::Instant::from_std);
 
-/// How long a byte takes from the sender's call to the task that waits for it.
+/// Measures how long a byte takes from the sender's call to the task that waits for it.
 macro_rules! packets {
     ($name:ident, $runtime:ident, $spawn:path, $stream:ty, $read:path) => {
         fn $name(count: usize) -> Vec<Duration> {

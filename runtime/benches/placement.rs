@@ -1,9 +1,9 @@
-//! How the three placements compare: throughput of tasks from outside, how long they wait, and how
+//! Compares the three placements: throughput of tasks from outside, how long they wait, and how
 //! even the workers' shares are.
 //!
-//! `cargo bench -p volt-runtime --bench placement`; ends by itself within half a minute. Two
-//! outside threads spawn tasks of two lengths, the three placements in turns, medians over the
-//! rounds.
+//! `cargo bench -p volt-runtime --bench placement` ends within half a minute. Two outside threads
+//! spawn tasks of two lengths. The three placements take turns, and the figures are medians over
+//! the rounds.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use volt::Placement;
 const ROUNDS: usize = 5;
 const TASKS: usize = 20_000;
 const WORKERS: [usize; 2] = [2, 8];
-/// Nothing, and what a small request takes.
+/// Nothing, and the time of a small request.
 const LENGTHS: [Duration; 2] = [Duration::ZERO, Duration::from_micros(5)];
 
-/// What one round measured.
+/// The figures of one round.
 struct Measured {
-    /// Time a task, ns.
+    /// Time per task, ns.
     cost_ns: f64,
-    /// From spawn to poll, ns, of the slowest hundredth.
+    /// From spawn to poll, ns: 99th percentile.
     delay_p99_ns: u64,
     /// Polls of the busiest worker ÷ those of the average one; 1 is even.
     skew_ratio: f64,

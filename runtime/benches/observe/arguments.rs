@@ -1,4 +1,4 @@
-//! What the bench is asked for on its command line.
+//! The options on the command line.
 
 use crate::workloads::{WORKLOADS, Workload};
 
@@ -18,7 +18,7 @@ cargo bench -p volt-runtime --bench observe -- [OPTION…]
 const ROUNDS: usize = 11;
 const QUICK_ROUNDS: usize = 3;
 
-/// How the figures are printed.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Form {
     #[default]
@@ -46,7 +46,7 @@ impl Arguments {
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
             match argument.as_str() {
-                // Cargo says this to every bench.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 "--json" => parsed.form = Form::Json,
                 "--markdown" => parsed.form = Form::Markdown,
@@ -63,7 +63,7 @@ impl Arguments {
         Ok(parsed)
     }
 
-    /// Those that are asked for.
+    /// Returns the selected workloads.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &'static Workload> {
         let is_wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|prefix| name.starts_with(prefix));
         WORKLOADS.iter().filter(move |workload| is_wanted(workload.name))

@@ -1,26 +1,25 @@
-//! What was found for one workload, and what follows: the cost of observation, and whether it stays
-//! under the ceiling.
+//! The figures of one workload, and their result: the cost of observation, and whether it stays
+//! below the ceiling.
 
 use crate::quantile::quantile;
 use crate::subjects::{CLOCK_KEPT, LOGGED, NAMES, UNOBSERVED, VOLT};
 use crate::workloads::Workload;
 
-/// What all that is on by default may cost: ns a poll,
+/// Ceiling for the cost of everything that is on by default: ns per poll,
 pub(crate) const CEILING_NS: f64 = 20.0;
-/// and of what the same costs without.
+/// and as a fraction of the cost without it.
 pub(crate) const CEILING_RATIO: f64 = 0.05;
-/// What a workload may cost with an ordinary logger installed, as a multiple of what it costs
-/// without.
+/// Maximum cost of a workload with an ordinary logger installed, as a multiple of its cost without.
 pub(crate) const LOGGED_MULTIPLE: f64 = 1.3;
 
-/// Of one workload; by the places in [`NAMES`].
+/// The figures of one workload, by the places in [`NAMES`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     costs_ns: [Vec<f64>; NAMES.len()],
     instructions: [Option<f64>; NAMES.len()],
 }
 
-/// A difference between two subjects, an operation.
+/// The difference between two subjects, per operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Difference {
     pub(crate) with: f64,
@@ -50,22 +49,22 @@ impl Figures {
         self.instructions[subject] = Some(instructions);
     }
 
-    /// Instructions an operation.
+    /// Returns the instructions per operation.
     pub(crate) fn instructions(&self, subject: usize) -> Option<f64> {
         self.instructions[subject]
     }
 
-    /// With an ordinary logger, as a multiple of without.
+    /// Returns the cost with an ordinary logger, as a multiple of the cost without.
     pub(crate) fn logged_multiple(&self) -> Option<f64> {
         Some(self.cost_ns(LOGGED)? / self.cost_ns(VOLT)?)
     }
 
-    /// The median over the rounds, ns an operation.
+    /// Returns the median over the rounds, ns per operation.
     pub(crate) fn cost_ns(&self, subject: usize) -> Option<f64> {
         self.quantile(subject, 0.5)
     }
 
-    /// Half the distance between the quartiles of the rounds, ns an operation.
+    /// Returns half the distance between the quartiles of the rounds, ns per operation.
     pub(crate) fn spread_ns(&self, subject: usize) -> Option<f64> {
         Some((self.quantile(subject, 0.75)? - self.quantile(subject, 0.25)?) / 2.0)
     }
@@ -75,33 +74,33 @@ impl Figures {
         (!costs_ns.is_empty()).then(|| quantile(&mut costs_ns, share))
     }
 
-    /// Observed and not, each in its best round, which other work on the machine disturbed least,
-    /// ns.
+    /// Returns the costs with and without observation, ns, each in its best round, which other work
+    /// on the machine disturbed least.
     pub(crate) fn best_ns(&self) -> Option<Difference> {
         Some(Difference { with: self.quantile(VOLT, 0.0)?, without: self.quantile(UNOBSERVED, 0.0)? })
     }
 
-    /// Observed and not, ns.
+    /// Returns the costs with and without observation, ns.
     pub(crate) fn observation_ns(&self) -> Option<Difference> {
         Some(Difference { with: self.cost_ns(VOLT)?, without: self.cost_ns(UNOBSERVED)? })
     }
 
-    /// Observed and not, instructions.
+    /// Returns the costs with and without observation, instructions.
     pub(crate) fn observation_instructions(&self) -> Option<Difference> {
         Some(Difference { with: self.instructions(VOLT)?, without: self.instructions(UNOBSERVED)? })
     }
 
-    /// What of it is for reading the clock, ns.
+    /// Returns the part of that cost that is for reading the clock, ns.
     pub(crate) fn clock_ns(&self) -> Option<Difference> {
         Some(Difference { with: self.cost_ns(CLOCK_KEPT)?, without: self.cost_ns(UNOBSERVED)? })
     }
 
-    /// What of it is for reading the clock, instructions.
+    /// Returns the part of that cost that is for reading the clock, instructions.
     pub(crate) fn clock_instructions(&self) -> Option<Difference> {
         Some(Difference { with: self.instructions(CLOCK_KEPT)?, without: self.instructions(UNOBSERVED)? })
     }
 
-    /// Whether the cost in time stays under both ceilings.
+    /// Returns whether the cost in time stays below both ceilings.
     pub(crate) fn is_met(&self, workload: &Workload) -> Option<bool> {
         let observation = self.observation_ns()?;
         Some(observation.a_poll(workload) <= CEILING_NS && observation.ratio() <= CEILING_RATIO)

@@ -1,20 +1,20 @@
-//! Instructions an operation, counted by callgrind: the load of the machine does not touch them.
+//! Counts instructions per operation with callgrind, which the load of the machine does not affect.
 //!
-//! A program is run twice, for few batches and for many, with one worker; the difference of the two
-//! counts, divided by that of the operations, leaves out start and end. All threads of the process
-//! count, and kernel time does not.
+//! A program is run twice, with few batches and with many, and with one worker. The difference of
+//! the two counts, divided by that of the operations, excludes start and end. All threads of the
+//! program count; kernel time does not.
 //!
-//! What comes by chance only adds: under valgrind, and on a busy machine, the sentinel may find
-//! that a poll has lasted for too long, and what its stack says then costs a hundred million
+//! Random disturbances only increase a count. Under valgrind, and on a busy machine, the sentinel
+//! may find a poll that has lasted too long, and reading its stack then costs a hundred million
 //! instructions, once. So each length is run again until its two smallest counts agree, and the
-//! smallest is taken.
+//! smallest is used.
 //!
-//! Under valgrind one thread runs at a time, and time goes by some fifty times as fast. The cycle
-//! counter is the processor's own there too, the processor still says that it can be trusted, and
-//! Volt's clock is calibrated as ever: a reading is four loads, an `rdtsc` that counts as one
-//! instruction, and a multiplication. Nothing in Volt spins for longer than it is told a number of
-//! times, so nothing runs wild; what depends on time (the poll of the driver, the interval of the
-//! tuner) moves the counts by some thousandths from run to run.
+//! Under valgrind one thread runs at a time, and time passes some fifty times as fast. The cycle
+//! counter is the processor's own there too, the processor still reports that it can be trusted,
+//! and Volt's clock is calibrated as usual: a reading is four loads, an `rdtsc` that counts as one
+//! instruction, and a multiplication. All spins in Volt have a bounded number of iterations, so
+//! none runs away. Behaviour that depends on time (polling the driver, the interval of the tuner)
+//! changes the counts by a few thousandths from run to run.
 
 use std::process::{Child, Command, Stdio};
 
@@ -22,16 +22,16 @@ use crate::subjects::Subject;
 use crate::workloads::Workload;
 
 const VALGRIND: &str = "valgrind";
-/// Of the batches of the longer run: what the shorter one does.
+/// The shorter run does the longer one's number of batches divided by this.
 const SHORTER: usize = 5;
-/// With `--quick`: batches divided by this.
+/// With `--quick`, the number of batches is divided by this.
 const FEWER: usize = 4;
-/// The two smallest counts agree if they differ by no more than this,
+/// The two smallest counts agree if they differ by no more than this.
 const AGREEMENT_RATIO: f64 = 0.005;
-/// after so many runs at most.
+/// Maximum number of runs.
 const MAX_RUNS: usize = 5;
 
-/// Whether there is a valgrind to count with; if not, why.
+/// Returns an error with the reason if there is no valgrind to count with.
 pub(crate) fn availability() -> Result<(), String> {
     let tried = Command::new(VALGRIND).args(["--tool=callgrind", "--version"]).output();
     match tried {
@@ -41,7 +41,7 @@ pub(crate) fn availability() -> Result<(), String> {
     }
 }
 
-/// Instructions an operation of `workload`; `None` if it cannot be counted.
+/// Returns the instructions per operation of `workload`; `None` if they cannot be counted.
 pub(crate) fn count(subject: &Subject, workload: &Workload, is_quick: bool) -> Option<f64> {
     if !subject.is_countable {
         return None;
@@ -50,7 +50,7 @@ pub(crate) fn count(subject: &Subject, workload: &Workload, is_quick: bool) -> O
     let shorter = (longer / SHORTER).max(1);
     let mut counts = [Vec::new(), Vec::new()];
     for _ in 0..MAX_RUNS {
-        // Both at once: they do not disturb each other's counts.
+        // Both at the same time: they do not disturb each other's counts.
         let runs = [shorter, longer].map(|batches| start(subject, workload, batches));
         for (counts, run) in counts.iter_mut().zip(runs) {
             counts.push(collected(run?)?);
@@ -64,7 +64,7 @@ pub(crate) fn count(subject: &Subject, workload: &Workload, is_quick: bool) -> O
     Some((counts[1][0] - counts[0][0]) / operations as f64)
 }
 
-/// The two smallest of them.
+/// Returns whether the two smallest counts agree.
 fn do_agree(counts: &[f64]) -> bool {
     matches!(counts, [least, next, ..] if next - least <= least * AGREEMENT_RATIO)
 }
@@ -77,7 +77,7 @@ fn start(subject: &Subject, workload: &Workload, batches: usize) -> Option<Child
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().ok()
 }
 
-/// From its last words, such as `==11234== Collected : 50746535`.
+/// Reads the count from the end of the output, such as `==11234== Collected : 50746535`.
 fn collected(child: Child) -> Option<f64> {
     let output = child.wait_with_output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,27 +1,29 @@
-//! What it costs that everything is counted: Volt as shipped beside the same code with the counting
-//! compiled out, and beside Tokio under its own observers.
+//! Measures the cost of counters and events: Volt as shipped, compared with the same code with
+//! counting compiled out, and with Tokio under its own observers.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench observe                   all workloads, tables
-//! cargo bench -p volt-runtime --bench observe -- --json         the same, one JSON object a line
+//! cargo bench -p volt-runtime --bench observe -- --json         the same, one JSON object per line
 //! cargo bench -p volt-runtime --bench observe -- --only yield --only baton
 //! cargo bench -p volt-runtime --bench observe -- --quick        fewer and shorter rounds
 //! cargo bench -p volt-runtime --bench observe -- --volt         only Volt: with and without, and with a logger
 //! ```
 //!
-//! How it measures. Each subject is a program of its own (`subjects`), which runs one round of one
-//! workload of the bench `peers` and tells its cost: the processor time of its process, which other
-//! work on the machine moves less than the time that passes. They take turns, A B C A B C; a figure
-//! is the median over the rounds. Instructions are counted by callgrind, where there is a valgrind
-//! (`instructions`). The cost of observation is the difference between Volt with and without: in
-//! time and instructions, an operation and a poll.
+//! How it measures. Each subject is a separate program (`subjects`). It runs one round of one
+//! workload of the benchmark `peers` and prints its cost: the processor time of its process, which
+//! other work on the machine affects less than elapsed time. The subjects take turns, A B C A B C;
+//! a figure is the median over the rounds. Instructions are counted by callgrind, if valgrind is
+//! installed (`instructions`). The cost of observation is the difference between Volt with and
+//! without it: in time and in instructions, per operation and per poll.
 //!
-//! With one worker, since what is asked is the price of a poll: with more, what is measured is who
-//! finds work first. The main thread waits; so on a machine with nothing else to do the worker's
-//! processor time is the time that passes, and an observer's own threads are counted too.
+//! There is one worker, since the question is the cost of a poll. With more workers, the figures
+//! would depend on which worker finds work first. The main thread waits. So on an otherwise idle
+//! machine the worker's processor time equals elapsed time, and an observer's own threads are
+//! counted too.
 //!
-//! The ceiling: 20 ns a poll and 5 % of the worst workload, for all that is on by default. The
-//! verdict is by the medians of the times; a difference of less than their spread is none.
+//! The ceiling is 20 ns per poll and 5 % of the worst workload, for everything that is on by
+//! default. The verdict uses the medians of the times; a difference smaller than their spread
+//! counts as none.
 
 mod arguments;
 mod figures;
@@ -82,7 +84,7 @@ fn run(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A, B, C, A, B, C, …
+/// In turns: A, B, C, A, B, C, …
 fn time(workload: &Workload, subjects: &[Subject], arguments: &Arguments) -> Figures {
     let mut figures = Figures::default();
     for round in 1..=arguments.rounds {
@@ -107,7 +109,7 @@ fn count(workload: &Workload, subjects: &[Subject], arguments: &Arguments, figur
     progress("");
 }
 
-/// Not among what is printed.
+/// Prints progress to the error stream, not to the output.
 fn progress(text: &str) {
     eprint!("\r{text:<60}\r");
 }

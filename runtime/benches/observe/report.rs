@@ -1,14 +1,16 @@
-//! What is printed: tables for people, tables for a page (`--markdown`), or one JSON object a line.
+//! The output: tables for a terminal, tables in Markdown (`--markdown`), or one JSON object per
+//! line.
 //!
 //! The JSON keys: `workload`, `unit` (processor time); `polls_per_operation`; `ns`, `spread_ns`,
 //! `instructions`: for each subject, an operation's median, half the distance between the quartiles
-//! of its rounds, and what callgrind counts; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: Volt with
-//! less Volt without, the last divided by without; `best_cost_ns`: the same of the best rounds;
-//! `clock_ns`: what of it is for reading the clock; `cost_instructions_per_poll`,
-//! `cost_instructions_ratio`, `clock_instructions` likewise; `ceiling_ns` a poll, `ceiling_ratio`,
-//! `is_met`, by the times; `logged_multiple`: with an ordinary logger at INFO, divided by without,
-//! and `logged_multiple_max`, what it may be. What was not measured is null. What could not be
-//! built or counted is told on the error stream.
+//! of its rounds, and callgrind's count; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: the
+//! difference between Volt with and without observation, the last divided by the cost without;
+//! `best_cost_ns`: the same for the best rounds; `clock_ns`: the part of it for reading the clock;
+//! `cost_instructions_per_poll`, `cost_instructions_ratio`, `clock_instructions`: the same in
+//! instructions; `ceiling_ns` per poll, `ceiling_ratio`, `is_met`, by the times; `logged_multiple`:
+//! the cost with an ordinary logger at INFO divided by that without, and `logged_multiple_max`, its
+//! maximum. Values that were not measured are null. Subjects that could not be built or counted are
+//! reported on the error stream.
 
 use std::fmt::Display;
 
@@ -78,7 +80,7 @@ impl Report {
     }
 }
 
-/// Cells side by side: padded for the terminal, or between bars.
+/// Cells in columns: padded for the terminal, or between bars.
 struct Tables {
     is_markdown: bool,
 }
@@ -131,7 +133,7 @@ fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
 
 fn subject_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
     let subject = |index: usize| {
-        // Each is compared with its own runtime, unobserved by anybody else.
+        // Each is compared with its own runtime without any other observer.
         let own = if index > TOKIO { Some(TOKIO) } else { [LOGGED, SPANS].contains(&index).then_some(VOLT) };
         let multiple = figures.cost_ns(index).zip(own.and_then(|own| figures.cost_ns(own)));
         let multiple = multiple.map_or(String::new(), |(cost_ns, own_ns)| format!(" ×{:.2}", cost_ns / own_ns));
@@ -145,7 +147,7 @@ fn cell(value: Option<f64>, digits: usize) -> String {
     value.map_or("–".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// The two worst workloads, and the verdict.
+/// Returns the two worst workloads, and the verdict.
 fn worst(rows: &[(&Workload, Figures)]) -> String {
     let most = |of: &dyn Fn(&Workload, Difference) -> f64| {
         let found = rows.iter().filter_map(|(workload, figures)| {
@@ -166,7 +168,7 @@ fn worst(rows: &[(&Workload, Figures)]) -> String {
     )
 }
 
-/// The workload that an ordinary logger makes dearest, and the verdict.
+/// Returns the workload with the greatest cost of an ordinary logger, and the verdict.
 fn dearest_logged(rows: &[(&Workload, Figures)]) -> String {
     let multiples = rows.iter().filter_map(|(workload, figures)| Some((figures.logged_multiple()?, workload.name)));
     let Some((multiple, name)) = multiples.max_by(|one, other| one.0.total_cmp(&other.0)) else {

@@ -2,31 +2,31 @@
 //!
 //! | subject | what it is |
 //! |---|---|
-//! | volt | the bench `peers` as it stands |
+//! | volt | the benchmark `peers` unchanged |
 //! | volt, unobserved | the same with `--cfg volt_unobserved`: see `volt::stats::counting` |
-//! | volt, clock kept | the same, but that the clock is read as in the first |
+//! | volt, clock kept | the same, but the clock is read as in the first |
 //! | volt, logged | the first, with an ordinary logger at INFO installed |
 //! | volt, spans | the same at DEBUG, so that each task has a span: see `volt::task::trace` |
-//! | tokio | the bench `peers` again |
-//! | tokio, histogram | `tokio-watched` beside this file: Tokio's `enable_metrics_poll_time_histogram` |
-//! | tokio, console | the same with `console-subscriber`, and nobody attached |
+//! | tokio | the benchmark `peers` again |
+//! | tokio, histogram | `tokio-watched` in this folder: Tokio's `enable_metrics_poll_time_histogram` |
+//! | tokio, console | the same with `console-subscriber`, without a client |
 //!
-//! The last two are a package of their own, outside the workspace, with a lock file of its own:
-//! they want `--cfg tokio_unstable`, and a hundred packages that nothing else here needs. What
-//! cannot be built (offline, say) is told and left out; without the first two there is nothing to
-//! say.
+//! The last two are a separate package outside the workspace, with its own lock file: they need
+//! `--cfg tokio_unstable`, and a hundred packages that nothing else here needs. Subjects that
+//! cannot be built (offline, for example) are reported and left out. Without the first two there is
+//! no result.
 //!
-//! Each build has a target directory of its own, `observe/NAME` below this bench's, so that none
-//! makes another start over; the first is this bench's own. All get the caller's `RUSTFLAGS`, and
-//! theirs.
+//! Each build has its own target directory, `observe/NAME` below this benchmark's, so that none
+//! makes another start over; the first one's is this benchmark's own. All get the caller's
+//! `RUSTFLAGS` in addition to their own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// glibc: free memory at the top of the heap beyond this goes back to the system. See `peers`: off
-/// for all.
+/// glibc: free memory at the top of the heap beyond this is returned to the system. As in `peers`,
+/// switched off for all.
 const TRIM: (&str, &str) = ("MALLOC_TRIM_THRESHOLD_", "17179869184");
-/// Without it, no build with `--cfg volt_unobserved`.
+/// Required for any build with `--cfg volt_unobserved`.
 const PERMIT: &str = "VOLT_BENCH_OBSERVE";
 const WATCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/observe/tokio-watched");
 
@@ -54,12 +54,12 @@ pub(crate) const TOKIO: usize = 5;
 pub(crate) struct Subject {
     pub(crate) index: usize,
     pub(crate) program: PathBuf,
-    /// What it is told before the workload.
+    /// Its arguments before the workload.
     first: Vec<&'static str>,
-    /// What stands before its figure in the line that it prints.
+    /// The key before its figure in the line that it prints.
     key: &'static str,
-    /// Whether its instructions an operation are a number: not those of an observer on a thread of
-    /// its own, which reads all tasks that it has ever seen now and then.
+    /// Whether its instructions per operation are meaningful. Those of an observer on a separate
+    /// thread are not, since it reads all tasks that it has ever seen now and then.
     pub(crate) is_countable: bool,
 }
 
@@ -69,7 +69,7 @@ impl Subject {
         command.args(["--only", workload, "--workers", &workers.to_string()]);
     }
 
-    /// One round: ns of processor time an operation; `None` if the program failed.
+    /// Runs one round. Returns ns of processor time per operation; `None` if the program failed.
     pub(crate) fn cost_ns(&self, workload: &str, workers: usize, is_quick: bool) -> Option<f64> {
         let mut command = Command::new(&self.program);
         self.add_arguments(&mut command, workload, workers);
@@ -84,7 +84,7 @@ impl Subject {
     }
 }
 
-/// Those that could be built, and why the others could not.
+/// Builds the subjects. Returns those that could be built, and why the others could not.
 pub(crate) fn build(is_volt_only: bool) -> (Vec<Subject>, Vec<String>) {
     let (mut subjects, mut failures) = (Vec::new(), Vec::new());
     let count = if is_volt_only { TOKIO } else { NAMES.len() };
@@ -137,13 +137,13 @@ fn build_one(index: usize) -> Result<PathBuf, String> {
     }
 }
 
-/// Where Cargo builds: this program is `TARGET/release/deps/observe-…`.
+/// Returns Cargo's target directory: this program is `TARGET/release/deps/observe-…`.
 fn own_target() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     program.ancestors().nth(3).map(Path::to_path_buf)
 }
 
-/// Builds, and gives the path of the program.
+/// Builds a program, and returns its path.
 fn cargo(arguments: &[&str], package: &str, target: &Path, flags: &str) -> Result<PathBuf, String> {
     let inherited = std::env::var("RUSTFLAGS").unwrap_or_default();
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
@@ -162,7 +162,7 @@ fn cargo(arguments: &[&str], package: &str, target: &Path, flags: &str) -> Resul
         let errors = text.lines().filter(|line| line.starts_with("error") || line.trim_start().starts_with("failed"));
         return Err(errors.take(2).collect::<Vec<_>>().join("; "));
     }
-    // The last of its messages that names a program is that of the one program asked for.
+    // The last of Cargo's messages that names a program is that of the requested program.
     let text = String::from_utf8_lossy(&output.stdout);
     let path = text.rsplit_once("\"executable\":\"").and_then(|(_, rest)| rest.split('"').next());
     path.map(PathBuf::from).ok_or_else(|| "cargo names no program".to_owned())

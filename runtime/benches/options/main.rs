@@ -1,18 +1,18 @@
-//! What `Builder::park_spin` makes of the workloads of the bench `peers`: each setting beside the
-//! defaults.
+//! The effect of `Builder::park_spin` on the workloads of the benchmark `peers`: each setting
+//! compared with the defaults.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench options                    every workload, a table for a page
-//! cargo bench -p volt-runtime --bench options -- --only spawn    those whose names begin so; may be given more than once
-//! cargo bench -p volt-runtime --bench options -- --cpu           processor time of the process instead of time, where a batch is measured
+//! cargo bench -p volt-runtime --bench options -- --only spawn    only names with this prefix; can be repeated
+//! cargo bench -p volt-runtime --bench options -- --cpu           processor time of the program instead of time
 //! cargo bench -p volt-runtime --bench options -- --rounds 5 --workers 1
 //! ```
 //!
 //! How it measures. A workload runs once with each setting, in turns, each time on a new runtime,
-//! for as many rounds as asked. A setting's figure is the median over the rounds of its cost
-//! divided by that of the defaults in the same round: so what else the machine does moves it less.
-//! Behind it stands half the distance between the quartiles of those ratios: what lies within that
-//! of 1 is no difference.
+//! for the given number of rounds. A setting's figure is the median over the rounds of its cost
+//! divided by the cost of the defaults in the same round. So other load on the machine affects it
+//! less. The figure is followed by half the distance between the quartiles of those ratios; a
+//! deviation from 1 within that is no difference.
 
 #[path = "../peers/machine.rs"]
 mod machine;
@@ -25,7 +25,7 @@ mod quantile;
 mod subjects;
 mod workloads;
 
-/// Where the workloads find it.
+/// The path at which the workloads expect the runtimes.
 mod runtimes {
     pub(crate) use crate::peer;
 }
@@ -38,11 +38,11 @@ use quantile::quantile;
 use subjects::{COUNT, NAMES};
 use workloads::{WORKLOADS, Workload};
 
-/// Time that one round of one setting is given, warm-up included.
+/// Duration of one round of one setting, warm-up included.
 const ROUND: Duration = Duration::from_millis(150);
 const ROUNDS: usize = 9;
 
-/// What the bench is asked for.
+/// The options on the command line.
 struct Arguments {
     only: Vec<String>,
     rounds: usize,
@@ -60,7 +60,7 @@ impl Arguments {
             let count =
                 |text: String| text.parse().ok().filter(|count| *count > 0).ok_or(format!("not a count: {text}"));
             match argument.as_str() {
-                // Cargo says this to every bench.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 "--cpu" => parsed.is_cpu = true,
                 "--only" => parsed.only.push(value()?),
@@ -106,10 +106,10 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs a workload's rounds, and prints its rows.
+/// Runs all rounds of a workload, and prints its rows.
 fn measure(workload: &Workload, arguments: &Arguments) {
     let meter = Meter::new(arguments.workers, ROUND, None, false, arguments.is_cpu);
-    // By row, by subject, by round.
+    // Indexed by row, by subject, by round.
     let mut values = vec![[const { Vec::new() }; COUNT]; workload.rows.len()];
     for _ in 0..arguments.rounds {
         for (subject, run) in workload.runs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Volt with its defaults, and with one setting changed.
+//! The subjects: Volt with its defaults, and with one setting changed.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -43,7 +43,8 @@ setting!(NoSpin, "park_spin(Off)", |builder| builder.park_spin(ParkSpin::Off));
 /// A runtime with that setting.
 pub(crate) struct Volt<S: Setting>(volt::Runtime, PhantomData<S>);
 
-/// A wake-up that was lost, and caught by the park time-out, would make the figures worthless.
+/// Checks that no wake-up was lost and rescued by the park time-out, which would make the figures
+/// worthless.
 impl<S: Setting> Drop for Volt<S> {
     fn drop(&mut self) {
         let rescues: u64 = self.0.handle().snapshot().workers.iter().map(|worker| worker.lost_wakeup_rescues).sum();

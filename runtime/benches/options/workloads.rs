@@ -1,4 +1,5 @@
-//! The workloads of the bench `peers` that a task's order, or a worker's sleep, has a part in.
+//! The workloads of the benchmark `peers` that are affected by the order of tasks or by the sleep
+//! of workers.
 
 #[path = "../peers/workloads/channel.rs"]
 mod channel;
@@ -18,12 +19,12 @@ mod wake_idle;
 use crate::meter::Meter;
 use crate::subjects::{Adaptive, COUNT, Off};
 
-/// A workload on one subject: one value a row.
+/// Runs a workload on one subject. Returns one value per row.
 type Run = fn(&Meter) -> Vec<f64>;
 
 /// See the header of this file.
 pub(crate) struct Workload {
-    /// What its values are called, and their unit; `peers --list` says what each is.
+    /// The names of its values and their unit. `peers --list` describes each.
     pub(crate) rows: &'static [(&'static str, &'static str)],
     /// In the order of `subjects::NAMES`.
     pub(crate) runs: [Run; COUNT],

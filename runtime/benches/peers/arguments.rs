@@ -1,4 +1,4 @@
-//! What the bench is asked for on its command line.
+//! The options on the command line.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ For profilers:
   --log LEVEL     with a logger installed, tracing-subscriber's fmt at that level, which writes to nowhere
 ";
 
-/// Time that one round of one runtime is given, warm-up included.
+/// Duration of one round of one runtime, warm-up included.
 const ROUND: Duration = Duration::from_millis(150);
 const QUICK_ROUND: Duration = Duration::from_millis(60);
 const ROUNDS: usize = 9;
 const QUICK_ROUNDS: usize = 3;
 
-/// How the figures are printed.
+/// The format of the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Form {
     #[default]
@@ -64,7 +64,7 @@ impl Arguments {
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
             match argument.as_str() {
-                // Cargo says this to every bench.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 "--json" => parsed.form = Form::Json,
                 "--markdown" => parsed.form = Form::Markdown,

@@ -1,5 +1,5 @@
-//! Measurements that want a process of their own: the bench starts itself with `--child` and reads
-//! what it prints.
+//! Measurements that need a separate program: the benchmark starts itself with `--child` and reads
+//! the output.
 
 use std::fs;
 use std::future::poll_fn;
@@ -17,24 +17,24 @@ use crate::runtimes::volt::Volt;
 use crate::workloads::http;
 
 const CHILD: &str = "--child";
-/// Tasks started before it is waited until all have been polled, so that the queues do not grow to
+/// Tasks spawned before waiting until all of them were polled, so that the queues do not grow to
 /// hold them all.
 const TASKS_AT_ONCE: usize = 1_000;
-/// An idle runtime may wake up for a while until it has settled.
+/// Until it has settled, an idle runtime may wake up now and then.
 const SETTLING: Duration = Duration::from_secs(3);
 const COUNTED: Duration = Duration::from_secs(6);
 const QUICK_COUNTED: Duration = Duration::from_secs(2);
 
-/// What a child is to measure.
+/// The measurement that a child makes.
 pub(crate) enum Still {
-    /// Bytes a parked task.
+    /// Bytes per parked task.
     Memory { workers: usize, tasks: usize },
-    /// Context switches a second, and µs of processor time a second.
+    /// Context switches per second, and µs of processor time per second.
     Idle { workers: usize, quick: bool },
 }
 
 impl Still {
-    /// On the runtime of that name.
+    /// Returns the arguments for a measurement on the runtime of that name.
     pub(crate) fn arguments(&self, runtime: &str) -> Vec<String> {
         let (what, workers, much) = match *self {
             Still::Memory { workers, tasks } => ("memory", workers, tasks),
@@ -44,7 +44,7 @@ impl Still {
     }
 }
 
-/// Starts this program as a child with these arguments; its input and output are pipes.
+/// Starts this program as a child with these arguments. Its input and output are pipes.
 pub(crate) fn start(arguments: &[String]) -> Child {
     let program = std::env::current_exe().expect("this program can be started again");
     let mut command = Command::new(program);
@@ -52,7 +52,7 @@ pub(crate) fn start(arguments: &[String]) -> Child {
     command.spawn().expect("a child starts")
 }
 
-/// Starts all children at once, and gives the figures of each.
+/// Starts all children at the same time, and returns the figures of each.
 pub(crate) fn measure(children: &[Vec<String>]) -> Vec<Vec<f64>> {
     let started: Vec<_> = children.iter().map(|arguments| start(arguments)).collect();
     let figures = started.into_iter().map(|child| {
@@ -64,7 +64,7 @@ pub(crate) fn measure(children: &[Vec<String>]) -> Vec<Vec<f64>> {
     figures.collect()
 }
 
-/// In a child: does what it was started for, and says how that went.
+/// In a child: runs the measurement, and returns the exit code.
 pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     let (first, arguments) = arguments.split_first()?;
     if first != CHILD {
@@ -99,7 +99,8 @@ fn memory<P: Peer>(workers: usize, tasks: usize) -> Vec<f64> {
     let park = |count: usize| {
         let before = POLLED.load(Ordering::Acquire);
         for _ in 0..count {
-            // Never ready, and known to nobody: what is left is what the runtime keeps for a task.
+            // Never ready, and no waker is kept. What is left is what the runtime stores for a
+            // task.
             P::detach(peer.spawn_from_outside(poll_fn(|_| {
                 POLLED.fetch_add(1, Ordering::Release);
                 Poll::<()>::Pending
@@ -114,14 +115,14 @@ fn memory<P: Peer>(workers: usize, tasks: usize) -> Vec<f64> {
     (0..tasks / TASKS_AT_ONCE).for_each(|_| park(TASKS_AT_ONCE));
     let bytes = resident_bytes() - before;
     let tasks = (tasks / TASKS_AT_ONCE * TASKS_AT_ONCE) as f64;
-    // The tasks go with the process: ending a million of them is not what is measured.
+    // The tasks end with the program: ending a million of them is not part of the measurement.
     std::mem::forget(peer);
     vec![bytes / tasks]
 }
 
 fn idle<P: Peer>(workers: usize, is_quick: bool) -> Vec<f64> {
     let peer = P::start(workers);
-    // Each worker has had something to do, and one a timer.
+    // Each worker has had a task, and one of them a timer.
     peer.run(async move {
         P::sleep(Duration::from_millis(1)).await;
         let tasks: Vec<_> = (0..100 * workers).map(|_| P::spawn(P::yield_now())).collect();
@@ -138,8 +139,8 @@ fn idle<P: Peer>(workers: usize, is_quick: bool) -> Vec<f64> {
     vec![switches / seconds, cpu.as_nanos() as f64 / 1e3 / seconds]
 }
 
-/// Context switches, voluntary or not, of all threads of this process but the main one, which
-/// counts.
+/// Returns the context switches, voluntary or not, of all threads of this program except the main
+/// one, which does the counting.
 fn switches() -> f64 {
     let main = std::process::id().to_string();
     let tasks = fs::read_dir("/proc/self/task").expect("this system has /proc");

@@ -1,32 +1,32 @@
-//! A line of the table: what it aims at, what the rounds found, and what follows from that.
+//! A row of the table: its target, the figures of the rounds, and the result.
 
 use crate::quantile::quantile;
 use crate::runtimes::NAMES;
 
-/// What a workload aims at.
+/// The target of a workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
-    /// Volt's cost divided by Tokio's, at most.
+    /// Maximum of Volt's cost divided by Tokio's.
     Ratio(f64),
-    /// In the row's unit, at most.
+    /// Maximum in the row's unit.
     AtMost(f64),
     /// Both.
     Both { ratio: f64, at_most: f64 },
-    /// Shown beside another row, and not judged.
+    /// For comparison with another row, without a target.
     None,
 }
 
-/// One line.
+/// One row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) target: Target,
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub(crate) about: &'static str,
 }
 
-/// What the rounds found for one row, a list a runtime.
+/// The figures of one row, a list per runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures([Vec<f64>; NAMES.len()]);
 
@@ -49,7 +49,7 @@ impl Figures {
         (middle > 0.0).then(|| (high - low) / middle)
     }
 
-    /// Volt's divided by Tokio's, of the medians (0.5) or of the best rounds (0).
+    /// Returns Volt's cost divided by Tokio's, for the medians (0.5) or for the best rounds (0).
     pub(crate) fn ratio(&self, share: f64) -> Option<f64> {
         let (volt, tokio) = (self.quantile(0, share)?, self.quantile(1, share)?);
         (tokio > 0.0).then(|| volt / tokio)

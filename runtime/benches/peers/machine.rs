@@ -1,7 +1,6 @@
-//! What a table has to say about where it comes from: the command, the day, the commit, the
-//! machine, the versions.
+//! The origin of a table: the command, the day, the commit, the machine, the versions.
 //!
-//! What cannot be found out is left out: a table from an unpacked archive has no commit.
+//! Facts that cannot be determined are left out: a table from an unpacked archive has no commit.
 
 use std::fs;
 use std::process::Command;
@@ -9,14 +8,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_A_DAY: u64 = 86_400;
 
-/// The command that has made the table, but for the options that Cargo adds.
+/// Returns the command that has made the table, without the options that Cargo adds.
 pub(crate) fn command(bench: &str) -> String {
     let own: Vec<_> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let options = if own.is_empty() { String::new() } else { format!(" -- {}", own.join(" ")) };
     format!("cargo bench -p volt-runtime --bench {bench}{options}")
 }
 
-/// Such as "2026-11-20, at 1dd7c4f".
+/// Returns, for example, "2026-11-20, at 1dd7c4f".
 pub(crate) fn day_and_commit() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = date(seconds / SECONDS_A_DAY);
@@ -30,7 +29,7 @@ pub(crate) fn day_and_commit() -> String {
     }
 }
 
-/// Processors, kernel, compiler.
+/// Returns processors, kernel and compiler.
 pub(crate) fn machine() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -54,7 +53,7 @@ pub(crate) fn machine() -> String {
     parts.join("; ")
 }
 
-/// Such as "tokio 1.54.1", from the lock file that this bench was built with.
+/// Returns, for example, "tokio 1.54.1", from the lock file that this benchmark was built with.
 pub(crate) fn versions(packages: &[&str]) -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
     let lock = fs::read_to_string(path).unwrap_or_default();
@@ -65,22 +64,22 @@ pub(crate) fn versions(packages: &[&str]) -> String {
     packages.iter().filter_map(version).collect::<Vec<_>>().join(", ")
 }
 
-/// The system's load averages, where it tells them.
+/// Returns the system's load averages, if it provides them.
 pub(crate) fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// What a program prints, if it is there, ends well, and prints something.
+/// Returns the output of a program, if it exists, succeeds and prints something.
 fn told(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// Year, month and day of the day so many days after 1970-01-01, by the Gregorian calendar.
+/// Returns year, month and day of the given day after 1970-01-01, by the Gregorian calendar.
 ///
-/// Counted from the first of March, so that the leap day is a year's last: month `m` then begins on
+/// Counts from the first of March, so that the leap day is a year's last. Month `m` then begins on
 /// day (153 m + 2) / 5.
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
     const DAYS_FROM_0000_03_01: u64 = 719_468;

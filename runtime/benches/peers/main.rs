@@ -1,32 +1,32 @@
-//! Volt beside what people would use instead: the same workload source on Volt, Tokio and smol, in
-//! turns, on the same machine.
+//! Compares Volt with its alternatives: the same workload source on Volt, Tokio and smol, in turns,
+//! on the same machine.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench peers                         every workload, a table
-//! cargo bench -p volt-runtime --bench peers -- --json               the same, one JSON object a line
+//! cargo bench -p volt-runtime --bench peers -- --json               the same, one JSON object per line
 //! cargo bench -p volt-runtime --bench peers -- --only spawn --only baton_1
 //! cargo bench -p volt-runtime --bench peers -- --quick              fewer and shorter rounds
-//! cargo bench -p volt-runtime --bench peers -- --markdown           the table that stands in RESULTS.md
-//! cargo bench -p volt-runtime --bench peers -- --list               the names, and what each is
+//! cargo bench -p volt-runtime --bench peers -- --markdown           the table in RESULTS.md
+//! cargo bench -p volt-runtime --bench peers -- --list               the names, and a description of each
 //! ```
 //!
-//! How it measures. A workload runs once on each runtime, in turns (A B C A B C), for as many
-//! rounds as asked; each time the runtime is started anew with its own defaults and as many workers
-//! as there are processors. A figure is the median over the rounds of the median over the batches
-//! of a round; the spread is the distance between the quartiles over the rounds, divided by the
-//! median. Other work on the machine moves the figures; since the runtimes take turns, it moves the
-//! ratios less.
+//! How it measures. A workload runs once on each runtime, in turns (A B C A B C), for the given
+//! number of rounds. Each time the runtime is started anew, with its own defaults and as many
+//! workers as there are processors. A figure is the median over the rounds of the median over the
+//! batches of a round. The spread is the distance between the quartiles over the rounds, divided by
+//! the median. Other work on the machine affects the figures; since the runtimes take turns, it
+//! affects the ratios less.
 //!
 //! For profilers: `--runtime volt --workers 1 --rounds 1 --batches 50` runs exactly that much,
 //! without warm-up. The difference between the instructions of two such runs (callgrind), divided
-//! by that of their operations, is the instructions an operation.
+//! by that of their operations, is the number of instructions per operation.
 //!
-//! What a logger costs: `--log info` installs one, of the kind that most programs have. The bench
-//! `observe` does so in turns with a run without.
+//! For the cost of a logger: `--log info` installs one, of the kind that most programs have. The
+//! benchmark `observe` runs with and without one in turns.
 //!
-//! glibc gives memory back to the system at the top of its heap by default, and takes it again in
-//! the next batch, which is half of what some workloads then measure. So the bench starts itself
-//! again with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.
+//! By default, glibc returns memory at the top of its heap to the system and allocates it again in
+//! the next batch. That would be half of the figure of some workloads. So the benchmark restarts
+//! itself with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.
 
 mod arguments;
 mod child;
@@ -47,7 +47,7 @@ use figures::Figures;
 use report::Report;
 use workloads::{WORKLOADS, Workload};
 
-/// glibc: free memory at the top of the heap beyond this goes back to the system.
+/// glibc: free memory at the top of the heap beyond this is returned to the system.
 const TRIM_VARIABLE: &str = "MALLOC_TRIM_THRESHOLD_";
 /// More than any workload allocates.
 const TRIM_BYTES: &str = "17179869184";
@@ -87,7 +87,8 @@ fn lossy(argument: OsString) -> String {
     argument.to_string_lossy().into_owned()
 }
 
-/// The same command with the allocator's setting, which it reads before `main`.
+/// Runs the same command again with the allocator's setting, which the allocator reads before
+/// `main`.
 fn start_again() -> ExitCode {
     let error = std::env::current_exe()
         .map(|program| Command::new(program).args(std::env::args_os().skip(1)).env(TRIM_VARIABLE, TRIM_BYTES).exec());
@@ -112,7 +113,7 @@ fn run(arguments: &Arguments) {
     report.end();
 }
 
-/// A, B, C, A, B, C, …: one [`Figures`] a row of the workload.
+/// In turns: A, B, C, A, B, C, … Returns one [`Figures`] per row of the workload.
 fn measure(workload: &Workload, arguments: &Arguments) -> Vec<Figures> {
     let mut figures = vec![Figures::default(); workload.rows.len()];
     let meter = arguments.meter();
@@ -136,7 +137,8 @@ fn measure(workload: &Workload, arguments: &Arguments) -> Vec<Figures> {
     figures
 }
 
-/// On one line, rewritten; nothing where nobody watches.
+/// Prints progress on one line, which is rewritten. Prints nothing if the error stream is not a
+/// terminal.
 fn tell_progress(text: &str) {
     use std::io::IsTerminal;
     if std::io::stderr().is_terminal() {
@@ -144,8 +146,8 @@ fn tell_progress(text: &str) {
     }
 }
 
-/// Both ends of 512 connections are in this process; many systems allow 1024 open files unless
-/// asked.
+/// Both ends of 512 connections are in this program, and many systems allow only 1024 open files by
+/// default.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

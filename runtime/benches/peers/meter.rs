@@ -1,4 +1,4 @@
-//! How long one round goes on, and what it found.
+//! The length of one round, and its figures.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,21 @@ use crate::quantile::quantile;
 
 /// The fraction of a round's time that warms up and is not counted.
 const WARM_UP: u32 = 5;
-/// Batches counted at least, however long one takes.
+/// Minimum number of batches that are counted, however long one takes.
 const MIN_BATCHES: usize = 3;
 
 /// See the header of this file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
-    /// Threads each runtime is started with.
+    /// Number of workers of each runtime.
     pub(crate) workers: usize,
-    /// Time for one round.
+    /// Duration of one round.
     time: Duration,
-    /// Instead of the time: exactly so many batches.
+    /// Exactly this many batches instead of the duration.
     batches: Option<usize>,
     pub(crate) is_quick: bool,
-    /// Batches cost what the process spends on processors, not what a batch says: other work on the
-    /// machine hardly moves that.
+    /// Measures batches by the processor time of the program instead of the time that a batch
+    /// returns. Other work on the machine hardly affects that.
     is_cpu: bool,
 }
 
@@ -31,12 +31,12 @@ impl Meter {
         Self { workers, time, batches, is_quick, is_cpu }
     }
 
-    /// Runs batches of `operations` for the round's time. A batch says how long it took; returns
-    /// the median cost of an operation, ns.
+    /// Runs batches of `operations` for the round's duration. A batch returns how long it took.
+    /// Returns the median cost of an operation, ns.
     ///
-    /// Of processor time the mean: the kernel counts that of a thread which goes on running, on
-    /// another processor, at its next tick, so that a single batch may be told nothing, and the
-    /// one after the tick too much.
+    /// For processor time it returns the mean. The kernel updates the time of a thread that is
+    /// running on another processor only at its next tick. So a single batch may measure nothing,
+    /// and the batch after the tick too much.
     pub(crate) fn cost_ns(&self, operations: usize, batch: impl FnMut() -> Duration) -> Vec<f64> {
         let cost = |took: Duration| took.as_nanos() as f64 / operations as f64;
         if !self.is_cpu {
@@ -48,7 +48,8 @@ impl Meter {
         vec![cost(last - first) / (ends.len() - 1) as f64]
     }
 
-    /// Repeats `batch` for the round's time, and gives what is made of each result once it is warm.
+    /// Repeats `batch` for the round's duration, and returns the value that `make` creates from
+    /// each result after the warm-up.
     pub(crate) fn each<T, U>(&self, mut batch: impl FnMut() -> T, mut make: impl FnMut(T) -> U) -> Vec<U> {
         if let Some(batches) = self.batches {
             return (0..batches).map(|_| make(batch())).collect();
@@ -65,14 +66,14 @@ impl Meter {
         results
     }
 
-    /// How often something is done that is counted one by one; `full` unless quick or told
-    /// otherwise.
+    /// Returns the number of repetitions for samples that are taken one by one; `full` unless quick
+    /// or set by an option.
     pub(crate) fn samples(&self, full: usize, quick: usize) -> usize {
         self.batches.unwrap_or(if self.is_quick { quick } else { full })
     }
 }
 
-/// Time that all threads of this process have spent on a processor, user and system.
+/// Returns the processor time of all threads of this program, user and system.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

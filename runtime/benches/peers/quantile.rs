@@ -1,9 +1,9 @@
 //! Quantiles of a few measured values.
 
-/// The value below which `share` of the values lie; the values get sorted.
+/// Returns the value below which `share` of the values lie. Sorts the values.
 ///
 /// # Panics
-/// If there is none.
+/// Panics if there are no values.
 pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1).expect("something was measured");

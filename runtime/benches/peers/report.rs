@@ -1,12 +1,13 @@
-//! What is printed: a table for people, one for a page (`--markdown`), or one JSON object a line.
+//! The output: a table for a terminal, a table in Markdown (`--markdown`), or one JSON object per
+//! line.
 //!
 //! The JSON keys: `workload`, `unit`; `volt`, `tokio`, `smol`: the medians, in that unit; `spread`:
 //! for each, the distance between the quartiles of its rounds divided by its median; `best`: for
 //! each, its best round, which other work on the machine disturbed least; `ratio_to_tokio`: Volt's
-//! median divided by Tokio's, below 1 is better; `target`: the greatest ratio that is aimed at, or,
-//! where `target_is` says "absolute", the greatest value; `target_max`: a greatest value beside the
-//! ratio, where there is one; `is_met`, by the medians. What was not measured or cannot be said (a
-//! ratio to 0) is null.
+//! median divided by Tokio's, below 1 is better; `target`: the maximum ratio, or, if `target_is` is
+//! "absolute", the maximum value; `target_max`: a maximum value in addition to the ratio, if there
+//! is one; `is_met`, by the medians. Values that were not measured or are undefined (a ratio to 0)
+//! are null.
 
 use std::fmt::Display;
 
@@ -22,7 +23,7 @@ const PACKAGES: [&str; 6] = ["volt-runtime", "tokio", "async-executor", "async-i
 pub(crate) struct Report {
     form: Form,
     load: String,
-    /// Rows that met their target, and those that have one.
+    /// The number of rows that met their target, and of rows with a target.
     met: (usize, usize),
 }
 
@@ -133,7 +134,7 @@ fn verdict(row: &Row, figures: &Figures) -> &'static str {
     }
 }
 
-/// With as many digits as mean something.
+/// Formats a value with its significant digits.
 fn number(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -143,7 +144,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// For people: the greatest ratio, and the greatest value with its unit.
+/// Formats the target: the maximum ratio, and the maximum value with its unit.
 pub(crate) fn target(row: &Row) -> String {
     let unit = row.unit;
     match row.target {

@@ -1,20 +1,21 @@
-//! What the program has allocated and not freed: counted, since resident memory says more of the
-//! allocator than of the program.
+//! Counts what the program has allocated and not freed. Resident memory would depend more on the
+//! allocator than on the program.
 //!
-//! Shape: the system's allocator, and two sums kept in shards, so that threads that allocate at the
-//! same time do not wait for each other's line. A shard by itself may be negative: what one thread
-//! allocates another frees. Only their sum means something, and exactly so when nobody is at work.
+//! It wraps the system's allocator and keeps two sums in shards, so that threads that allocate at
+//! the same time do not compete for a cache line. A single shard may be negative, since one thread
+//! may free what another has allocated. Only the sum is meaningful, and it is exact while no thread
+//! allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// Shards: more than there are processors on most machines.
+/// Shards: more than most machines have processors.
 const SHARDS: usize = 16;
 /// A thread that has no shard yet.
 const NONE: usize = usize::MAX;
 
-/// Two lines, since processors fetch them in pairs.
+/// Two cache lines, since processors fetch them in pairs.
 #[repr(align(128))]
 struct Shard {
     allocations: AtomicI64,
@@ -25,12 +26,12 @@ static HEAP: [Shard; SHARDS] = [const { Shard { allocations: AtomicI64::new(0), 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread's shard. Has no destructor, so that it may be used while a thread begins and
+    /// This thread's shard. It has no destructor, so that it may be used while a thread begins and
     /// ends.
     static SHARD: Cell<usize> = const { Cell::new(NONE) };
 }
 
-/// What is allocated now.
+/// What is allocated at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     pub allocations: i64,
@@ -52,15 +53,15 @@ fn count(allocations: i64, bytes: usize) {
         shard = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
         SHARD.set(shard);
     }
-    // Relaxed: read when nobody is at work, after the threads were joined or seen to sleep.
+    // Relaxed: read while no thread allocates, after the threads were joined or found asleep.
     HEAP[shard].allocations.fetch_add(allocations, Ordering::Relaxed);
     HEAP[shard].bytes.fetch_add(allocations * bytes as i64, Ordering::Relaxed);
 }
 
-/// Counts, and leaves the work to the system's allocator.
+/// Counts, and delegates to the system's allocator.
 pub struct Counting;
 
-// SAFETY: as `System`, which does the work; counting neither allocates nor unwinds.
+// SAFETY: delegates to `System`; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size());
@@ -70,7 +71,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         count(-1, layout.size());
-        // SAFETY: the caller's contract is System's, which `alloc` got it from.
+        // SAFETY: the caller's contract is System's, which returned `ptr` in `alloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 }

@@ -1,15 +1,16 @@
-//! Mixed work, much of it: 10^8 polls over many runtimes and in one that lives long, with
+//! A stress test of mixed work: 10^8 polls over many runtimes and in one that lives long, with
 //! everything counted twice.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench stress                        10^8 polls, some minutes
-//! cargo bench -p volt-runtime --bench stress -- --polls 1000000     as many as you like
+//! cargo bench -p volt-runtime --bench stress -- --polls 1000000     another number of polls
 //! cargo bench -p volt-runtime --bench stress -- --seed 7            the same work again
 //! ```
-//! Ends with what was done, or with a panic that says what does not hold; see `mix` for what must.
-//! And nothing grows: what is allocated at rest, between two runtimes and inside the long-lived
-//! one, is at the end what it was in the first third, to a hundredth and to what is made once.
-//! Resident memory is printed beside it: it holds what the allocator keeps for later as well.
+//! Prints a summary of the work, or panics with the property that does not hold; see `mix` for the
+//! properties. In addition, memory must not grow. What is allocated at rest, between two runtimes
+//! and inside the long-lived one, must be at the end what it was in the first third. The tolerance
+//! is one hundredth, plus what is allocated once. Resident memory is printed too; it includes what
+//! the allocator keeps for later.
 
 mod heap;
 mod mix;
@@ -26,22 +27,22 @@ use volt::telemetry::Snapshot;
 static ALLOCATOR: heap::Counting = heap::Counting;
 
 const POLLS: u64 = 100_000_000;
-/// Runtimes, one after the other, which get half of the polls.
+/// Runtimes that run one after the other and do half of the polls.
 const ROUNDS: u64 = 24;
-/// Stretches of the runtime that lives long, which gets the other half.
+/// Stretches of the long-lived runtime, which does the other half.
 const STRETCHES: u64 = 24;
-/// Tasks of that runtime's that are alive at once in the beginning; the mix has some hundreds.
+/// Tasks of the long-lived runtime that are alive together in the beginning. The mix itself has
+/// some hundreds.
 const CROWD: usize = 5_000;
 const WORKERS: [usize; 6] = [2, 1, 4, 3, 8, 66];
 const PLACEMENTS: [Placement; 3] = [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded];
-/// How much of what is allocated at rest may be new since the first third, as a part of what was
-/// there.
+/// Maximum growth of what is allocated at rest since the first third, as a fraction.
 const GROWTH_MAX: f64 = 0.01;
-/// And beside that: what is made when it is first needed and then kept may come late. Far less than
-/// one byte a task.
+/// Permitted in addition: values that are allocated when first needed and then kept may come late.
+/// Far less than one byte per task.
 const MADE_ONCE: Live = Live { allocations: 16, bytes: 256 << 10 };
-/// What each worker keeps of the blocks of ended tasks, for new ones, at most; it takes long until
-/// its store is full. Between runtimes all are given back.
+/// Maximum memory of ended tasks that each worker keeps for new ones; it takes long to fill.
+/// Between runtimes all of it is freed.
 const KEPT_BYTES: i64 = 1 << 20;
 /// A task takes more than this.
 const TASK_BYTES_MIN: i64 = 64;
@@ -59,29 +60,29 @@ fn option(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Resident memory of this process, bytes; `None` where the system does not say.
+/// Returns the resident memory of this program, bytes; `None` if the system does not report it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
     Some(kibibytes.parse::<u64>().ok()? << 10)
 }
 
-/// Threads of this process; `None` where the system does not say.
+/// Returns the number of threads of this program; `None` if the system does not report it.
 fn threads() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }
 
-/// What was held at each rest.
+/// What was allocated at each rest.
 struct Rests {
     what: &'static str,
-    /// What may come late, whatever was there before.
+    /// What may be allocated late in addition.
     late: Live,
     live: Vec<Live>,
     resident_bytes: Vec<u64>,
 }
 
 impl Rests {
-    /// With room for all, so that the list itself does not grow.
+    /// Allocates room for all, so that the list itself does not grow.
     fn new(what: &'static str, count: u64, workers: usize) -> Self {
         let kept_bytes = KEPT_BYTES * workers as i64;
         let late = Live {
@@ -92,7 +93,7 @@ impl Rests {
         Self { what, late, live, resident_bytes }
     }
 
-    /// Adds one, and tells it.
+    /// Adds a rest, and returns its description.
     fn add(&mut self) -> String {
         let live = Live::now();
         self.live.push(live);
@@ -101,8 +102,8 @@ impl Rests {
         format!("live {:>8} B in {:>5}  rss {resident:>5.2} MiB", live.bytes, live.allocations)
     }
 
-    /// Prints how each measure has changed from the first third's largest to the last rest, and
-    /// holds what is allocated to its limit.
+    /// Prints how each measure has changed from the first third's maximum to the last rest, and
+    /// checks what is allocated against its limit.
     fn check(&self) {
         let allocations = Growth::of(self.live.iter().map(|live| live.allocations));
         let bytes = Growth::of(self.live.iter().map(|live| live.bytes));
@@ -141,7 +142,7 @@ impl fmt::Display for Growth {
     }
 }
 
-/// Prints now and then how far it is.
+/// Prints progress now and then.
 fn progress() -> impl FnMut(&Snapshot) {
     let mut told_at = Instant::now();
     move |snapshot| {
@@ -153,7 +154,7 @@ fn progress() -> impl FnMut(&Snapshot) {
     }
 }
 
-/// Many runtimes, one after the other.
+/// Runs many runtimes, one after the other.
 fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
     let mut rests = Rests::new("between runtimes", ROUNDS, 0);
     let threads_before = threads();
@@ -162,7 +163,7 @@ fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
             workers: WORKERS[round as usize % WORKERS.len()],
             outsiders: 1 + round / 3 % 2,
             placement: PLACEMENTS[(round / 2) as usize % PLACEMENTS.len()],
-            // With the net what it catches is counted; without it a lost wake-up hangs.
+            // With the park time-out, lost wake-ups are rescued and counted; without it, one hangs.
             park_timeout: (round % 2 == 0).then_some(Duration::from_millis(10)),
             local_queue_capacity: [256, 8][(round / 4) as usize % 2],
             polls: polls / ROUNDS,
@@ -174,7 +175,8 @@ fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
         let done = mix::run(&mix, progress(), || ());
         all.add(&done);
         let seconds = started.elapsed().as_secs_f64();
-        // A thread for blocking work holds something until a moment after it has said that it ends.
+        // A thread for blocking work still holds memory for a moment after it has announced its
+        // end.
         while threads() > threads_before {
             std::thread::yield_now();
         }
@@ -197,7 +199,7 @@ fn come_and_go(polls: u64, seed: u64, all: &mut Done) -> Rests {
     rests
 }
 
-/// One runtime, which rests now and then.
+/// Runs one runtime, which rests now and then.
 fn live_long(polls: u64, seed: u64, all: &mut Done) -> Rests {
     let mix = Mix {
         workers: 3,

@@ -1,17 +1,17 @@
-//! Mixed work for a runtime, and what must hold of it: nothing is lost, everything is counted once,
-//! and afterwards everybody sleeps.
+//! Mixed work for a runtime, and the properties that must hold: nothing is lost, everything is
+//! counted once, and afterwards every worker sleeps.
 //!
-//! Shared by the bench `stress` (10^8 polls) and the test of that name (10^6), and built with
+//! Used by the benchmark `stress` (10^8 polls) and the test of that name (10^6), and built with
 //! ThreadSanitizer by `.ci/tsan`.
 //!
-//! Shape. A *mix* is one runtime's life: outside threads hand in roots, a bounded number at a time;
-//! each root, drawn by a seeded sequence, yields, spawns children, plays ping-pong, sleeps, aborts
-//! or is aborted, panics, uses up its budget, blocks, or waits to be woken by a thread that is no
-//! worker. Then the runtime must come to rest, perhaps several times, and then be shut down with
-//! tasks alive.
+//! A *mix* is the life of one runtime. Outside threads submit *root* tasks, a bounded number at a
+//! time. Each root, drawn by a seeded sequence, yields, spawns children, plays ping-pong, sleeps,
+//! aborts or is aborted, panics, uses up its budget, blocks, or waits to be woken by a thread that
+//! is not a worker. Then the runtime must come to rest, perhaps several times. In the end it is
+//! shut down with tasks alive.
 //!
-//! Every future holds a [`Token`]; tokens made and tokens dropped are counted here, apart from what
-//! the runtime counts of itself.
+//! Every future holds a [`Token`]. Tokens created and dropped are counted here, separately from the
+//! runtime's own counts.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -26,42 +26,42 @@ use volt::task::{JoinHandle, consume_budget, yield_now};
 use volt::telemetry::{Snapshot, Worker};
 use volt::{Handle, Placement};
 
-/// Roots of one outsider that are alive at once.
+/// Maximum number of roots of one outside thread that are alive together.
 const WINDOW: usize = 128;
-/// Every so many crowds one is handed in one by one.
+/// One of this many crowds is submitted one by one.
 const LONELY: u64 = 8;
 /// Generations of children.
 const DEPTH: u32 = 3;
 /// Tasks that are alive when the runtime is shut down.
 const LEFT_ALIVE: usize = 200;
-/// When the crowd wakes up: after all of it has been polled.
+/// When the crowd wakes up: after all of its tasks were polled.
 const CROWD_SLEEPS: Duration = Duration::from_millis(100);
-/// Without a poll for so long, something hangs.
+/// If there was no poll for this long, something hangs.
 const HANGS: Duration = Duration::from_secs(60);
 /// How often the runtime is checked while it works.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One runtime and how much it does.
+/// One runtime and the amount of its work.
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub workers: usize,
-    /// Threads that hand roots in.
+    /// Threads that submit roots.
     pub outsiders: u64,
     pub placement: Placement,
-    /// The net under the wake-up protocol; without it a lost wake-up is a hang.
+    /// Rescues lost wake-ups. Without it, a lost wake-up hangs.
     pub park_timeout: Option<Duration>,
     /// Small rings overflow.
     pub local_queue_capacity: usize,
     pub polls: u64,
-    /// Stretches of work, each of as many polls and followed by a rest.
+    /// Stretches of work, each with the same number of polls and followed by a rest.
     pub stretches: u64,
-    /// Tasks that are alive at once in the beginning, each with a timer. With more than the mix
-    /// ever has, no queue and no slab grows later.
+    /// Tasks that are alive together in the beginning, each with a timer. If these are more than
+    /// the mix ever has, no queue and no slab grows later.
     pub crowd: usize,
     pub seed: u64,
 }
 
-/// What a mix did.
+/// The work that a mix did.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pub polls: u64,
@@ -93,7 +93,7 @@ impl Done {
     }
 }
 
-/// What is counted here of tasks, by tasks.
+/// Counts of tasks that the tasks themselves maintain.
 #[derive(Default)]
 struct Tally {
     made: AtomicU64,
@@ -104,7 +104,7 @@ struct Tally {
 }
 
 fn count(cell: &AtomicU64) {
-    // Relaxed: read when all is over; and counting must not order what it watches.
+    // Relaxed: read when all threads have ended, and counting must not order what it observes.
     cell.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -127,11 +127,11 @@ impl Drop for Token {
 /// What the tasks of a mix share.
 struct World {
     tally: Tally,
-    /// To the thread that wakes tasks from outside.
+    /// Sends to the thread that wakes tasks from outside.
     bell: mpsc::Sender<Arc<Signal>>,
 }
 
-/// A flag that one task waits for and anybody sets.
+/// A flag that one task waits for and any thread sets.
 #[derive(Default)]
 struct Signal {
     is_set: AtomicBool,
@@ -161,7 +161,7 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: u64) -> Self {
-        // Any seed but 0, and neighbours far apart.
+        // Any seed but 0, with neighbouring seeds far apart.
         Self((seed.wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
@@ -249,7 +249,7 @@ async fn ping_pong(world: &Arc<World>, rounds: u64) {
     partner.await.unwrap();
 }
 
-/// A task that would go on for ever and is aborted while scheduled, running or idle.
+/// A task that would run forever and is aborted while scheduled, running or idle.
 async fn abort(world: &Arc<World>, random: &mut Random) {
     let token = Token::new(world);
     let is_idle = random.below(2) == 0;
@@ -266,7 +266,7 @@ async fn abort(world: &Arc<World>, random: &mut Random) {
     count(&world.tally.cancelled);
 }
 
-/// A task that panics. Without the hook, which would print each.
+/// A task that panics, without the hook that would print each panic.
 async fn panics(world: &Arc<World>, after: u64) {
     let token = Token::new(world);
     let victim: JoinHandle<()> = volt::spawn(async move {
@@ -299,9 +299,9 @@ fn polls(snapshot: &Snapshot) -> u64 {
     sum(snapshot, |worker| worker.polls)
 }
 
-/// Hands roots in until the runtime has polled `target` times: a crowd at a time; and now and then
-/// each as soon as the one before has ended, when the workers are just about to sleep. With one
-/// outsider nobody else would come by and wake a worker that missed it.
+/// Submits roots until the runtime has polled `target` times, a crowd at a time. Now and then it
+/// submits each root as soon as the one before has ended, when the workers are about to sleep. With
+/// one outside thread, no other thread would then wake a worker that missed it.
 fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
     let mut random = Random::new(seed);
     let mut alive = VecDeque::new();
@@ -311,7 +311,7 @@ fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
         let is_lonely = crowds % LONELY == 0;
         for _ in 0..WINDOW {
             let root = work(world.clone(), random.next(), 0);
-            // Half of them ask first; the queue is never full here.
+            // Half of them use `try_spawn`; the queue is never full here.
             let root = if random.below(2) == 0 { handle.spawn(root) } else { handle.try_spawn(root).unwrap() };
             if is_lonely {
                 while !root.is_finished() {
@@ -328,11 +328,11 @@ fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
     alive.into_iter().for_each(|root| handle.block_on(root).unwrap());
 }
 
-/// Runs one runtime through its life; checks it with `watch` now and then while it works, and calls
-/// `rest` each time it rests.
+/// Runs one runtime through its life. Calls `watch` now and then while it works, and `rest` each
+/// time it rests.
 ///
 /// # Panics
-/// If anything that the header of this file says does not hold.
+/// Panics if any property in the header of this file does not hold.
 pub fn run(mix: &Mix, mut watch: impl FnMut(&Snapshot), mut rest: impl FnMut()) -> Done {
     let runtime = volt::Builder::new_multi_thread()
         .name("stress")
@@ -355,14 +355,14 @@ pub fn run(mix: &Mix, mut watch: impl FnMut(&Snapshot), mut rest: impl FnMut()) 
         rest();
     }
     ended(runtime, &world, &mut done);
-    // The runtime has let go of every task: this is the last sender.
+    // The runtime has dropped every task: this is the last sender.
     let world = Arc::into_inner(world).expect("nothing holds a token any more");
     drop(world.bell);
     ringer.join().unwrap();
     done
 }
 
-/// Many tasks at once, which come from outside, sleep, are woken together and end.
+/// Spawns many tasks from outside, which sleep, are woken together and end.
 fn crowd(handle: &Handle, world: &Arc<World>, tasks: usize) {
     let deadline = Instant::now() + CROWD_SLEEPS;
     let one = || {
@@ -376,7 +376,7 @@ fn crowd(handle: &Handle, world: &Arc<World>, tasks: usize) {
     crowd.into_iter().for_each(|task| handle.block_on(task).unwrap());
 }
 
-/// One stretch of work, the first of which has number 1.
+/// Does one stretch of work. Stretches are numbered from 1.
 fn work_through(handle: &Handle, world: &Arc<World>, mix: &Mix, stretch: u64, watch: impl FnMut(&Snapshot)) {
     let target = mix.polls * stretch / mix.stretches;
     let seed = |number| mix.seed.wrapping_mul(mix.stretches).wrapping_add(stretch).wrapping_mul(mix.outsiders) + number;
@@ -384,12 +384,13 @@ fn work_through(handle: &Handle, world: &Arc<World>, mix: &Mix, stretch: u64, wa
         let outsider = |number| scope.spawn(move || outsider(handle, world, seed(number), target));
         let outsiders: Vec<_> = (0..mix.outsiders).map(outsider).collect();
         check_until(handle, || outsiders.iter().all(|outsider| outsider.is_finished()), watch);
-        // A panic of theirs is this thread's.
+        // A panic of theirs is passed on to this thread.
         outsiders.into_iter().for_each(|outsider| outsider.join().unwrap_or_else(|panic| resume_unwind(panic)));
     });
 }
 
-/// Checks the runtime while it works: what must hold at every moment, and that it goes on.
+/// Checks the runtime while it works: the properties that hold at every moment, and that it makes
+/// progress.
 fn check_until(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMut(&Snapshot)) {
     let (mut last, mut moved_at) = (0, Instant::now());
     while !is_over() {
@@ -407,7 +408,7 @@ fn check_until(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMu
     }
 }
 
-/// Waits until nothing is alive and everybody sleeps, and compares all counts.
+/// Waits until no task is alive and every worker sleeps, and compares all counts.
 fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
     let began = Instant::now();
     let snapshot = loop {
@@ -438,7 +439,7 @@ fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
     assert_eq!((snapshot.global_queue.len, sum(&snapshot, queued)), (0, 0));
     assert_eq!(sum(&snapshot, |worker| worker.tasks_stolen), sum(&snapshot, |worker| worker.tasks_given));
     assert_eq!(sum(&snapshot, |worker| worker.poll_time.count()), polls(&snapshot));
-    // A thread of the pool counts its job after the job has told whoever waited for it.
+    // A thread of the pool counts its job after the job has notified its waiter.
     while handle.snapshot().blocking.completed < jobs {
         std::thread::yield_now();
     }

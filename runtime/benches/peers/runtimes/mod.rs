@@ -1,7 +1,7 @@
-//! The runtimes, behind the smallest traits that the workloads can be written against.
+//! The runtimes, behind the smallest traits against which the workloads can be written.
 //!
-//! `peer` is what all workloads need, `sockets` what those with connections need besides. Each
-//! runtime is started with its own defaults and a number of workers; how, its own file says.
+//! `peer` contains what all workloads need, `sockets` what those with connections need in addition.
+//! Each runtime is started with its own defaults and a number of workers, as described in its file.
 
 pub(crate) mod peer;
 pub(crate) mod smol;

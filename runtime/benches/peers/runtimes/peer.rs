@@ -1,4 +1,5 @@
-//! What a runtime has to have for the workloads: tasks, timers, and threads for work that blocks.
+//! The functions of a runtime that the workloads need: tasks, timers, and threads for blocking
+//! work.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +11,7 @@ pub(crate) trait Peer: Sized + 'static {
 
     fn start(workers: usize) -> Self;
 
-    /// From a thread that is no worker.
+    /// Spawns a task from a thread that is not a worker.
     fn spawn_from_outside<F>(&self, future: F) -> Self::Join<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static;
@@ -18,7 +19,7 @@ pub(crate) trait Peer: Sized + 'static {
     /// Runs the future on the calling thread.
     fn block_on<F: Future>(&self, future: F) -> F::Output;
 
-    /// From a task.
+    /// Spawns a task from a task.
     fn spawn<F>(future: F) -> Self::Join<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static;

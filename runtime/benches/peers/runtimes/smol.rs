@@ -1,8 +1,8 @@
-//! smol: what the crate `smol` does with `SMOL_THREADS` set, which cannot be stopped again.
+//! smol, set up like the crate `smol` with `SMOL_THREADS` set, except that it can be stopped again.
 //!
 //! One global `async_executor::Executor`, run by threads that are in `async_io::block_on`;
-//! `async_io` for timers and sockets, with the thread of its own that it always starts; `blocking`
-//! for work that blocks.
+//! `async_io` for timers and sockets, with the thread that it always starts; `blocking` for
+//! blocking work.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use async_executor::Executor;
 
 use super::peer::Peer;
 
-/// The tasks of [`Smol`]; as in the crate `smol`, one for the whole process.
+/// The tasks of [`Smol`]. As in the crate `smol`, one for the whole program.
 static EXECUTOR: Executor<'static> = Executor::new();
 
 pub(crate) struct Smol {
     threads: Vec<thread::JoinHandle<()>>,
-    /// Dropped first: the threads wait for that.
+    /// Dropped first, which ends the threads.
     stop: Option<tokio::sync::watch::Sender<()>>,
 }
 
@@ -83,7 +83,7 @@ impl Peer for Smol {
     }
 }
 
-/// `async_io::Timer` without the instant that it gives.
+/// `async_io::Timer` without the instant that it returns.
 struct SmolSleep(async_io::Timer);
 
 impl Future for SmolSleep {

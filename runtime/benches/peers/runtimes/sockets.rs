@@ -1,7 +1,7 @@
-//! What a runtime has to have for the workloads with connections, and what its users put between it
-//! and hyper.
+//! The functions of a runtime that the workloads with connections need, and the adapter that its
+//! users put between it and hyper.
 //!
-//! That is `volt::hyper` for Volt, `hyper-util` for Tokio, `smol-hyper` for smol.
+//! The adapter is `volt::hyper` for Volt, `hyper-util` for Tokio, `smol-hyper` for smol.
 
 use std::future::Future;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) trait Sockets: Peer {
     type Stream: Send + 'static;
     type Http: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static;
 
-    /// The listener is set to not block.
+    /// The listener is already in non-blocking mode.
     fn listener(listener: net::TcpListener) -> io::Result<Self::Listener>;
     fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>> + Send;
     fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;

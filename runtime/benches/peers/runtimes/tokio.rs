@@ -1,4 +1,4 @@
-//! Tokio: `Builder::new_multi_thread().enable_all()`, and what a [`Watch`] adds to it.
+//! Tokio: `Builder::new_multi_thread().enable_all()`, with the additions of a [`Watch`].
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -8,14 +8,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::peer::Peer;
 
-/// How a runtime is observed. Here not at all; the bench `observe` has others, which need another
-/// build of Tokio.
+/// How a runtime is observed. Here it is not observed; the benchmark `observe` has other
+/// implementations, which need another build of Tokio.
 pub(crate) trait Watch: 'static {
-    /// Once, before the runtime is built.
+    /// Called once, before the runtime is built.
     fn set_up(builder: &mut Builder);
 }
 
-/// As people use it.
+/// Without additions, as in most programs.
 pub(crate) struct Unwatched;
 
 impl Watch for Unwatched {

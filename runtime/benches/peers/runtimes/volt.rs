@@ -1,4 +1,5 @@
-//! Volt as shipped: `Builder::new_multi_thread`, its control socket open and everything counted.
+//! Volt as shipped: `Builder::new_multi_thread`, with its control socket open and everything
+//! counted.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use super::peer::Peer;
 
 pub(crate) struct Volt(volt::Runtime);
 
-/// A wake-up that was lost, and caught by the park time-out, would make the figures worthless.
+/// Checks that no wake-up was lost and rescued by the park time-out, which would make the figures
+/// worthless.
 impl Drop for Volt {
     fn drop(&mut self) {
         let rescues: u64 = self.0.handle().snapshot().workers.iter().map(|worker| worker.lost_wakeup_rescues).sum();

@@ -1,5 +1,5 @@
-//! Tasks that hand values to each other, and to threads that block. The channels are Tokio's on
-//! every runtime: they need none.
+//! Tasks that pass values to each other, and to threads that block. The channels are Tokio's on
+//! every runtime, since they do not depend on a runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ const MESSAGES: usize = 20_000;
 const CAPACITY: usize = 1_000;
 const JOBS: usize = 100;
 
-/// 1000 times at once: two tasks, one started by the other, exchange two values.
+/// 1000 times concurrently: two tasks, one of which spawned the other, exchange two values.
 pub(super) fn ping_pong<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(PINGS, || {
@@ -73,13 +73,12 @@ pub(super) fn mpsc_1<P: Peer>(meter: &Meter) -> Vec<f64> {
     messages::<P>(meter, 1)
 }
 
-/// Four do.
+/// The same with four senders.
 pub(super) fn mpsc_4<P: Peer>(meter: &Meter) -> Vec<f64> {
     messages::<P>(meter, 4)
 }
 
-/// A task hands a job that does nothing to a thread that may block, and waits for it; one at a
-/// time.
+/// A task hands an empty job to a thread for blocking work, and waits for it; one at a time.
 pub(super) fn blocking<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(JOBS, || {

@@ -1,5 +1,5 @@
-//! The client of servers with many connections, the same for all: one thread with epoll, each
-//! connection with one request under way.
+//! The client of servers with many connections, the same for all runtimes: one thread with epoll,
+//! and one request under way per connection.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{self, SocketAddr};
@@ -9,13 +9,13 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 const EVENTS: usize = 1024;
-/// More than any answer has.
+/// More than the size of any answer.
 const BUFFER_BYTES: usize = 1024;
 
 struct Connection {
     stream: TcpStream,
     asked_at: Instant,
-    /// Bytes of the answer that have come.
+    /// Bytes of the answer received so far.
     answered: usize,
 }
 
@@ -27,7 +27,7 @@ impl Connection {
         self.stream.write_all(request)
     }
 
-    /// Whether the whole answer is there.
+    /// Returns whether the whole answer was received.
     fn read(&mut self, answer_bytes: usize) -> io::Result<bool> {
         let mut buffer = [0; BUFFER_BYTES];
         loop {
@@ -55,7 +55,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// `request` goes out again and again on each of `count` connections; each answer has
+    /// Connects `count` times. `request` is sent repeatedly on each connection; each answer has
     /// `answer_bytes`.
     pub(super) fn connect(to: SocketAddr, count: usize, request: &[u8], answer_bytes: usize) -> io::Result<Self> {
         let poll = Poll::new()?;
@@ -73,7 +73,7 @@ impl Client {
         Ok(Self { poll, events, connections, request: request.to_vec(), answer_bytes })
     }
 
-    /// Asks on every connection, again and again for `time`; the time each answer took, µs.
+    /// Sends requests on every connection for `time`. Returns the time of each answer, µs.
     pub(super) fn run(&mut self, time: Duration) -> io::Result<Vec<f64>> {
         let began = Instant::now();
         let mut took_us = Vec::new();

@@ -1,12 +1,12 @@
-//! hyper says hello on 64 connections that are kept; the load comes from another process, so that
-//! the processor time here is the server's.
+//! hyper answers requests on 64 persistent connections. The load comes from another program, so
+//! that the processor time here is the server's.
 //!
 //! Protocol between the two, a line each:
-//! 1. the child connects, runs for the warm-up, and says "warm";
-//! 2. the parent notes its processor time, and says "go";
-//! 3. the child runs for the time that counts, and tells the number of answers, how long it took
-//!    and their p99; none is under way then;
-//! 4. the parent notes its processor time again.
+//! 1. the child connects, runs for the warm-up, and sends "warm";
+//! 2. the parent reads its processor time, and sends "go";
+//! 3. the child runs for the counted time, and sends the number of answers, the elapsed time and
+//!    their p99; no request is under way then;
+//! 4. the parent reads its processor time again.
 
 use std::convert::Infallible;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ const CONNECTIONS: usize = 64;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const HELLO: &[u8] = b"Hello, World!";
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
-/// What is counted of a round, after a warm-up of a quarter of it.
+/// The counted part of a round, after a warm-up of a quarter of it.
 const COUNTED: Duration = Duration::from_millis(400);
 const QUICK_COUNTED: Duration = Duration::from_millis(120);
 /// The argument that makes this program the load.
@@ -42,14 +42,15 @@ async fn hello(_request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(Response::new(Full::new(Bytes::from_static(HELLO))))
 }
 
-/// Until the one that learns how long an answer is, and the load's, are closed.
+/// Serves until the connection that measures the length of an answer, and those of the load, are
+/// closed.
 async fn serve<P: Sockets>(listener: net::TcpListener) -> io::Result<()> {
     let listener = P::listener(listener)?;
     let mut tasks = Vec::with_capacity(CONNECTIONS + 1);
     for _ in 0..=CONNECTIONS {
         let stream = P::accept(&listener).await?;
         tasks.push(P::spawn(async {
-            // A connection that is closed by the client is none of the server's errors.
+            // A connection that the client closes is not an error of the server.
             _ = http1::Builder::new().serve_connection(P::http(stream), service_fn(hello)).await;
         }));
     }
@@ -59,7 +60,7 @@ async fn serve<P: Sockets>(listener: net::TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// The other process, and this end of its pipes.
+/// The child, and this end of its pipes.
 struct Load {
     child: Child,
     to: ChildStdin,
@@ -103,14 +104,14 @@ fn serve_and_load<P: Sockets>(meter: &Meter) -> io::Result<Vec<f64>> {
     Ok(vec![cpu.as_nanos() as f64 / 1e3 / answers, took_ns / answers, p99_us])
 }
 
-/// Processor time of the server a request, µs; time that passes, ns; p99 of an answer, µs.
+/// Returns the server's processor time per request, µs; elapsed time, ns; p99 of an answer, µs.
 pub(super) fn hello_64<P: Sockets>(meter: &Meter) -> Vec<f64> {
     serve_and_load::<P>(meter).expect("the loopback works, and hyper answers")
 }
 
 // ---- the load -----------------------------------------------------------------------------------
 
-/// How long the answer is; the server's date is always of the same length.
+/// Returns the length of the answer. The server's date always has the same length.
 fn answer_bytes(address: SocketAddr) -> io::Result<usize> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(REQUEST)?;
@@ -128,10 +129,10 @@ fn answer_bytes(address: SocketAddr) -> io::Result<usize> {
     Ok(answer.len() + body.len())
 }
 
-/// In the child.
+/// Runs the load, in the child.
 ///
 /// # Errors
-/// Those of its sockets, and whatever the server answers but hello.
+/// Errors of its sockets, and any unexpected answer of the server.
 pub(crate) fn load(address: &str, counted_ms: &str) -> io::Result<()> {
     let invalid = || io::Error::from(ErrorKind::InvalidInput);
     let address = address.parse().map_err(|_error| invalid())?;

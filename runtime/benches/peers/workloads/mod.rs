@@ -1,7 +1,7 @@
-//! The workloads: what each is called, what it counts in, and what is aimed at.
+//! The workloads: their names, their units and their targets.
 //!
 //! Each is one generic function, so that every runtime runs the same source. It starts the runtime,
-//! repeats its batch as the meter says, and gives one value for each of its rows.
+//! repeats its batch as the meter determines, and returns one value for each of its rows.
 
 mod channel;
 mod client;
@@ -25,7 +25,7 @@ use crate::runtimes::smol::Smol;
 use crate::runtimes::tokio::Tokio;
 use crate::runtimes::volt::Volt;
 
-/// A workload on one runtime: one value a row.
+/// Runs a workload on one runtime. Returns one value per row.
 type Run = fn(&Meter) -> Vec<f64>;
 
 /// See the header of this file.
@@ -33,7 +33,7 @@ pub(crate) struct Workload {
     pub(crate) rows: &'static [Row],
     /// In the order of [`NAMES`].
     pub(crate) runs: [Run; NAMES.len()],
-    /// Rounds after which it is known well enough: for what is slow and does not vary.
+    /// Number of rounds that suffice, for workloads that are slow and do not vary.
     pub(crate) max_rounds: usize,
 }
 
@@ -41,7 +41,7 @@ const fn row(name: &'static str, unit: &'static str, target: Target, about: &'st
     Row { name, unit, target, about }
 }
 
-/// Volt's cost divided by Tokio's.
+/// The target of a maximum for Volt's cost divided by Tokio's.
 const fn ratio(ratio: f64) -> Target {
     Target::Ratio(ratio)
 }
@@ -165,12 +165,12 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     ),
 ];
 
-/// The rows' names.
+/// Returns the names of the rows.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     WORKLOADS.iter().flat_map(|workload| workload.rows).map(|row| row.name)
 }
 
-/// For `--list`.
+/// Returns the output of `--list`.
 pub(crate) fn listing() -> String {
     let mut text = String::new();
     for row in WORKLOADS.iter().flat_map(|workload| workload.rows) {

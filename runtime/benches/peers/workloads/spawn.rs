@@ -1,4 +1,4 @@
-//! Starting tasks, and waiting for their ends.
+//! Spawning tasks, and waiting for them.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::sizes::{MANY, ONE_BY_ONE};
 use crate::meter::Meter;
 use crate::runtimes::peer::Peer;
 
-/// Tasks started before the first is waited for, where they are not [`MANY`].
+/// Tasks spawned before the first is awaited, in the workloads that do not use [`MANY`].
 const FEW: usize = 200;
-/// Few are started so many times a batch.
+/// How often these are spawned per batch.
 const FEW_TIMES: usize = 20;
-/// Tasks started and waited for one at a time by an outside thread, a batch.
+/// Tasks that an outside thread spawns and awaits one at a time, per batch.
 const ONE_BY_ONE_REMOTE: usize = 100;
 const CHAIN: usize = 1_000;
 const CHILDREN: usize = 100;
-/// Fan-outs a batch.
+/// Fan-outs per batch.
 const FANS: usize = 20;
 const CHILD_WORK: Duration = Duration::from_micros(1);
 
-/// An outside thread starts many tasks that do nothing, and waits for them all.
+/// An outside thread spawns many empty tasks, and waits for them all.
 pub(super) fn spawn_remote<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let mut joins = Vec::with_capacity(MANY);
@@ -39,7 +39,7 @@ pub(super) fn spawn_remote<P: Peer>(meter: &Meter) -> Vec<f64> {
     })
 }
 
-/// The same without handles: the last task tells.
+/// The same without join handles: the last task notifies the thread.
 pub(super) fn spawn_remote_detached<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(MANY, || {
@@ -66,7 +66,7 @@ async fn spawn_and_join<P: Peer>(count: usize, times: usize) -> Duration {
     began.elapsed()
 }
 
-/// A task starts many, and waits for them all.
+/// A task spawns many, and awaits them all.
 pub(super) fn spawn_local<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(MANY, || peer.run(spawn_and_join::<P>(MANY, 1)))
@@ -84,7 +84,7 @@ pub(super) fn spawn_join_local<P: Peer>(meter: &Meter) -> Vec<f64> {
     meter.cost_ns(ONE_BY_ONE, || peer.run(spawn_and_join::<P>(1, ONE_BY_ONE)))
 }
 
-/// An outside thread starts a task and blocks until it has ended, one at a time.
+/// An outside thread spawns a task and blocks until it has ended, one at a time.
 pub(super) fn spawn_join_remote<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(ONE_BY_ONE_REMOTE, || {
@@ -102,7 +102,7 @@ fn chain<P: Peer>(left: usize, began: Instant, done: oneshot::Sender<Duration>) 
     }
 }
 
-/// Each task starts the next.
+/// Each task spawns the next.
 pub(super) fn chained_spawn<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(CHAIN, || {
@@ -114,8 +114,8 @@ pub(super) fn chained_spawn<P: Peer>(meter: &Meter) -> Vec<f64> {
     })
 }
 
-/// A task starts children that work for 1 µs each, and waits for them. Two workers make it 500 ns a
-/// child at best.
+/// A task spawns children that work for 1 µs each, and awaits them. With two workers the minimum is
+/// 500 ns per child.
 pub(super) fn fan_out_in<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let fan = async || {

@@ -1,4 +1,4 @@
-//! An echo server; its client is a thread of the same process.
+//! An echo server whose client is a thread of the same program.
 
 use std::io;
 use std::net;
@@ -11,7 +11,7 @@ use crate::runtimes::sockets::Sockets;
 
 /// A request, and its answer.
 const MESSAGE: [u8; 64] = [7; 64];
-/// What is counted of a round, after a warm-up of a quarter of it.
+/// The counted part of a round, after a warm-up of a quarter of it.
 const COUNTED: Duration = Duration::from_millis(400);
 const QUICK_COUNTED: Duration = Duration::from_millis(120);
 
@@ -58,17 +58,17 @@ fn echo_or_panic<P: Sockets>(meter: &Meter, connections: usize) -> Vec<f64> {
     echo::<P>(meter, connections).expect("the loopback works, and the limit of open files allows it")
 }
 
-/// One connection: the time that passes for a request.
+/// One connection: the elapsed time per request.
 pub(super) fn echo_1<P: Sockets>(meter: &Meter) -> Vec<f64> {
     echo_or_panic::<P>(meter, 1)
 }
 
-/// 64 connections: the same divided by the requests of all.
+/// 64 connections: the elapsed time divided by the requests of all.
 pub(super) fn echo_64<P: Sockets>(meter: &Meter) -> Vec<f64> {
     echo_or_panic::<P>(meter, 64)
 }
 
-/// 512 connections, and the time that the slowest hundredth of the answers took.
+/// 512 connections, and the 99th percentile of the time of an answer.
 pub(super) fn echo_512<P: Sockets>(meter: &Meter) -> Vec<f64> {
     echo_or_panic::<P>(meter, 512)
 }

@@ -1,4 +1,4 @@
-//! Waking tasks, by themselves, by each other, and from outside.
+//! Waking tasks: by themselves, by each other, and from outside.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::sizes::{ALONE_TIMES, BATON_HOPS, CROWD, CROWD_TIMES};
 use crate::meter::Meter;
 use crate::runtimes::peer::Peer;
 
-/// Hops of each baton where there are many.
+/// Hops of each baton if there are many.
 const BATON_HOPS_OF_MANY: usize = 200;
 const PAIRS: usize = 100;
 const RING: usize = 1_000;
 const RING_TOKENS: usize = 16;
 const RING_LAPS: usize = 2;
 const STORM: usize = 512;
-/// Storms a batch, where a task makes them.
+/// Storms per batch, if a task makes them.
 const STORMS: usize = 10;
 
-/// Where a task waits for tokens: the same on every runtime, and no more than a counter and a
+/// A place where a task waits for tokens: the same on every runtime, and only a counter and a
 /// waker.
 #[derive(Default)]
 pub(super) struct Slot {
@@ -39,7 +39,7 @@ impl Slot {
     }
 
     fn try_take(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `give`. Only the task that waits here takes.
+        // ORDERING: Acquire; pairs with the Release in `give`. Only the waiting task takes tokens.
         let is_there = self.tokens.load(Ordering::Acquire) > 0;
         if is_there {
             // ORDERING: Relaxed; the load above was the Acquire.
@@ -61,8 +61,7 @@ impl Slot {
     }
 }
 
-/// Runs `count` tasks made by `task` from inside the runtime, and says how long it took until all
-/// had ended.
+/// Runs `count` tasks made by `task` from inside the runtime. Returns the time until all had ended.
 async fn timed<P: Peer, F>(count: usize, task: impl Fn(usize) -> F) -> Duration
 where
     F: Future<Output = ()> + Send + 'static,
@@ -75,7 +74,7 @@ where
     began.elapsed()
 }
 
-/// 100 tasks yield 1000 times each, as each runtime wants it done.
+/// 100 tasks yield 1000 times each, by each runtime's own function.
 pub(super) fn yield_now<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(CROWD * CROWD_TIMES, || {
@@ -87,7 +86,7 @@ pub(super) fn yield_now<P: Peer>(meter: &Meter) -> Vec<f64> {
     })
 }
 
-/// Wakes itself and is Pending, `times` times.
+/// Wakes itself and returns Pending, `times` times.
 async fn wake_self(times: usize) {
     let mut left = times;
     poll_fn(|cx| {
@@ -111,7 +110,7 @@ pub(super) fn wake_100x1000<P: Peer>(meter: &Meter) -> Vec<f64> {
     wake_selves::<P>(meter, CROWD, CROWD_TIMES)
 }
 
-/// One task alone.
+/// The same with one task alone.
 pub(super) fn wake_1x100000<P: Peer>(meter: &Meter) -> Vec<f64> {
     wake_selves::<P>(meter, 1, ALONE_TIMES)
 }
@@ -136,17 +135,17 @@ fn batons<P: Peer>(meter: &Meter, pairs: usize, hops: usize) -> Vec<f64> {
     })
 }
 
-/// Two tasks wake each other in turns: an operation is one wake and the poll that it leads to.
+/// Two tasks wake each other in turns. An operation is one wake and the poll that it causes.
 pub(super) fn baton_1<P: Peer>(meter: &Meter) -> Vec<f64> {
     batons::<P>(meter, 1, BATON_HOPS)
 }
 
-/// 100 pairs of them.
+/// The same with 100 pairs.
 pub(super) fn baton_100<P: Peer>(meter: &Meter) -> Vec<f64> {
     batons::<P>(meter, PAIRS, BATON_HOPS_OF_MANY)
 }
 
-/// 16 tokens go round 1000 tasks.
+/// 16 tokens circulate among 1000 tasks.
 pub(super) fn ring<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(RING * RING_TOKENS * RING_LAPS, || {
@@ -155,8 +154,8 @@ pub(super) fn ring<P: Peer>(meter: &Meter) -> Vec<f64> {
         peer.run(timed::<P, _>(RING, move |index| {
             let slots = slots.clone();
             async move {
-                // All get their share: a task that lacks a token waits for one before it that lacks
-                // one too, and so all round.
+                // All tasks get their share: a task that lacks a token waits for the one before it,
+                // which then lacks one too, and so on around the ring.
                 for _ in 0..RING_TOKENS * RING_LAPS {
                     slots[index].take().await;
                     slots[(index + 1) % RING].give();
@@ -166,7 +165,7 @@ pub(super) fn ring<P: Peer>(meter: &Meter) -> Vec<f64> {
     })
 }
 
-/// Tasks that wait to be woken all at once, and tell when all were.
+/// Tasks that are all woken together, and notify when all have run.
 struct Storm {
     slots: Box<[Slot]>,
     left: AtomicUsize,
@@ -234,7 +233,7 @@ pub(super) fn wake_storm_outside<P: Peer>(meter: &Meter) -> Vec<f64> {
     costs
 }
 
-/// A task does.
+/// The same, with a task that wakes them.
 pub(super) fn wake_storm_task<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let storm = Storm::new();

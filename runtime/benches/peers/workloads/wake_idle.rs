@@ -1,4 +1,4 @@
-//! How long it takes from a wake, by an outside thread while every worker sleeps, to the poll.
+//! The time from a wake, by an outside thread while every worker sleeps, to the poll.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::meter::Meter;
 use crate::quantile::quantile;
 use crate::runtimes::peer::Peer;
 
-/// From a poll to the next wake: the workers have gone to sleep by then.
+/// Time from a poll to the next wake: the workers have gone to sleep by then.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The same while the waker keeps its processor busy, and so must not wait longer than its slice
-/// lasts.
+/// The same if the waking thread keeps its processor busy, and therefore must not wait longer than
+/// its time slice.
 const BUSY_PAUSE: Duration = Duration::from_micros(300);
-/// Wakes a round.
+/// Wakes per round.
 const WAKES: usize = 200;
 const QUICK_WAKES: usize = 60;
-/// "Not polled yet" in `Idler::polled_at_ns`.
+/// In `Idler::polled_at_ns`: not polled yet.
 const NOT_YET: u64 = 0;
 
 struct Idler {
@@ -36,8 +36,8 @@ impl Idler {
     async fn tell(self: Arc<Self>, wakes: usize) {
         for _ in 0..wakes {
             self.slot.take().await;
-            // ORDERING: Release; pairs with the Acquire in `polled_at_ns`: the waker goes on after
-            // it.
+            // ORDERING: Release; pairs with the Acquire in `polled_at_ns`: the waking thread
+            // continues after it.
             self.polled_at_ns.store(self.now_ns(), Ordering::Release);
         }
     }
@@ -48,7 +48,7 @@ impl Idler {
     }
 }
 
-/// The delays of a round, µs. `wait` passes the time that it is given.
+/// Returns the delays of a round, µs. `wait` lets the given time pass.
 fn delays_us<P: Peer>(meter: &Meter, pause: Duration, wait: fn(Duration)) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let idler =
@@ -81,13 +81,13 @@ fn spin(time: Duration) {
     }
 }
 
-/// The waker then sleeps.
+/// The waking thread then sleeps.
 pub(super) fn then_asleep<P: Peer>(meter: &Meter) -> Vec<f64> {
     let mut delays = delays_us::<P>(meter, PAUSE, thread::sleep);
     vec![quantile(&mut delays, 0.5), quantile(&mut delays, 0.99)]
 }
 
-/// The waker keeps its processor busy.
+/// The waking thread keeps its processor busy.
 pub(super) fn then_busy<P: Peer>(meter: &Meter) -> Vec<f64> {
     let mut delays = delays_us::<P>(meter, BUSY_PAUSE, spin);
     [0.5, 0.9, 0.99].map(|share| quantile(&mut delays, share)).to_vec()

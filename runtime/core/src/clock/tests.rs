@@ -1,5 +1,5 @@
-//! The clock of a real runtime, on a counter that is put in and bent. Each test does it in a
-//! process of its own, since the clock is the process's.
+//! The clock of a real runtime, on a counter that is injected and made wrong. Each test does it in
+//! a child process, since there is one clock per program.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use crate::driver::spin::spin_until;
 use crate::runtime::Runtime;
 use crate::troubles::log::Log;
 
-/// Set in such a process.
+/// Set in such a child process.
 const IN_CHILD: &str = "VOLT_CLOCK_TEST";
-/// How long anything may take on a machine that has other things to do.
+/// Maximum time for any step, on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOURS: i64 = 5 * 3_600_000 * CYCLES_PER_MS as i64;
 
-/// Runs `test` in a process of its own, which has a counter put in.
+/// Runs `test` in a child process, with an injected counter.
 fn with_counter(test: impl FnOnce()) {
     if env::var_os(IN_CHILD).is_some() {
         bend(Bend::PutIn);
@@ -37,7 +37,7 @@ fn with_counter(test: impl FnOnce()) {
     assert!(child.status.success() && output.contains("1 passed"), "{output}");
 }
 
-/// Waits until it holds, without a reading of the clock under test.
+/// Waits until `holds`, without reading the clock under test.
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -46,7 +46,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// How far the clock is from the system's, from the reading in which the least time passed.
+/// Returns the deviation of the clock from the system's, by the reading that took the least time.
 fn error_ns() -> u64 {
     let reading = || {
         let (before, shown, after) = (instant_ns(), now_ns(), instant_ns());
@@ -59,8 +59,8 @@ fn runtime(workers: usize, sentinel: Option<Duration>) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).sentinel_interval(sentinel).build().unwrap()
 }
 
-/// Threads that read the clock all the time, and see whether it goes back on one that any of them
-/// has shown.
+/// Threads that read the clock all the time, and detect whether it goes back behind a time that any
+/// of them has returned.
 struct Readers {
     is_over: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<u64>>,
@@ -87,21 +87,21 @@ impl Readers {
         Self { is_over, threads }
     }
 
-    /// By how much it went back.
+    /// Returns by how much it went back.
     fn end(self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
         self.threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
     }
 }
 
-/// A runtime that works and sleeps goes on through `fault`, its timers fire, and the clock comes
-/// back to the system's. After that the counter is used again if `recovers`.
+/// Checks that a runtime that works and sleeps continues through `fault`, that its timers fire, and
+/// that the clock returns to the system's. After that the counter is used again if `recovers`.
 fn survives(fault: impl FnOnce(), text: &str, recovers: bool) {
     let log = Arc::new(Mutex::new(String::new()));
     let logged = log.clone();
     tracing::subscriber::set_global_default(Log::new(move |text| *logged.lock().unwrap() += &text)).unwrap();
     let runtime = runtime(2, Some(Duration::from_millis(10)));
-    // One worker is always busy, so that nobody parks by necessity.
+    // One worker is always busy, so that it never has to park.
     let busy = runtime.spawn(async {
         loop {
             crate::task::yield_now::yield_now().await;
@@ -154,13 +154,14 @@ fn a_counter_that_runs_at_half_its_speed_is_survived() {
 fn a_counter_that_loses_the_kernels_trust_is_survived() {
     let distrust = || {
         bend(Bend::Distrust);
-        // At once, instead of in ten seconds.
+        // Immediately, instead of in ten seconds.
         CLOCK.ask_again();
     };
     with_counter(|| survives(distrust, "no longer keeps time", false));
 }
 
-/// A stopped clock may not keep a busy worker from its other duties, with nobody there to help.
+/// A stopped clock must not keep a busy worker from its other duties, even if no other worker can
+/// help.
 #[test]
 fn a_worker_that_never_rests_finds_that_the_counter_stopped() {
     with_counter(|| {
@@ -178,11 +179,11 @@ fn a_worker_that_never_rests_finds_that_the_counter_stopped() {
     });
 }
 
-/// Without a sentinel the worker that finds the fault runs the log's code.
+/// Without a sentinel, the worker that detects the fault runs the log's code.
 #[test]
 fn a_log_that_blocks_on_a_clock_fault_stops_no_timer() {
     with_counter(|| {
-        // Goes last: its workers end once the log is free.
+        // Dropped last: its workers end once the log is free.
         let runtime = runtime(2, None);
         let (free, is_free) = mpsc::channel::<()>();
         let (is_free, is_blocked) = (Mutex::new(is_free), Arc::new(AtomicBool::new(false)));

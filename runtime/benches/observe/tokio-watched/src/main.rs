@@ -1,13 +1,13 @@
-//! A workload of the bench `peers` on Tokio while it is observed.
+//! Runs a workload of the benchmark `peers` on Tokio while it is observed.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg tokio_unstable" cargo run --release --             histogram --only yield_now --workers 1
 //! RUSTFLAGS="--cfg tokio_unstable" cargo run --release -F console --  console   --only yield_now --workers 1
 //! ```
 //!
-//! Prints `{"tokio":23.1}`: the cost of an operation, ns. `--batches N` does exactly that much,
-//! without warm-up; `--quick` does less; `--cpu` measures processor time. The bench `observe`
-//! builds and starts it; the sources of the workloads, the meter and the runtime are those of
+//! Prints `{"tokio":23.1}`: the cost of an operation, ns. `--batches N` runs exactly N batches,
+//! without warm-up; `--quick` runs fewer; `--cpu` measures processor time. The benchmark `observe`
+//! builds and starts it. The sources of the workloads, the meter and the runtime are those of
 //! `peers`.
 
 #[path = "../../../peers/meter.rs"]
@@ -34,7 +34,7 @@ mod workloads {
     use crate::meter::Meter;
     use crate::runtimes::peer::Peer;
 
-    /// The workload of that name; its first value is its cost.
+    /// Returns the workload of that name. Its first value is its cost.
     pub(crate) fn find<P: Peer>(name: &str) -> Option<fn(&Meter) -> Vec<f64>> {
         let run = match name {
             "spawn_remote" => spawn::spawn_remote::<P>,
@@ -79,7 +79,7 @@ use self::runtimes::tokio::{Tokio, Unwatched, Watch};
 
 const USAGE: &str =
     "tokio-watched plain|histogram|console --only WORKLOAD [--workers N] [--batches N] [--quick] [--cpu]";
-/// Time of the one round, as in `peers`.
+/// Duration of the one round, as in `peers`.
 const ROUND: Duration = Duration::from_millis(150);
 const QUICK_ROUND: Duration = Duration::from_millis(60);
 
@@ -92,7 +92,7 @@ impl Watch for Histogram {
     }
 }
 
-/// tokio-console's layer and server, with nobody attached to it.
+/// tokio-console's layer and server, without a client.
 #[cfg(feature = "console")]
 struct Console;
 
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what the command line asks for, if it can be understood.
+/// Runs the workload of the command line; `None` if the command line is invalid.
 fn cost_ns() -> Option<f64> {
     let mut arguments = std::env::args().skip(1);
     let watch = arguments.next()?;

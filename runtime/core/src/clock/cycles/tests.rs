@@ -1,4 +1,4 @@
-//! The clock on a counter and a system clock that a test moves.
+//! The clock on a counter and a system clock that a test controls.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 const HOURS: u64 = 5 * 3_600_000 * MS;
 
-/// A counter of 2.5 GHz, until it is told otherwise.
+/// A counter that runs at 2.5 GHz until a test changes it.
 struct Fake {
     ns: Cell<u64>,
     cycles: Cell<u64>,
@@ -56,7 +56,7 @@ impl Fake {
     }
 }
 
-/// A clock, and the latest time that it has shown.
+/// A clock, and the latest time that it has returned.
 struct Bench<'f> {
     fake: &'f Fake,
     clock: Clock<&'f Fake>,
@@ -68,7 +68,7 @@ impl<'f> Bench<'f> {
         Self { fake, clock: Clock::new(fake), shown_ns: Cell::new(0) }
     }
 
-    /// One whose counter is used.
+    /// Creates a bench whose clock uses the counter.
     fn fast(fake: &'f Fake) -> Self {
         let bench = Self::new(fake);
         bench.pass(30 * MS);
@@ -76,7 +76,7 @@ impl<'f> Bench<'f> {
         bench
     }
 
-    /// Reads the clock, which does not go back.
+    /// Reads the clock, and checks that it does not go back.
     fn now_ns(&self) -> u64 {
         let now_ns = self.clock.now_ns();
         assert!(now_ns >= self.shown_ns.get(), "{now_ns} after {}", self.shown_ns.get());
@@ -84,7 +84,7 @@ impl<'f> Bench<'f> {
         now_ns
     }
 
-    /// The clock is read every 10 µs, and checked every 100 µs.
+    /// Lets time pass. The clock is read every 10 µs and checked every 100 µs.
     fn pass(&self, ns: u64) {
         for step in 1..=ns / 10_000 {
             self.fake.pass(10);
@@ -157,7 +157,7 @@ fn a_step_back_shows_no_earlier_time_and_is_measured_anew() {
 
 #[test]
 fn a_jump_ahead_shows_a_millisecond_of_it_at_most() {
-    // At every age of a segment: a short jump may stay inside.
+    // At every age of a segment, since a short jump may stay inside it.
     for (ahead, age_us) in
         [MS / 3, 2 * MS, HOURS].into_iter().flat_map(|ahead| (0..100).map(move |age| (ahead, 10 * age)))
     {
@@ -200,7 +200,7 @@ fn another_speed_is_a_fault_and_a_slew_is_followed() {
             bench.pass(MS);
             assert!(is_fault || bench.error_ns() < 1_000, "{cycles_per_us}");
         }
-        // As well if nobody reads the clock for a second.
+        // Also if no thread reads the clock for a second.
         fake.cycles_per_us.set(if is_fault { cycles_per_us } else { 5_000 - cycles_per_us });
         fake.pass(1_000_000);
         assert!(is_fault || bench.error_ns() < 100, "{cycles_per_us}");
@@ -240,7 +240,7 @@ fn a_counter_that_fails_now_and_then_is_kept() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     for fault in 1..=5 * MAX_FAULTS {
-        // What has passed of the time to the next forgiveness is not lost by a fault.
+        // The time that has passed toward the next forgiveness is not lost by a fault.
         fake.pass(FORGIVE_NS / 1_000 - 1_000_000);
         fake.cycles.set(fake.cycles.get() + HOURS);
         bench.pass(30 * MS);
@@ -284,7 +284,7 @@ fn a_writer_that_lost_its_processor_does_not_stop_the_clock() {
     let generation = bench.clock.current.load(Ordering::Relaxed);
     let writer = bench.clock.write().unwrap();
     fake.pass(2_000);
-    // It has read both clocks, and goes on after half a second.
+    // The writer has read both clocks, and continues after half a second.
     let now = Reading::take(&bench.clock.source);
     let next = writer.next(bench.clock.slot(generation).read(), now);
     bench.pass(10 * MS);

@@ -4,9 +4,9 @@ use std::thread;
 
 use super::*;
 
-/// Rounds of a stress; Miri is slow.
+/// Rounds of a stress test; Miri is slow.
 const ROUNDS: usize = if cfg!(miri) { 30 } else { 20_000 };
-/// Long enough that a test which waited for it would be seen to hang.
+/// So long that a test which waited for it would visibly hang.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[test]

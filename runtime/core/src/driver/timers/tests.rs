@@ -14,7 +14,7 @@ impl Wake for Count {
     }
 }
 
-/// Drops a timer when it is dropped itself: what a task does whose last waker the wheel held.
+/// Disarms a timer when it is dropped, like a task whose last waker was in the wheel.
 struct DisarmsOnDrop(Arc<Timers>, Key);
 
 impl Wake for DisarmsOnDrop {

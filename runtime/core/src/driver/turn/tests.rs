@@ -156,7 +156,8 @@ fn an_event_for_a_socket_that_is_gone_does_not_reach_the_next_one_at_its_index()
     let (token, _) = driver.register(&mut here, BOTH, Flags::NONE).unwrap();
     there.write_all(b"x").unwrap();
     let mut turn = driver.try_turn(0).unwrap();
-    // The event is in the buffer; before it is handed out the socket goes and another comes.
+    // The event is in the buffer. Before it is collected, the socket is deregistered and another
+    // one gets its index.
     turn.poller.wait(None).unwrap();
     driver.deregister(&mut here, token).unwrap();
     let (_there, mut other) = pair();

@@ -2,7 +2,7 @@ use super::*;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// xorshift64*; the seed is printed by the test that fails.
+/// xorshift64*. A failing test prints the seed.
 struct Random(u64);
 
 impl Random {
@@ -17,8 +17,8 @@ impl Random {
         self.next() % bound
     }
 
-    /// A distance of random magnitude: as many short ones as long ones, now and then longer than
-    /// the wheel.
+    /// Returns a distance of random magnitude: short ones as often as long ones, and now and then
+    /// longer than the span of the wheel.
     fn distance(&mut self) -> u64 {
         let bits = self.below(40);
         self.below(1 << bits)
@@ -26,14 +26,15 @@ impl Random {
 }
 
 impl<T> Wheel<T> {
-    /// Without a limit to the work.
+    /// Pops without a limit to the work.
     fn pop(&mut self, now: u64) -> Option<T> {
         let mut work = usize::MAX;
         self.pop_due(now, &mut work)
     }
 }
 
-/// What the wheel must do, done slowly: a heap of (tick, id), with removed ids looked up in a map.
+/// The expected behaviour of the wheel, in a slow implementation: a heap of (tick, id), with
+/// removed ids looked up in a map.
 #[derive(Default)]
 struct Model {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
@@ -68,7 +69,7 @@ fn the_wheel_agrees_with_a_binary_heap_whatever_the_start_and_the_stalls() {
 }
 
 fn agrees_with_a_heap(random: &mut Random, start_bits: u64) {
-    // Half of the starts lie just before a boundary of a high group, where carries go far.
+    // Half of the starts are just before a boundary of a high group, where carries go far.
     let boundary = (1_u64 << start_bits).saturating_sub(random.below(80));
     let mut now = if random.below(2) == 0 { boundary } else { random.below(1 << 50) };
     let mut wheel = Wheel::new(now);
@@ -96,7 +97,7 @@ fn agrees_with_a_heap(random: &mut Random, start_bits: u64) {
                     model.set(moved, tick);
                 }
             }
-            // A stall now and then: the clock jumps over any number of slots.
+            // Now and then a stall: the clock jumps over any number of slots.
             _ => now += if random.below(8) == 0 { random.distance() } else { random.below(20) },
         }
         let earliest = model.earliest();
@@ -107,7 +108,7 @@ fn agrees_with_a_heap(random: &mut Random, start_bits: u64) {
         }
         if random.below(3) != 0 {
             let mut last = 0;
-            // Half of the times all work that there is, else a few units a call.
+            // In half of the cases unlimited work, otherwise a few units per call.
             let limit = if random.below(2) == 0 { usize::MAX } else { random.below(6) as usize };
             let mut limits = std::iter::repeat(limit);
             // Sometimes only a few are taken, and the wheel is used in that state.
@@ -115,7 +116,7 @@ fn agrees_with_a_heap(random: &mut Random, start_bits: u64) {
                 let mut work = limits.next().unwrap();
                 let Some(fired) = wheel.pop_due(now, &mut work) else {
                     if work == 0 {
-                        // Stopped in the midst: the wheel is used in that state.
+                        // Stopped in the middle: the wheel is used in that state.
                         break;
                     }
                     assert!(model.earliest().is_none_or(|tick| tick > now), "one that is due was not handed out");
@@ -129,7 +130,7 @@ fn agrees_with_a_heap(random: &mut Random, start_bits: u64) {
         }
         assert_eq!(wheel.len(), model.ticks.len());
     }
-    // Everything comes in the end, and nothing else.
+    // Every entry comes in the end, and nothing else.
     while let Some(tick) = wheel.next_tick() {
         now = now.max(tick);
         while let Some(fired) = wheel.pop(now) {
@@ -144,8 +145,8 @@ fn no_call_moves_more_entries_than_it_may() {
     const ENTRIES: u64 = 100_000;
     const WORK: usize = 256;
     let mut wheel = Wheel::new(0);
-    // One slot of level 3, another one beyond the levels, and what is added in the midst of a
-    // cascade.
+    // One slot of level 3, another one beyond the levels, and entries that are added in the middle
+    // of a cascade.
     let begins = [1 << (3 * LEVEL_BITS), 1 << SPAN_BITS];
     for (round, begin) in begins.into_iter().enumerate() {
         for id in 0..ENTRIES {
@@ -168,7 +169,7 @@ fn no_call_moves_more_entries_than_it_may() {
             }
         }
         assert_eq!(due, ENTRIES, "round {round}");
-        // Each entry is moved at least once before it is handed out.
+        // Each entry is moved at least once before it is returned.
         assert!(calls as u64 >= 2 * ENTRIES / WORK as u64, "{calls} calls");
     }
 }

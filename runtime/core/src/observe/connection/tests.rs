@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: Limits = Limits { unread: SECOND, ..Limits::DEFAULT };
 
-/// A connection, the client's end of it, and the moment at which it was made.
+/// Returns a connection, the client's end of it, and the moment at which it was created.
 fn pair() -> (Connection, std::os::unix::net::UnixStream, Instant) {
     let (server, client) = std::os::unix::net::UnixStream::pair().unwrap();
     server.set_nonblocking(true).unwrap();
@@ -58,7 +58,7 @@ fn a_rest_puts_the_next_tick_off_and_never_brings_it_forward() {
 #[test]
 fn a_client_that_floods_waits_until_its_answers_are_paid_off() {
     let (mut connection, client, now) = pair();
-    // As it would be with a request of each at hand.
+    // As if a request of the client were there each time.
     let may_read = |connection: &mut Connection, now| {
         wire::write_frame(&client, &Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
         connection.wake();
@@ -81,7 +81,7 @@ fn a_client_that_floods_waits_until_its_answers_are_paid_off() {
     assert_eq!(connection.due_at(), Some(paid_at), "the server comes back for it");
     assert!(!may_read(&mut connection, paid_at - Duration::from_nanos(1)));
     assert!(may_read(&mut connection, paid_at));
-    // Whoever asks once a second for what takes its share never waits.
+    // A client that makes a request of the size of its share once per second never waits.
     let mut later = paid_at + LIMITS.credit * LIMITS.pays;
     for _ in 0..1_000 {
         assert!(!connection.charge(SECOND / LIMITS.pays, later, &LIMITS));

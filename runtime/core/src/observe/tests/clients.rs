@@ -1,4 +1,4 @@
-//! What clients get, and what becomes of those that do wrong.
+//! Answers to clients, and the end of clients that misbehave.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn a_subscription_ticks_until_its_client_leaves() {
         let update = client.next(LONG).unwrap().unwrap();
         assert_eq!((update.process.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
     }
-    // Less one: the server's reading of the clock may be a little older than ours.
+    // Less one: the server's reading of the clock may be slightly older than ours.
     assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
     drop(client);
     scene.until("the client is gone", |health| health.clients == 0);
@@ -77,18 +77,18 @@ fn a_flood_of_requests_is_answered_in_order_and_holds_nobody_up() {
 
 #[test]
 fn a_flood_that_reconnects_is_throttled_and_gives_its_places_back() {
-    // All that a client takes of a processor is more than its share, and is paid off in hours.
+    // Any processor time that a client uses is more than its share, and takes hours to pay off.
     let limits = Limits { credit: Duration::ZERO, pays: 1_000_000_000, ..Limits::DEFAULT };
     let scene = Scene::with(limits, Fake { name: "main".into(), ..Fake::default() });
     for round in 0..2 {
         for _ in 0..limits.clients {
             let stream = scene.raw();
-            // Told, and not answered.
+            // It gets the notice, and no answer.
             let told = wire::read_frame::<Reply>(&stream, MAX_REPLY_BYTES).unwrap();
             assert!(matches!(told, Some(Reply::Throttled { wait_ms }) if wait_ms > 1_000), "{told:?}");
             ask(&stream, &Request::Snapshot);
         }
-        // They have hung up, and hold no place until they have paid.
+        // They have hung up, and do not keep a place until they have paid.
         scene.until("all are gone", |health| health.clients == 0);
         let health = scene.registry.health();
         assert_eq!(health.throttles, (round + 1) * limits.clients as u64);
@@ -102,7 +102,7 @@ fn requests_sent_together_are_answered_before_the_client_reads() {
     let mut stream = scene.raw();
     let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
     stream.write_all(&frame.repeat(3)).unwrap();
-    // No event comes for the second and the third: they are in the inbox.
+    // No event comes for the second and the third request: they are in the inbox.
     scene.until("all are answered", |health| health.snapshots == 3);
 }
 
@@ -113,10 +113,10 @@ fn garbage_ends_its_own_connection_only() {
     let oversized = (MAX_REQUEST_BYTES as u32 + 1).to_le_bytes().to_vec();
     let undecodable = [&3u32.to_le_bytes()[..], &[0xc1; 3]].concat();
     let empty = 0u32.to_le_bytes().to_vec();
-    // A string that claims 4 GiB, inside a frame that is small.
+    // A string with a declared length of 4 GiB, inside a small frame.
     let boastful = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
-    // Deeper than any message, and than the observer's stack: maps of one field "x", each in the
-    // one before.
+    // Nested more deeply than any message, and than the observer's stack allows: maps with one
+    // field "x", each inside the previous one.
     let nested = [&60_000u32.to_le_bytes()[..], &b"\x81\xa1x".repeat(20_000)].concat();
     let text = b"GET / HTTP/1.1\r\n\r\n".to_vec();
     for (number, bytes) in [oversized, undecodable, empty, boastful, nested, text].into_iter().enumerate() {
@@ -144,7 +144,7 @@ fn whatever_clients_send_the_others_are_served() {
     let mut rng = FastRand::new(7, 0);
     let mut below = |bound: usize| rng.below(bound);
     for client in 0..CLIENTS {
-        // Some frames, some of their bytes changed, the lengths as well, and the last cut.
+        // Some frames, with some of their bytes changed, lengths included, and the last one cut.
         let mut bytes: Vec<u8> = (0..1 + below(4)).flat_map(|_| frames[below(frames.len())].clone()).collect();
         for _ in 0..below(6) {
             let at = below(bytes.len());
@@ -152,8 +152,8 @@ fn whatever_clients_send_the_others_are_served() {
         }
         bytes.truncate(1 + below(bytes.len()));
         let mut stream = UnixStream::connect(scene.path()).unwrap();
-        // It may have been dropped for the first of them already; what is answered is read to the
-        // end.
+        // The client may have been dropped for the first of them already. All answers are read to
+        // the end.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
@@ -214,20 +214,20 @@ fn a_client_that_has_asked_may_rest() {
 
 #[test]
 fn however_often_is_wished_for_watching_takes_a_small_part_of_a_processor() {
-    // So dear that the shortest interval would take a part of a processor that is seen.
+    // So expensive that the shortest interval would use a noticeable part of a processor.
     let scene = Scene::with(Limits { rest: 1000, ..Limits::DEFAULT }, Fake { workers: 24, ..Fake::default() });
     let mut client = scene.client();
     client.subscribe(TICK).unwrap();
     let mut at_ns = || client.next(LONG).unwrap().expect("a snapshot").process.at_ns;
     let first = at_ns();
-    // Without the rest it comes after 20 ms; a snapshot takes more than 50 µs.
+    // Without the pause it comes after 20 ms. A snapshot takes more than 50 µs.
     assert!(at_ns() - first > 50_000_000);
 }
 
 #[test]
 fn a_client_that_does_not_read_loses_snapshots_and_then_its_place() {
     let limits = Limits { unread: Duration::from_millis(500), rest: 0, ..Limits::DEFAULT };
-    // Some 100 KiB a snapshot, so that the kernel's buffer and the outbox are soon full.
+    // Some 100 KiB per snapshot, so that the kernel's buffer and the outbox fill up soon.
     let scene = Scene::with(limits, Fake { workers: 24, ..Fake::default() });
     let stuck = scene.raw();
     ask(&stuck, &Request::Subscribe { interval_ms: 0 });
@@ -264,7 +264,7 @@ fn clients_that_vanish_leave_nothing_behind() {
     let scene = Scene::with(Limits::DEFAULT, Fake { workers: 24, ..Fake::default() });
     for _ in 0..50 {
         let stream = UnixStream::connect(scene.path()).unwrap();
-        // Fails where the server has refused one client too many and closed the connection already.
+        // Fails if the server had too many clients and has closed the connection already.
         let _ = wire::write_frame(&stream, &Request::Subscribe { interval_ms: 0 }, MAX_REQUEST_BYTES);
     }
     scene.until("all are gone", |health| health.accepted + health.refused_full == 50 && health.clients == 0);

@@ -11,7 +11,7 @@ fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runt
     drop(held.remove(1));
     assert_eq!(registry.register("api").name(), "api-2");
 
-    // With its number a name is no longer than names may be, and cut between characters.
+    // With its number, a name is no longer than allowed, and is cut between characters.
     let longest = "é".repeat(32);
     let (first, second) = (registry.register(&longest), registry.register(&longest));
     assert_eq!(first.name(), longest);
@@ -138,7 +138,7 @@ fn an_observer_that_is_wanted_again_before_it_ended_goes_on() {
         assert!(begun.elapsed() < LONG, "the observer never took the snapshot");
         std::thread::yield_now();
     }
-    // The observer is in the snapshot. The last one leaves, and waits for it; another comes.
+    // The observer takes a snapshot. The last runtime ends and waits for it; another one starts.
     let last = scene.registration.take();
     let begun = Instant::now();
     let leaving = std::thread::spawn(move || drop(last));

@@ -1,4 +1,4 @@
-//! The observer over its real socket, against clients that do right, wrong and nothing.
+//! The observer over its real socket, with clients that behave, misbehave or do nothing.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -28,11 +28,11 @@ use crate::scheduler::rng::FastRand;
 mod clients;
 mod lifecycle;
 
-/// Long where the test expects something.
+/// The maximum time for an event that the test expects.
 const LONG: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(wire::MIN_INTERVAL_MS);
 
-/// A folder of a test's own, gone with it.
+/// A folder for one test, removed with it.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -69,7 +69,7 @@ impl Drop for Folder {
     }
 }
 
-/// A runtime that is nothing but its numbers.
+/// A runtime that consists only of its figures.
 #[derive(Default)]
 struct Fake {
     name: String,
@@ -79,9 +79,9 @@ struct Fake {
     taken: AtomicU64,
     is_broken: AtomicBool,
     recorder: OnceLock<Arc<Recorder>>,
-    /// Dropped while a snapshot is taken, if there.
+    /// If set, dropped while a snapshot is taken.
     last_words: Mutex<Option<Registration>>,
-    /// Waited for while a snapshot is taken, if there.
+    /// If set, waited for while a snapshot is taken.
     hold: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
@@ -130,7 +130,7 @@ impl Names for Fake {
     }
 }
 
-/// One observed runtime in a folder of its own. Fields drop in this order.
+/// One observed runtime in its own folder. The fields are dropped in this order.
 struct Scene {
     registration: Option<Registration>,
     fake: Arc<Fake>,
@@ -171,7 +171,7 @@ impl Scene {
         Client::connect(&self.path()).unwrap()
     }
 
-    /// A connection by hand, its hello read.
+    /// Connects without a client library, and reads the hello.
     fn raw(&self) -> UnixStream {
         let stream = UnixStream::connect(self.path()).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -188,7 +188,7 @@ impl Scene {
     }
 }
 
-/// The next answer; that it comes late is none.
+/// Returns the next answer, skipping notices that it will be late.
 fn read(stream: &UnixStream) -> Option<Reply> {
     loop {
         match wire::read_frame(stream, MAX_REPLY_BYTES).unwrap() {
@@ -202,7 +202,7 @@ fn ask(stream: &UnixStream, request: &Request) {
     wire::write_frame(stream, request, MAX_REQUEST_BYTES).unwrap();
 }
 
-/// Whether the server has closed the connection; waits for it.
+/// Waits until the server closes the connection. Returns whether it did.
 fn is_closed(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(count) => count == 0,

@@ -7,7 +7,7 @@ use super::*;
 
 const ROUNDS: u64 = if cfg!(miri) { 200 } else { 2_000_000 };
 
-/// Record `n`: each word follows from it.
+/// Returns record `n`, in which each word follows from `n`.
 fn record(n: u64) -> Record {
     Record::from_words([n, n.wrapping_mul(3), !n])
 }

@@ -12,7 +12,7 @@ fn read(cells: &WorkerCells, floor_ns: &mut [u64; PHASES.len()]) -> Worker {
     cells.read(0, crate::clock::now_ns(), floor_ns, |_, _| None)
 }
 
-/// A header of a task that is never run.
+/// Calls `f` with a header of a task that is never run.
 fn with_header(f: impl FnOnce(&Header)) {
     let here = Location::caller();
     let (task, _join) = new_task(async {}, Nowhere, Id::next(), here, None);
