@@ -1,5 +1,5 @@
-//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. In a
-//! binary of its own: it counts what the whole process holds.
+//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. This is
+//! a separate binary, since it counts the resources of the whole program.
 
 mod watchdog;
 
@@ -19,13 +19,13 @@ use volt::telemetry::Snapshot;
 use volt::time::{interval, sleep, timeout};
 use watchdog::{builder, watched};
 
-/// Runtimes that come and go.
+/// Runtimes that are created and dropped.
 const RUNTIMES: usize = 10_000;
-/// Allocations that may be left. One in 21 runtimes leaves everything behind, so what each of those
-/// leaks is found ten times over.
+/// Allocations that may be left. One in 21 runtimes leaves everything behind, so a leak of each of
+/// those is ten times the limit.
 const SLACK: isize = RUNTIMES as isize / 21 / 10;
-/// Some buffers are made when they are first needed and kept, and what lists runtimes is as long as
-/// there were at the same time.
+/// Some buffers are allocated when they are first needed and then kept, and the list of runtimes
+/// keeps the capacity for the maximum at one time.
 const SLACK_BYTES: isize = 256 * 1024;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -35,17 +35,17 @@ struct Counting;
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
 
-/// `LIVE` and `LIVE_BYTES` change by these.
+/// Adds to `LIVE` and `LIVE_BYTES`.
 fn count(allocations: isize, bytes: usize) {
     LIVE.fetch_add(allocations, Ordering::Relaxed);
     LIVE_BYTES.fetch_add(allocations * bytes as isize, Ordering::Relaxed);
 }
 
-// SAFETY: as `System`, which does the work; counting allocates nothing.
+// SAFETY: delegates to `System`; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size());
-        // SAFETY: the caller's contract is the one that is asked for.
+        // SAFETY: the caller's contract is System's.
         unsafe { System.alloc(layout) }
     }
 
@@ -59,7 +59,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What the process holds.
+/// The resources of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     threads: usize,
@@ -80,8 +80,8 @@ impl Held {
         }
     }
 
-    /// As soon as no more threads are left than `threads`: workers are joined, but a thread for
-    /// blocking work is out of the list a moment after it has ended.
+    /// Reads them once no more than `threads` threads are left. Workers are joined, but a thread
+    /// for blocking work disappears from the list a moment after it has ended.
     fn once_ended(threads: usize) -> Self {
         loop {
             let held = Self::now();
@@ -93,15 +93,15 @@ impl Held {
     }
 }
 
-/// With all the threads that a runtime has, the sentinel's among them, and now and then with
-/// Tokio's beside it.
+/// Builds a runtime with all its threads, including the sentinel's, and now and then with Tokio's
+/// in addition.
 fn runtime(round: usize) -> Runtime {
     let builder = builder(1 + round % 3).sentinel_interval(Some(Duration::from_millis(1)));
     builder.tokio_compat(round.is_multiple_of(4)).build().unwrap()
 }
 
-/// Tasks in every state in which a shutdown may find them, with timers, sockets and wakers in every
-/// place that keeps them. What is returned outlives the runtime.
+/// Leaves tasks in every state in which a shutdown may find them, with timers, sockets and wakers
+/// in every place that stores them. The returned value outlives the runtime.
 fn leave_everything_behind(runtime: &Runtime) -> impl Sized + use<> {
     let _entered = runtime.enter();
     let idle = volt::spawn(pending::<()>());
@@ -159,7 +159,7 @@ fn leave_everything_behind(runtime: &Runtime) -> impl Sized + use<> {
     (idle.abort_handle(), idle, with_waker, waker.recv().unwrap(), waker, listener, armed, runtime.handle().clone())
 }
 
-/// One runtime's life. It is ended from outside, from a task or from a job of its own.
+/// The life of one runtime. It is shut down from outside, from a task or from one of its own jobs.
 fn live(round: usize) {
     let runtime = runtime(round);
     let _outlives_it = round.is_multiple_of(21).then(|| leave_everything_behind(&runtime));
@@ -180,7 +180,7 @@ fn live(round: usize) {
 fn thousands_of_runtimes_come_and_go_and_leave_neither_threads_nor_descriptors_nor_memory() {
     watched(|| {
         let threads = Held::now().threads;
-        // The first ones open what stays for good: the standard library's random source, say.
+        // The first ones open what stays open, for example the standard library's random source.
         (0..100).for_each(live);
         let before = Held::once_ended(threads);
         (0..RUNTIMES).for_each(live);

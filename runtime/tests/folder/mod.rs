@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of its own, removed with what is in it.
+/// A separate folder, removed with its contents.
 pub struct Folder(PathBuf);
 
 impl Folder {
     pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // ORDERING: Relaxed; only the numbers are to differ.
+        // ORDERING: Relaxed; the numbers only have to differ.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("volt-test-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();

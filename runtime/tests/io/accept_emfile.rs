@@ -1,5 +1,5 @@
-//! `accept` in a process that has no file descriptor left. Each test runs in a program of its
-//! own, since the limit holds for the whole process.
+//! `accept` in a program that has no file descriptor left. Each test runs in a separate program,
+//! since the limit applies to the whole program.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use volt::Runtime;
 use volt::net::TcpListener;
 
-/// Descriptors that the process may have: a few more than it needs to begin with.
+/// The limit on descriptors: a few more than the program needs to begin with.
 const DESCRIPTORS: u64 = 64;
 
 static WARNINGS: AtomicUsize = AtomicUsize::new(0);
@@ -44,7 +44,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// Takes every descriptor that is left.
+/// Takes every remaining descriptor.
 fn take_all() -> Vec<File> {
     let mut files = Vec::new();
     loop {
@@ -73,7 +73,7 @@ fn accept_waits_for_a_descriptor_instead_of_spinning_and_goes_on_by_itself() {
             let limit = Rlimit { current: Some(DESCRIPTORS), ..getrlimit(Resource::Nofile) };
             setrlimit(Resource::Nofile, limit).unwrap();
 
-            // Each way twice: a spell begins anew after an accept that succeeded.
+            // Each way twice: a spell begins anew after a successful accept.
             for spell in 1..=4 {
                 let _waiting = net::TcpStream::connect(addr).unwrap();
                 let held = take_all();
@@ -91,7 +91,7 @@ fn accept_waits_for_a_descriptor_instead_of_spinning_and_goes_on_by_itself() {
                 } else {
                     runtime.block_on(poll_fn(|cx| listener.poll_accept(cx))).unwrap();
                 }
-                // 5 + 10 + 20 + 40 ms lie between the first wait and the fifth.
+                // There are 5 + 10 + 20 + 40 ms between the first wait and the fifth.
                 assert!(runtime.block_on(freed).unwrap() >= Duration::from_millis(75), "it spins");
                 assert_eq!(WARNINGS.load(Ordering::SeqCst), spell, "one warning a spell");
             }

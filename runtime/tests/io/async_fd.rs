@@ -1,4 +1,4 @@
-//! `AsyncFd`, on descriptors that Volt has no type for.
+//! `AsyncFd`, on descriptors for which Volt has no type.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -64,8 +64,8 @@ fn a_guard_that_is_not_cleared_leaves_it_ready_and_one_that_is_makes_the_next_wa
             let mut guard = here.readable_mut().await.unwrap();
             assert_eq!(guard.get_inner_mut().read(&mut [0; 8]).unwrap(), 1);
             assert!(guard.try_io(|fd| fd.get_mut().read(&mut [0; 8])).is_err());
-            // The kernel reports the registration and the bytes one by one, and may do the second
-            // after the read.
+            // The kernel reports the registration and the bytes separately, and may report the
+            // second after the read.
             let mut reports = 0;
             while let Ok(guard) = timeout(SOON, here.readable()).await {
                 assert!(guard.unwrap().try_io(|fd| fd.get_ref().read(&mut [0; 8])).is_err());

@@ -1,5 +1,5 @@
-//! Peers and names that misbehave: errors of the kind that is expected, memory that stays bounded,
-//! and nobody else disturbed. (Out of descriptors: `accept_emfile.rs`. SIGPIPE: `sigpipe.rs`.)
+//! Peers and names that misbehave: the errors have the expected kind, memory stays bounded, and
+//! other tasks are not disturbed. (Out of descriptors: `accept_emfile.rs`. SIGPIPE: `sigpipe.rs`.)
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,14 +18,14 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, addr)
 }
 
-/// An end of Volt's and one of the standard library's, which does as it is told.
+/// Returns one end of Volt's type, and one of the standard library's, which the test controls.
 async fn pair() -> (TcpStream, std::net::TcpStream) {
     let (listener, addr) = listen().await;
     let peer = std::net::TcpStream::connect(addr).unwrap();
     (listener.accept().await.unwrap().0, peer)
 }
 
-/// An echo beside it all, that must go on: each answer is awaited.
+/// Runs an echo at the same time, which must continue: each answer is awaited.
 async fn echo_beside() -> volt::task::JoinHandle<u32> {
     let (listener, addr) = listen().await;
     volt::spawn(async move {
@@ -51,7 +51,8 @@ fn a_peer_that_closes_ends_the_stream_and_then_breaks_the_pipe() {
             drop(peer);
             assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
             assert_eq!(stream.read_u8().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
-            // The first write brings the answer that nobody is there, a later one meets it.
+            // The first write brings the answer that the peer is gone, and a later one fails
+            // because of it.
             let error = loop {
                 if let Err(error) = stream.write_all(b"x").await {
                     break error;
@@ -83,7 +84,7 @@ fn a_half_open_connection_is_given_up_by_a_time_out_and_its_descriptor_is_freed(
     with_workers(|runtime| {
         runtime.block_on(async {
             let beside = echo_beside().await;
-            // It sends a part of what was announced, and is silent from then on.
+            // The peer sends a part of the announced length, and is silent from then on.
             let (mut stream, mut peer) = pair().await;
             peer.write_all(&[0, 0, 0, 9, 1, 2]).unwrap();
             let whole = async {
@@ -122,7 +123,7 @@ fn a_reader_that_never_reads_makes_the_writer_wait_and_fills_no_memory() {
                 }
             }
             assert_eq!(beside.await.unwrap(), 50);
-            // A write that was given up has written nothing.
+            // A write that was dropped has written nothing.
             drop(stream);
             let mut peer = peer;
             let mut heard = 0;
@@ -169,7 +170,7 @@ fn a_write_that_goes_in_parts_goes_whole_and_in_order() {
         runtime.block_on(async {
             let (listener, addr) = listen().await;
             let socket = TcpSocket::new_v4().unwrap();
-            // So small that each write takes a part.
+            // So small that each write is partial.
             socket.set_send_buffer_size(4096).unwrap();
             let (client, accepted) = volt::join!(socket.connect(addr), listener.accept());
             let (mut client, mut server) = (client.unwrap(), accepted.unwrap().0);
@@ -195,12 +196,12 @@ fn connecting_to_nowhere_is_refused_unreachable_or_given_up() {
             let (listener, addr) = listen().await;
             drop(listener);
             assert_eq!(TcpStream::connect(addr).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-            // No host has this address, nor has any network a way to it.
+            // No host has this address, and no network has a route to it.
             let error = TcpStream::connect(("255.255.255.255", 1)).await.unwrap_err();
             let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::PermissionDenied, ErrorKind::HostUnreachable];
             assert!(kinds.contains(&error.kind()), "{error:?}");
-            // A listener that accepts nobody, its queue full: the kernel says nothing, and the
-            // program's own limit decides.
+            // A listener that accepts no connection, with a full queue. The kernel reports nothing,
+            // so the program's own limit applies.
             let (listener, addr) = {
                 let socket = TcpSocket::new_v4().unwrap();
                 socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -227,7 +228,7 @@ fn connecting_to_nowhere_is_refused_unreachable_or_given_up() {
 fn a_name_that_cannot_be_looked_up_is_an_error_wherever_it_is_given() {
     with_workers(|runtime| {
         runtime.block_on(async {
-            // Too long for a name server to be asked: no test is to depend on one.
+            // Too long to query a name server: no test may depend on one.
             let nobody = format!("{}.invalid:80", "x".repeat(300));
             lookup_host(nobody.as_str()).await.map(drop).unwrap_err();
             TcpStream::connect(nobody.as_str()).await.unwrap_err();

@@ -20,7 +20,7 @@ fn sh(script: &str) -> Command {
     command
 }
 
-/// Whether the process is there, be it as a zombie.
+/// Returns whether the process exists, even as a zombie.
 fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
@@ -98,7 +98,7 @@ fn writing_to_a_child_that_is_gone_is_a_broken_pipe() {
             let mut child = sh("exit 0").stdin(Stdio::piped()).spawn().unwrap();
             let mut stdin = child.stdin.take().unwrap();
             child.wait().await.unwrap();
-            // Another test's child may have a copy of the other end, until it has loaded its
+            // Another test's child may have a copy of the other end until it has executed its
             // program.
             let error = loop {
                 if let Err(error) = stdin.write_all(b"x").await {
@@ -123,7 +123,7 @@ fn one_childs_output_can_be_anothers_input() {
     });
 }
 
-/// The number that the script writes in its first line.
+/// Returns the number that the script writes in its first line.
 async fn pid(stdout: ChildStdout) -> u32 {
     BufReader::new(stdout).lines().next_line().await.unwrap().unwrap().parse().unwrap()
 }
@@ -156,7 +156,7 @@ fn a_child_that_is_to_be_killed_when_dropped_is_and_becomes_no_zombie() {
             while exists(pid) {
                 volt::task::yield_now().await;
             }
-            // The same where a future is dropped that owns it.
+            // The same when a future that owns the child is dropped.
             let mut command = sh("exec sleep 1000");
             let waits = command.kill_on_drop(true).status();
             assert!(timeout(SOON, waits).await.is_err());

@@ -1,6 +1,6 @@
-//! A process that forks while its runtimes run: the child, which has no workers, is told so
-//! and never hangs, and the parent notices nothing. Each test runs in a program of its own: a
-//! child has a copy of whatever the process holds.
+//! A program that forks while its runtimes run. The child, which has no workers, gets clear errors
+//! and never hangs, and the parent is not affected. Each test runs in a separate program, since a
+//! child has a copy of everything in it.
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use volt::telemetry::{Phase, Unparks};
 use volt::{Builder, Runtime};
 use volt_telemetry::client::Client;
 
-/// How long a child may take before the kernel ends it, seconds.
+/// The maximum duration of a child before the kernel ends it, seconds.
 const CHILD_LIMIT: u32 = 8;
 
 unsafe extern "C" {
@@ -24,23 +24,23 @@ unsafe extern "C" {
     fn _exit(status: i32) -> !;
 }
 
-/// Runs `child` in a forked child, and panics with its message if it panics, or hangs.
+/// Runs `child` in a forked child. Panics with its message if it panics, or if it hangs.
 fn in_child(child: impl FnOnce()) {
     let (mut words, mut mouth) = std::io::pipe().unwrap();
-    // SAFETY: the C library's function. The child below keeps to what a copy of one thread can do;
-    // that is what is tested.
+    // SAFETY: a function of the C library. The child below does only what a copy of one thread can
+    // do; that is what is tested.
     let pid = unsafe { fork() };
     if pid == 0 {
-        // SAFETY: the C library's function; the signal's default is to end the process.
+        // SAFETY: a function of the C library; the signal's default is to end the program.
         unsafe { alarm(CHILD_LIMIT) };
-        // The parent tells; and each child would read the symbols anew for its backtraces.
+        // The parent reports panics, and each child would read the symbols anew for its backtraces.
         std::panic::set_hook(Box::new(|_| ()));
         let message = match catch_unwind(AssertUnwindSafe(child)) {
             Ok(()) => "well".to_owned(),
             Err(panic) => message_of(&*panic).to_owned(),
         };
         let _ = mouth.write_all(message.as_bytes());
-        // SAFETY: the C library's function; nothing of the parent's is to be torn down here.
+        // SAFETY: a function of the C library; nothing of the parent's may be torn down here.
         unsafe { _exit(0) };
     }
     drop(mouth);
@@ -57,7 +57,7 @@ fn message_of(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
 }
 
-/// Ends the threads of a scope that its own thread leaves, also by a panic.
+/// Ends the threads of a scope when its own thread leaves it, also by a panic.
 struct StopAtLast<'a>(&'a AtomicBool);
 
 impl Drop for StopAtLast<'_> {
@@ -66,7 +66,8 @@ impl Drop for StopAtLast<'_> {
     }
 }
 
-/// Requires that `f` panics and says that the runtime is that of process `parent`.
+/// Requires that `f` panics with the message that the runtime belongs to the program with pid
+/// `parent`.
 fn is_refused<R>(what: &str, parent: u32, f: impl FnOnce() -> R) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else { panic!("{what} was not refused") };
     let expected =
@@ -74,7 +75,7 @@ fn is_refused<R>(what: &str, parent: u32, f: impl FnOnce() -> R) {
     assert_eq!(message_of(&*panic), expected, "{what}");
 }
 
-/// A runtime that is shown on the control socket.
+/// Builds a runtime that is visible on the control socket.
 fn shown(name: &str) -> Runtime {
     Builder::new_multi_thread().worker_threads(2).park_timeout(None).name(name).build().unwrap()
 }
@@ -89,7 +90,7 @@ fn a_child_that_uses_its_parents_runtime_is_told_so_at_whatever_moment_it_was_fo
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let _stop = StopAtLast(&stop);
-                // So that locks are held when the process forks: of queues, of the registry of
+                // So that locks are held when the program forks: of queues, of the registry of
                 // tasks, of the pool, of the observer.
                 let (stop, busy) = (&stop, &handle);
                 scope.spawn(move || {
@@ -155,7 +156,7 @@ fn a_child_builds_a_runtime_of_its_own() {
                 let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
                 assert_eq!(names, ["api"], "the parent's is not here, nor is its name");
 
-                // And so on.
+                // And again in a child of the child.
                 let (child, handle) = (std::process::id(), childs.handle().clone());
                 in_child(|| {
                     is_refused("a grandchild's spawn", child, || handle.spawn(async {}));
@@ -211,7 +212,7 @@ fn a_childs_copies_of_sockets_and_wakers_do_nothing_to_the_parents() {
                 std::thread::yield_now();
             }
             asleep_in_driver(&runtime);
-            // Nothing but the kernel's list tells of this.
+            // Only the kernel's ready list reports this.
             let _stream = std::net::TcpStream::connect(address).unwrap();
             runtime.block_on(accepting).unwrap().unwrap();
             waker.wake();
@@ -220,7 +221,7 @@ fn a_childs_copies_of_sockets_and_wakers_do_nothing_to_the_parents() {
     });
 }
 
-/// Waits until the only worker sleeps in the I/O driver, and returns why it has woken up so far.
+/// Waits until the only worker sleeps in the I/O driver. Returns its counts of wake-ups by reason.
 fn asleep_in_driver(runtime: &Runtime) -> Unparks {
     loop {
         let worker = &runtime.handle().snapshot().workers[0];

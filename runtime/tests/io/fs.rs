@@ -48,13 +48,13 @@ fn what_is_written_is_read_and_a_seek_between_them_goes_where_it_says() {
     });
 }
 
-/// A new file of ten figures, of which two were read, and two more ahead.
+/// Returns a new file of ten digits, of which two were read and two more were read ahead.
 async fn read_ahead(path: &Path) -> File {
     fs::write(path, "0123456789").await.unwrap();
     loop {
         let mut file = OpenOptions::new().read(true).write(true).open(path).await.unwrap();
         let mut buffer = [0; 4];
-        // Polled once, which begins it, and dropped, unless it was that fast.
+        // Polled once, which begins the read, and dropped, unless it has completed already.
         let is_pending = {
             let mut read = std::pin::pin!(file.read(&mut buffer));
             read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
@@ -118,7 +118,7 @@ fn a_cut_that_was_given_up_cuts_nothing_that_is_written_after_it() {
             let mut cut = Box::pin(file.set_len(0));
             assert!(cut.as_mut().poll(&mut cx).is_pending());
             drop(cut);
-            // With a thread more it would be written at once, and then cut.
+            // With one more thread it would be written immediately, and then truncated.
             assert!(Pin::new(&mut file).poll_write(&mut cx, b"kept").is_pending(), "the cut is on its way");
             drop(release);
             assert!(holds_the_thread.await.unwrap().is_err());
@@ -303,7 +303,7 @@ fn names_links_and_permissions_are_changed() {
     });
 }
 
-/// Set in the process whose standard streams are tested.
+/// Set in the child process whose standard streams are tested.
 const CHILD: &str = "VOLT_TEST_STDIO";
 
 #[test]

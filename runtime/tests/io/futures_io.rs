@@ -1,4 +1,4 @@
-//! The traits of the `futures` crate on Volt's sockets, and Volt's on what that crate has.
+//! The traits of the `futures` crate on Volt's sockets, and Volt's traits on that crate's types.
 
 use crate::watchdog::with_workers;
 use futures_util::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -1,4 +1,4 @@
-//! Sockets, files, timers, signals and child commands by the public API.
+//! Sockets, files, timers, signals and child processes through the public API.
 
 #[path = "../folder/mod.rs"]
 mod folder;

@@ -1,5 +1,5 @@
-//! Signals of the operating system, through the public API. In a binary of their own, since they
-//! reach the whole process; and one after the other.
+//! Signals of the operating system, through the public API. They are in a separate binary, since
+//! signals reach the whole program, and run one after the other.
 
 use crate::watchdog;
 use std::io::ErrorKind;
@@ -33,7 +33,7 @@ fn every_listener_is_told_of_a_signal_and_of_a_burst_at_least_once() {
                     }
                 }
                 for listener in &mut listeners {
-                    // What the last read left in the pipe; then nothing comes.
+                    // A signal that the last read left in the pipe; then nothing comes.
                     while timeout(SOON, listener.recv()).await.is_ok() {}
                 }
                 assert!(timeout(SOON, others.recv()).await.is_err(), "that was another signal");
@@ -119,12 +119,12 @@ fn a_forked_childs_signals_are_its_own() {
         watched(|| {
             let runtime = watchdog::runtime(1);
             let mut listener = runtime.block_on(async { signal(SignalKind::user_defined1()).unwrap() });
-            // SAFETY: the child calls what may be called in a copy of a process with several
-            // threads, or is this thread's own, and ends.
+            // SAFETY: the child only calls functions that are allowed in a copy of a program with
+            // several threads, or that concern only this thread, and ends.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 raise(Signal::USR1);
-                // SAFETY: ends the process at once.
+                // SAFETY: ends the program immediately.
                 unsafe { libc::_exit(0) };
             }
             let mut status = 0;

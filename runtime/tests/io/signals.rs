@@ -1,6 +1,6 @@
-//! A process that is flooded with signals: every wait in the kernel is interrupted a thousand
-//! times a second, and nobody notices. Each test runs in a program of its own: the handler is
-//! the whole process's.
+//! A program that is flooded with signals: every wait in the kernel is interrupted a thousand times
+//! per second, without any effect. Each test runs in a separate program, since the handler belongs
+//! to the whole program.
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use volt::time::sleep;
 
 const SIGUSR1: i32 = 10;
 const MS: Duration = Duration::from_millis(1);
-/// How long the flood lasts at least.
+/// Minimum duration of the flood.
 const FLOOD: Duration = Duration::from_millis(500);
-/// Signals that have to come through until it ends.
+/// Number of signals that must have arrived before it ends.
 const SIGNALS: u64 = 1_000;
 
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +32,7 @@ unsafe extern "C" {
     fn tgkill(process: i32, thread: i32, number: i32) -> i32;
 }
 
-/// Counts what is told as an error.
+/// Counts the errors in the log.
 struct Complaints;
 
 static COMPLAINTS: AtomicU64 = AtomicU64::new(0);
@@ -63,21 +63,22 @@ extern "C" fn count(_: i32) {
     RECEIVED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Sends the signal to each thread of this process, about a thousand times a second, until it is
+/// Sends the signal to each thread of this program, about a thousand times per second, until it is
 /// stopped.
 fn flood(stop: &AtomicBool) {
     let process = std::process::id() as i32;
     while !stop.load(Ordering::Relaxed) {
         for entry in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
             let Some(thread) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // SAFETY: the C library's function. It may fail: the thread may have ended.
+            // SAFETY: a function of the C library. It may fail, since the thread may have ended.
             unsafe { tgkill(process, thread, SIGUSR1) };
         }
         thread::sleep(MS);
     }
 }
 
-/// Something of everything that waits in the kernel, over and over until `is_over`. How often.
+/// Uses everything that waits in the kernel, repeatedly until `is_over`. The tasks return how
+/// often.
 fn traffic(runtime: &Runtime, is_over: &Arc<AtomicBool>) -> Vec<JoinHandle<u64>> {
     let goes_on = || {
         let is_over = is_over.clone();
@@ -132,11 +133,11 @@ fn traffic(runtime: &Runtime, is_over: &Arc<AtomicBool>) -> Vec<JoinHandle<u64>>
 fn a_thousand_signals_a_second_interrupt_every_wait_and_disturb_nobody() {
     alone(|| {
         tracing::subscriber::set_global_default(Complaints).unwrap();
-        // SAFETY: the C library's function; the handler does what a handler may: one atomic
-        // addition.
+        // SAFETY: a function of the C library; the handler does only what a handler may do: one
+        // atomic addition.
         unsafe { signal(SIGUSR1, count) };
-        // SAFETY: the C library's function; from now on system calls are not begun anew by the
-        // kernel.
+        // SAFETY: a function of the C library; from now on the kernel does not restart system
+        // calls.
         unsafe { siginterrupt(SIGUSR1, 1) };
         watched(|| {
             for workers in [1, 3] {

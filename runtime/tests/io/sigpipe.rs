@@ -1,5 +1,5 @@
-//! Writing to a closed connection in a process that SIGPIPE may kill. Each test runs in a
-//! program of its own, since that holds for the whole process.
+//! Writing to a closed connection in a program that SIGPIPE may kill. Each test runs in a separate
+//! program, since the signal's disposition applies to the whole program.
 
 use std::io::{ErrorKind, IoSlice};
 
@@ -7,9 +7,10 @@ use crate::watchdog::{alone, with_workers};
 use volt::io::AsyncWriteExt;
 use volt::net::{TcpListener, TcpStream, UnixStream};
 
-/// What Rust's start-up code changes to "ignore", and a host program in another language does not.
+/// Undoes what Rust's start-up code does, which ignores the signal. A host program in another
+/// language may not ignore it.
 fn let_sigpipe_kill() {
-    // SAFETY: the C library's function, with a signal and a disposition that every Unix has; no
+    // SAFETY: a function of the C library, with a signal and a disposition that every Unix has. No
     // handler is installed.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
@@ -23,7 +24,8 @@ fn a_write_to_a_closed_connection_is_an_error_and_not_the_end_of_the_process() {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                 drop(listener.accept().await.unwrap());
-                // The first write brings the peer's reset, a later one finds the connection closed.
+                // The first write causes the peer's reset, and a later one finds the connection
+                // closed.
                 let mut kinds = Vec::new();
                 while kinds.last() != Some(&ErrorKind::BrokenPipe) {
                     kinds.extend(client.write(b"x").await.err().map(|error| error.kind()));

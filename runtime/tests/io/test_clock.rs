@@ -62,8 +62,8 @@ fn the_clock_stands_still_while_anything_is_left_to_be_done() {
         runtime.block_on(async {
             let began = time::now();
             let limit = volt::spawn(timeout(HOUR, std::future::pending::<()>()));
-            // A blocking job, tasks that wake each other, a socket: all of it takes time, and none
-            // of it takes any of the clock's.
+            // A blocking job, tasks that wake each other, a socket: all of it takes time, but none
+            // of the clock's.
             let job = volt::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(30)));
             job.await.unwrap();
             assert_eq!(time::now(), began, "a blocking job was under way");
@@ -101,7 +101,7 @@ fn advancing_fires_what_is_due_and_nothing_else() {
         runtime.block_on(async {
             let (soon, late) = (volt::spawn(sleep(HOUR)), volt::spawn(sleep(3 * HOUR)));
             while volt::Handle::current().snapshot().timers.armed < 2 {
-                // Not awaited: that would let the clock move on by itself.
+                // Not awaited: the clock would then advance by itself.
                 std::thread::yield_now();
             }
             let began = time::now();
@@ -125,7 +125,7 @@ fn advancing_by_a_timers_time_to_the_nanosecond_fires_it() {
     with_paused(|runtime| {
         runtime.block_on(async {
             for round in 0..200_u64 {
-                // No multiple of anything that a clock might tick by.
+                // Not a multiple of any possible tick of a clock.
                 let due = Duration::from_nanos(1 + round * 1_234_567);
                 let began = time::now();
                 let mut timer = std::pin::pin!(sleep(due));
@@ -193,7 +193,8 @@ fn a_pause_is_noticed_by_a_worker_that_sleeps_for_long() {
                 std::thread::yield_now();
             }
             time::pause();
-            // Later than what the worker sleeps until: it is not told of this timer.
+            // Later than the end of the worker's sleep, so the worker is not unparked because of
+            // this timer.
             sleep(2 * HOUR).await;
             sleeper.await.unwrap();
         });

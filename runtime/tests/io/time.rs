@@ -12,8 +12,8 @@ use crate::watchdog::{watched, with_workers};
 use volt::time::{MissedTickBehavior, Sleep, interval, interval_at, sleep, sleep_until, timeout};
 
 const MS: Duration = Duration::from_millis(1);
-/// Far more than a timer's lateness on a busy machine, far less than the hour that a lost timer
-/// would wait.
+/// Far more than a timer's lateness on a busy machine, and far less than the hour for which a lost
+/// timer would wait.
 const LATE: Duration = Duration::from_secs(5);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -54,7 +54,7 @@ fn a_thousand_timers_all_fire_and_none_early() {
         runtime.block_on(async {
             let began = Instant::now();
             let tasks = (0..1_000_u32).map(|n| {
-                // Deadlines up to 300 ms away, many the same, in a shuffled order.
+                // Deadlines up to 300 ms away, many of them equal, in a shuffled order.
                 let after = MS * 3 * (n * 7 % 101);
                 volt::spawn(async move {
                     sleep_until(began + after).await;
@@ -98,7 +98,7 @@ fn a_short_timer_is_not_held_up_by_a_long_one_that_was_armed_first() {
         runtime.block_on(runtime.handle().spawn(async { volt::time::sleep(5 * MS).await })).unwrap();
         assert!((5 * MS..LATE).contains(&began.elapsed()));
 
-        // From outside: the timer is armed by this thread, which is no worker.
+        // From outside: the timer is armed by this thread, which is not a worker.
         let began = Instant::now();
         runtime.block_on(async { volt::time::sleep(5 * MS).await });
         assert!((5 * MS..LATE).contains(&began.elapsed()));
@@ -133,14 +133,14 @@ fn timers_are_punctual_on_an_idle_runtime() {
                 all
             });
             lateness.sort();
-            // A tick is 1 ms; the rest is what the system adds, and the median leaves a busy
-            // machine's worst out.
+            // A tick is 160 µs. The rest is what the system adds, and the median excludes a busy
+            // machine's worst cases.
             let median = lateness[lateness.len() / 2];
             if median < 3 * MS {
                 return;
             }
-            // Nor does a busy machine make a whole round late, and then the next, for as long as
-            // that.
+            // A busy machine does not make whole rounds late for as long as that, one after the
+            // other.
             rounds.push(median);
             assert!(rounds.len() < 20, "{rounds:?}");
         }
@@ -203,7 +203,7 @@ fn a_reset_moves_a_sleep_that_a_task_awaits_both_ways() {
                 let polled = sleep.as_mut().poll(cx);
                 if !std::mem::replace(&mut is_reset, true) {
                     assert!(polled.is_pending());
-                    // The task is not polled again until the timer, moved, wakes it.
+                    // The task is not polled again until the timer, now moved, wakes it.
                     sleep.reset(began + 10 * MS);
                 }
                 polled
@@ -235,7 +235,7 @@ fn the_longest_duration_there_is_waits_and_can_be_dropped() {
 fn a_timeout_interrupts_a_future_that_always_has_something_to_do() {
     with_workers(|runtime| {
         let task = runtime.handle().spawn(async {
-            // Spends its whole cooperative budget in each poll, and leaves none to the time-out.
+            // Uses its whole cooperative budget in each poll, and leaves nothing to the time-out.
             let busy = async {
                 loop {
                     sleep_until(Instant::now()).await;
@@ -277,8 +277,8 @@ fn an_interval_keeps_its_phase() {
     });
 }
 
-/// The first ticks due, in ms from the start, of an interval of 20 ms whose second tick is taken 55
-/// ms late.
+/// Returns the first ticks due, in ms from the start, of an interval of 20 ms whose second tick is
+/// taken 55 ms late.
 async fn ticks_after_a_stall(behavior: MissedTickBehavior) -> Vec<Duration> {
     let mut interval = interval(20 * MS);
     interval.set_missed_tick_behavior(behavior);

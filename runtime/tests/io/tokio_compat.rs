@@ -1,5 +1,5 @@
-//! A Tokio runtime beside Volt's: libraries that are bound to Tokio work wherever code of a Volt
-//! runtime runs, and what leaves Volt is seen.
+//! A Tokio runtime in addition to Volt's: libraries that depend on Tokio work wherever code of a
+//! Volt runtime runs, and telemetry includes the work that Tokio does.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ fn runtime(workers: usize) -> Runtime {
     builder(workers).tokio_compat(true).build().unwrap()
 }
 
-/// What a library does that is bound to Tokio.
+/// Does what a library does that depends on Tokio.
 async fn use_tokio() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -111,14 +111,14 @@ fn what_runs_outside_volt_is_in_the_snapshot() {
         assert_eq!(tokio().tasks, 0);
         let before = tokio().busy_ns;
         runtime.block_on(async { tokio::spawn(async { std::thread::sleep(Duration::from_millis(5)) }).await }).unwrap();
-        // Counted by Tokio when the batch of polls is over.
+        // Tokio counts it when the batch of polls is over.
         while tokio().busy_ns < before + 5_000_000 {
             std::thread::yield_now();
         }
     });
 }
 
-/// Counts itself out when it is dropped.
+/// Decrements the count when it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {

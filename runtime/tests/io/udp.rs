@@ -1,4 +1,4 @@
-//! UDP, through the public API, over loopback.
+//! UDP over loopback, through the public API.
 
 use crate::watchdog;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ async fn bound() -> (UdpSocket, SocketAddr) {
     (socket, addr)
 }
 
-/// Two sockets, each the other's peer.
+/// Returns two sockets, each connected to the other.
 async fn pair() -> (UdpSocket, UdpSocket) {
     let ((one, one_addr), (other, other_addr)) = (bound().await, bound().await);
     one.connect(other_addr).await.unwrap();
@@ -180,7 +180,7 @@ fn options_are_kept_and_a_group_gets_what_is_sent_to_it() {
             let member = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
             let port = member.local_addr().unwrap().port();
             member.join_multicast_v4(group, Ipv4Addr::LOCALHOST).unwrap();
-            // From a socket on loopback, so that is where it goes.
+            // From a socket on loopback, so that the packet goes there.
             rustix::net::sockopt::set_ip_multicast_if(&socket, &Ipv4Addr::LOCALHOST).unwrap();
             socket.send_to(b"all", (group, port)).await.unwrap();
             assert_eq!(member.recv(&mut [0; 16]).await.unwrap(), 3);

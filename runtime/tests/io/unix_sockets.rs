@@ -1,4 +1,4 @@
-//! Sockets within this machine and pipes, through the public API.
+//! Unix domain sockets and pipes, through the public API.
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
@@ -55,7 +55,7 @@ fn bytes_behind_a_descriptor_that_was_sent_along_are_read_without_a_further_even
         runtime.block_on(async {
             let (peer, here) = std::os::unix::net::UnixStream::pair().unwrap();
             let mut here = UnixStream::from_std(here).unwrap();
-            // Nothing is there, and that is known.
+            // There is nothing to read, and its readiness is cleared.
             assert!(timeout(SOON, here.read(&mut [0])).await.is_err());
             let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
@@ -63,7 +63,8 @@ fn bytes_behind_a_descriptor_that_was_sent_along_are_read_without_a_further_even
             assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
             sendmsg(&peer, &[IoSlice::new(b"a")], &mut control, SendFlags::empty()).unwrap();
             sendmsg(&peer, &[IoSlice::new(b"b")], &mut SendAncillaryBuffer::default(), SendFlags::empty()).unwrap();
-            // A read ends where the descriptor was, though there is more and room for it.
+            // A read ends where the descriptor was sent, although there is more data and room for
+            // it.
             let mut text = [0; 2];
             here.read_exact(&mut text).await.unwrap();
             assert_eq!(&text, b"ab");
@@ -125,8 +126,8 @@ fn more_clients_than_a_listeners_queue_holds_all_get_through() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_unix_listener_queues_as_many_as_the_system_allows() {
-    // Above the 128 of the standard library's TCP listeners, below the descriptors that a process
-    // may have.
+    // More than the 128 of the standard library's TCP listeners, and fewer than the descriptors
+    // that a program may have.
     const CLIENTS: usize = 300;
     let limit: usize = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
     with_workers(|runtime| {
@@ -134,7 +135,7 @@ fn a_unix_listener_queues_as_many_as_the_system_allows() {
         runtime.block_on(async {
             let path = folder.path("large");
             let _listener = UnixListener::bind(&path).unwrap();
-            // Each is through before anything was accepted.
+            // Each is connected before any was accepted.
             let clients = (0..CLIENTS.min(limit)).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap());
             assert_eq!(clients.collect::<Vec<_>>().len(), CLIENTS.min(limit));
         });
@@ -289,8 +290,8 @@ fn a_named_pipe_that_has_a_sender_again_is_waited_for_again() {
     });
 }
 
-/// Attempts that `attempt` makes in the time in which nothing is there: it gives `None` when it
-/// would have blocked.
+/// Returns the number of attempts that `attempt` makes while there is nothing to read. It returns
+/// `None` when it would have blocked.
 async fn attempts_in_vain(mut attempt: impl AsyncFnMut() -> Option<()>) -> u32 {
     let mut attempts = 0;
     let until_done = async {
@@ -361,8 +362,8 @@ fn who_is_at_the_other_end_is_told_and_of_no_end_that_nobody_is() {
             let peer = here.peer_cred().unwrap();
             assert_eq!(peer.pid(), Some(std::process::id() as i32));
             assert_eq!(peer.uid(), rustix::process::getuid().as_raw());
-            // The kernel's answer is process 0, as it is of a peer in a pid namespace that this one
-            // does not see.
+            // The kernel returns pid 0, as for a peer in a pid namespace that is not visible from
+            // this one.
             let alone = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
             let alone = UnixStream::from_std(alone.unwrap().into()).unwrap();
             assert_eq!(alone.peer_cred().unwrap().pid(), None);

@@ -1,8 +1,8 @@
-//! The control socket of a real program: found, attached to while every worker is stuck, gone with
-//! it or cleaned up after it.
+//! The control socket of a real program: a client finds it, attaches while every worker is stuck,
+//! and it is removed when the program ends, or cleaned up later.
 //!
-//! The program is this test's own binary, started again with [`ROLE`] set: environment and death
-//! are a process's own.
+//! The program is this test's own binary, started again with [`ROLE`] set, since its environment
+//! and its death belong to a separate program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,10 +16,10 @@ use volt_telemetry::socket::{self, Environment};
 
 const ROLE: &str = "VOLT_TEST_ROLE";
 const WORKERS: usize = 2;
-/// Long where the test expects something.
+/// The maximum time for an event that the test expects.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Not a test when run as one: what the started program does.
+/// Not a test when run as one: the main function of the started program.
 #[test]
 fn program() {
     if std::env::var_os(ROLE).is_none() {
@@ -93,7 +93,7 @@ impl Program {
         program
     }
 
-    /// The rest of the first line from it that has `key`.
+    /// Returns the rest of the first line of its output that has `key`.
     fn answer(&mut self, key: &str) -> String {
         let mut line = String::new();
         loop {

@@ -1,9 +1,9 @@
-//! A debugger holds the whole process for a while: the machine's doing, not the tasks', and no
-//! reason to replace anybody.
+//! A debugger stops the whole program for a while. The machine is the cause, not a task, so no
+//! worker may be replaced.
 //!
-//! The test is the debugger: it seizes every thread of a child, which runs the same test with
-//! [`IN_CHILD`] set, by ptrace, as gdb does. A parent may do that to its child; where it may not,
-//! the test fails and says so.
+//! The test is the debugger. Like gdb, it seizes every thread of a child with ptrace; the child
+//! runs the same test with [`IN_CHILD`] set. A parent may do that to its child. If it may not, the
+//! test fails with that message.
 
 #![cfg(target_os = "linux")]
 
@@ -30,18 +30,18 @@ const WORKERS: usize = 2;
 
 fn ptrace(request: c_int, tid: i32) -> io::Result<()> {
     let none = ptr::null_mut::<c_void>();
-    // SAFETY: none of the requests made here reads or writes memory of this process.
+    // SAFETY: none of the requests made here reads or writes memory of this program.
     let done = unsafe { libc::ptrace(request as _, tid, none, none) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Holds every thread of a process until it is dropped, in the thread that made it.
+/// Keeps every thread of a program stopped until it is dropped, on the thread that created it.
 struct Held(BTreeSet<i32>);
 
 impl Held {
     fn seize(pid: u32) -> Self {
         let mut held = Self(BTreeSet::new());
-        // A thread that is not held yet may start another.
+        // A thread that is not stopped yet may start another.
         while let Some(tid) = threads(pid).into_iter().find(|tid| !held.0.contains(tid)) {
             if let Err(error) = ptrace(libc::PTRACE_SEIZE as c_int, tid) {
                 assert_eq!(error.raw_os_error(), Some(libc::ESRCH), "a child cannot be traced here: {error}");
@@ -49,7 +49,7 @@ impl Held {
             }
             held.0.insert(tid);
             ptrace(libc::PTRACE_INTERRUPT as c_int, tid).expect("it is traced");
-            // SAFETY: it is told nothing but the thread's number, which is one of the tracer's.
+            // SAFETY: its only input is the thread's number, which is one of the tracer's.
             let stopped = unsafe { libc::waitpid(tid, ptr::null_mut(), libc::__WALL) };
             assert_eq!(stopped, tid, "{}", io::Error::last_os_error());
         }
@@ -80,7 +80,7 @@ fn wait_until(runtime: &Runtime, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot 
     }
 }
 
-/// What this thread has had of a processor.
+/// Returns the processor time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -113,7 +113,7 @@ fn a_process_that_a_debugger_held_blames_the_machine_and_no_task_and_replaces_no
 fn be_held() {
     let runtime = builder(WORKERS).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
-    // Polls that are long enough to be found in one, and short enough to be no stall.
+    // Polls that are long enough that the stop falls into one, and short enough to be no stall.
     let tasks = [(); 2 * WORKERS].map(|()| {
         let is_over = is_over.clone();
         runtime.spawn(async move {
@@ -124,7 +124,7 @@ fn be_held() {
             }
         })
     });
-    // And one that is found in a poll for sure, and goes on with it afterwards.
+    // And one task in which the stop certainly falls into a poll, which continues afterwards.
     let burner = {
         let is_over = is_over.clone();
         runtime.spawn(async move {
@@ -139,14 +139,14 @@ fn be_held() {
     let before = wait_until(&runtime, |snapshot| snapshot.sentinel.checks > 2);
     println!("works");
     let held = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > before.sentinel.pauses);
-    // Not a synchronisation: what it does about it, it does within some checks.
+    // Not a synchronisation: any reaction comes within a few checks.
     std::thread::sleep(Duration::from_millis(100));
     let after = runtime.handle().snapshot();
     // ORDERING: Relaxed; the flag alone is the message.
     is_over.store(true, Ordering::Relaxed);
     tasks.into_iter().chain([burner]).for_each(|task| runtime.block_on(task).unwrap());
 
-    // On a machine that is busy, the wait for a processor may have been the longer part.
+    // On a busy machine, the wait for a processor may have been the longer part.
     let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
     assert!(held.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", held.sentinel);
     let held_for_ns = HELD_FOR.as_nanos() as u64;
@@ -155,8 +155,8 @@ fn be_held() {
     assert_eq!(after.incidents.latest.iter().find(is_charged), None);
     let findings = examine(&before, &after);
     assert!(findings.iter().any(|finding| finding.rule == Rule::ProgramPaused), "{findings:#?}");
-    // A machine that is busy may hold up some that wait for their processor, then and later; a
-    // storm would have called all spares.
+    // A busy machine may delay some workers that wait for their processor, then and later. A storm
+    // would have called all spares.
     let called = after.sentinel.spare_calls - before.sentinel.spare_calls;
     assert!(called < after.sentinel.max_spares && after.sentinel.capped == 0, "{:?}", after.sentinel);
     wait_until(&runtime, |snapshot| snapshot.sentinel.spares_on_duty == 0);

@@ -1,5 +1,5 @@
-//! What the doctor finds is told in the application's log, once when it begins and once when
-//! it is over. Each test runs in a program of its own, since it listens to the whole process.
+//! The doctor logs each finding to the application's log, once when it begins and once when it is
+//! over. Each test runs in a separate program, since it receives the log of the whole program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -15,10 +15,10 @@ use volt_telemetry::rule::Rule;
 
 use crate::watchdog::{alone, builder, watched};
 
-/// A finding is over when it has not been seen for so long, at least.
+/// A finding is over when it was not seen for at least this long.
 const HOLD: Duration = Duration::from_nanos(volt_diagnosis::doctor::history::HOLD_NS);
 
-/// What was told, in order.
+/// The events logged so far, in order.
 static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ fn told() -> MutexGuard<'static, Vec<Told>> {
     TOLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was told of stalls in this runtime. A machine that stands still for a moment makes others,
+/// Returns the logged stalls of this runtime. A machine that stops for a moment causes others,
 /// elsewhere.
 fn stalls(runtime: &Runtime) -> Vec<Told> {
     let name = runtime.handle().snapshot().runtime;
@@ -79,19 +79,19 @@ impl Subscriber for Log {
 }
 
 fn with_sentinel(name: &str) -> Builder {
-    // Of another test's, which has come first perhaps.
+    // Another test may have set it first.
     let _is_set = tracing::subscriber::set_global_default(Log);
     builder(2).sentinel_interval(Some(Duration::from_millis(10))).name(name)
 }
 
-/// A task that blocks its thread; and the line where it was spawned.
+/// Runs a task that blocks its thread. Returns the line where it was spawned.
 fn stall(runtime: &Runtime) -> u32 {
     let sleeps = || std::thread::sleep(Duration::from_millis(300));
     runtime.block_on(runtime.spawn(async move { sleeps() })).unwrap();
     line!() - 1
 }
 
-/// Something to do now and then, until `is_so`.
+/// Spawns a task now and then, until `is_so`.
 fn goes_on_until(runtime: &Runtime, is_so: impl Fn() -> bool) {
     while !is_so() {
         runtime.block_on(runtime.spawn(async { volt::time::sleep(Duration::from_millis(5)).await })).unwrap();
@@ -104,7 +104,7 @@ fn a_stall_is_told_once_with_its_place_and_once_when_it_is_over() {
         watched(|| {
             let runtime = with_sentinel("stalls").build().unwrap();
             let line = stall(&runtime);
-            // Though nobody has anything to do any more.
+            // Although there is no work any more.
             while stalls(&runtime).is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -153,8 +153,8 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let checks = || runtime.handle().snapshot().sentinel.checks;
-            // It takes some checks more after the last worker has parked: until there was none for
-            // longer than the doctor waits.
+            // It makes some more checks after the last worker has parked. Waits until there was
+            // none for longer than the doctor waits.
             let (mut settled, mut since) = (checks(), Instant::now());
             while since.elapsed() < Duration::from_millis(1_500) {
                 std::thread::sleep(Duration::from_millis(10));
@@ -163,15 +163,15 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
                 }
             }
             assert_eq!(stalls(&runtime).len(), 1, "its end is told when the runtime wakes up");
-            // Not a synchronisation: nobody is awake to see that it is over.
+            // Not a synchronisation: no thread is awake to see that it is over.
             std::thread::sleep(HOLD);
             goes_on_until(&runtime, || stalls(&runtime).len() == 2);
         });
     });
 }
 
-/// Of a thousand polls twenty block for 20 ms: less than four times the 99th percentile, and so
-/// usual there.
+/// Of a thousand polls, twenty block for 20 ms. That is less than four times the 99th percentile,
+/// and so usual there.
 #[test]
 fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
     const OBSERVED_FOR: Duration = Duration::from_secs(5);
@@ -209,7 +209,7 @@ fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
             assert!(after.incidents.total() > before.incidents.total(), "they are all counted");
             let told: Vec<_> =
                 stalls(&runtime).into_iter().filter(|told| told.field("location").contains(&place)).collect();
-            // A poll whose stack could not be read in time is another finding, of the task alone.
+            // A poll whose stack could not be read in time is another finding, of the task only.
             let places: BTreeSet<_> = told.iter().map(|told| told.field("location")).collect();
             let is_over = told.iter().any(|told| told.level == Level::INFO);
             assert!(told.len() == places.len() && !is_over, "each is reported once, none as over: {told:#?}");

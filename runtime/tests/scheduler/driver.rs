@@ -10,10 +10,10 @@ use crate::watchdog::watched;
 use volt::io::AsyncReadExt;
 use volt::net::UnixStream;
 
-/// What an eager hand-off misses it misses seldom.
+/// If an eager hand-off has a gap, it shows seldom.
 const ROUNDS: usize = 100;
 
-/// An end of Volt's, and one of the standard library's.
+/// Returns one end of Volt's type, and one of the standard library's.
 fn pair() -> (UnixStream, Peer) {
     let (here, there) = Peer::pair().unwrap();
     (UnixStream::from_std(here).unwrap(), there)
@@ -22,7 +22,7 @@ fn pair() -> (UnixStream, Peer) {
 #[test]
 fn with_an_eager_hand_off_an_event_is_seen_while_the_worker_that_was_in_the_driver_is_stuck() {
     watched(|| {
-        // Without the sentinel: nobody else would check the driver.
+        // Without the sentinel, so that no other thread checks the driver.
         let runtime = watchdog::builder(2).eager_driver_handoff(true).build().unwrap();
         for _ in 0..ROUNDS {
             let ((mut first, mut first_peer), (mut second, mut second_peer)) = {
@@ -61,7 +61,7 @@ fn with_an_eager_hand_off_an_event_is_seen_while_the_worker_that_was_in_the_driv
 fn with_an_eager_hand_off_an_event_is_seen_while_every_worker_but_one_is_stuck_whatever_woke_them() {
     const WORKERS: usize = 4;
     watched(|| {
-        // Without the sentinel: nobody else would check the driver.
+        // Without the sentinel, so that no other thread checks the driver.
         let runtime = watchdog::builder(WORKERS).eager_driver_handoff(true).build().unwrap();
         for _ in 0..ROUNDS {
             let (mut stream, mut peer) = {

@@ -1,8 +1,8 @@
 //! How long a task from outside waits while every worker is busy with tasks that wake themselves.
 //!
-//! Counted in polls of those, not in time: a machine that is busy with other things, or lends its
-//! processors out, makes everything late, but it does not change the order in which a worker does
-//! things. `cargo bench -p volt-runtime --bench fairness` gives the times.
+//! Counted in polls of those tasks, not in time. A machine that is busy with other work, or lends
+//! its processors out, makes everything late, but it does not change the order in which a worker
+//! does things. `cargo bench -p volt-runtime --bench fairness` measures the times.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use crate::watchdog::{builder, watched};
 use volt::Placement::{Global, LeastLoaded, TwoChoices};
 use volt::{Placement, Runtime};
 
-/// Tasks handed in, one after the other.
+/// Tasks submitted, one after the other.
 const SAMPLES: usize = 200;
-/// What passes at most between two checks of the global queue, but for one poll.
+/// Maximum time between two checks of the global queue, plus one poll.
 const TARGET: Duration = Duration::from_micros(3);
 
 thread_local! {
-    /// Which worker this thread is, by the number at the end of its name.
+    /// The index of this thread's worker, from the number at the end of the thread's name.
     static WORKER: usize = {
         let thread = std::thread::current();
         thread.name().and_then(|name| name.rsplit('-').next()?.parse().ok()).expect("this runs on a worker")
@@ -29,13 +29,13 @@ thread_local! {
 
 /// Tasks that wake themselves.
 struct Hogs {
-    /// Polls of these that have begun, by worker.
+    /// Polls of these tasks that have begun, by worker.
     polls: Arc<[AtomicU64]>,
     stop: Arc<AtomicBool>,
 }
 
 impl Hogs {
-    /// Enough of them, two for each worker or more, that none ever finds its queue empty.
+    /// Starts enough of them, at least two per worker, that no worker ever finds its queue empty.
     fn start(runtime: &Runtime, workers: usize, count: usize, poll_time: Duration) -> Self {
         let hogs = Self { polls: (0..workers).map(|_| AtomicU64::new(0)).collect(), stop: Arc::default() };
         let (started, have_started) = mpsc::channel::<()>();
@@ -56,7 +56,7 @@ impl Hogs {
             }));
         }
         drop(started);
-        // Each has had a poll, so that none is still in the global queue.
+        // Each was polled once, so that none is still in the global queue.
         have_started.recv().unwrap_err();
         hogs
     }
@@ -65,16 +65,16 @@ impl Hogs {
         self.polls.iter().map(|polls| polls.load(Ordering::SeqCst)).collect()
     }
 
-    /// Polls of these that a task from outside waits for, of those that begin after it was handed
-    /// in: of the worker that comes to poll it, since the other may have been given the
-    /// processor meanwhile for as long as the kernel likes.
+    /// Returns the number of polls of these tasks for which a task from outside waits, of those
+    /// that begin after it was submitted. Counts only the worker that then polls it, since the
+    /// kernel may give the other one the processor meanwhile for any length of time.
     fn polls_before_a_task_from_outside(&self, runtime: &Runtime) -> u64 {
         let polls = self.polls.clone();
         let task = runtime.spawn(async move {
             let worker = WORKER.with(|worker| *worker);
             (worker, polls[worker].load(Ordering::SeqCst))
         });
-        // Afterwards: now it is in the queue.
+        // Read afterwards: now it is in the queue.
         let handed_in = self.begun();
         let (worker, polled) = runtime.block_on(task).unwrap();
         polled.saturating_sub(handed_in[worker])
@@ -87,9 +87,10 @@ impl Drop for Hogs {
     }
 }
 
-/// Polls of others that a task may wait for, the one that is going on when it comes not included.
+/// Returns the number of polls for which a task may wait, without the poll in flight when it is
+/// submitted.
 fn limit(placement: Placement, workers: usize, poll_time: Duration) -> u64 {
-    // One poll lies between two checks in any case; the clocks may differ by one more.
+    // There is one poll between two checks in any case, and the clocks may differ by one more.
     let by_time = (TARGET.as_nanos() / poll_time.as_nanos()).max(1) as u64 + 1;
     match placement {
         Global => by_time,
@@ -123,7 +124,7 @@ fn no_task_is_forgotten_among_tasks_that_never_rest() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let hogs = Hogs::start(&runtime, 2, 128, Duration::from_micros(1));
-        // More than one check brings, so that they also wait for each other.
+        // More than one check fetches, so that they also wait for each other.
         let tasks: Vec<_> = (0..1_000).map(|n| runtime.spawn(async move { n })).collect();
         let sum: usize = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
         assert_eq!(sum, 999 * 1_000 / 2);

@@ -1,5 +1,5 @@
-//! A poll that does not end in time is written down while it lasts: the task, the cause, and the
-//! line of code.
+//! A poll that exceeds the threshold is recorded while it lasts: the task, the cause, and the line
+//! of code.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
@@ -19,7 +19,7 @@ fn with_sentinel(workers: usize) -> Builder {
     builder(workers).sentinel_interval(Some(Duration::from_millis(10)))
 }
 
-/// The first incident that `is_so`.
+/// Returns the first incident that `is_so`.
 fn incident(runtime: &Runtime, is_so: impl Fn(&Incident) -> bool) -> Incident {
     loop {
         let incidents = runtime.handle().snapshot().incidents;
@@ -34,7 +34,7 @@ fn has_stack(incident: &Incident) -> bool {
     !incident.stack.is_empty() || incident.stack_error.is_some()
 }
 
-/// Sleeps until `open`, a little at a time, in a line of this file; says which.
+/// Sleeps until `open`, in short sleeps, in a line of this file. Returns that line.
 #[inline(never)]
 fn sleep_until_open(open: &mpsc::Receiver<()>) -> u32 {
     while open.try_recv() == Err(mpsc::TryRecvError::Empty) {
@@ -51,7 +51,7 @@ fn a_poll_that_sleeps_is_named_with_its_line_while_it_still_sleeps() {
         let (task, handle) = (volt::task::Builder::new().name("sleeper"), runtime.handle());
         let spawned_at = line!() + 1;
         let sleeper = task.spawn_on(async move { sleep_until_open(&is_open) }, handle);
-        // On a machine that is busy, it waits for its processor before it sleeps.
+        // On a busy machine, it waits for its processor before it sleeps.
         let during = incident(&runtime, |incident| incident.cause == Cause::Sleep && has_stack(incident));
         open.send(()).unwrap();
         let line = runtime.block_on(sleeper).unwrap();
@@ -85,7 +85,7 @@ fn causes_are_told_apart_while_the_poll_lasts() {
                 }
             }
         });
-        // On a machine that is busy with other things, it wants its processor more than it has it.
+        // On a busy machine, it waits for its processor longer than it has it.
         let spins = incident(&runtime, |incident| {
             matches!(incident.cause, Cause::Cpu | Cause::NotScheduled | Cause::Throttled) && has_stack(incident)
         });
@@ -171,7 +171,7 @@ fn a_block_that_is_announced_ends_the_incident_before_it_and_is_none_itself() {
         let task = runtime.spawn(async move {
             sleep_until_open(&is_open);
             volt::task::block_in_place(|| is_over.recv().unwrap());
-            // Long enough to be seen, and no stall by far.
+            // Long enough to be seen, and far from a stall.
             let checks = handle.snapshot().sentinel.checks;
             while handle.snapshot().sentinel.checks < checks + 5 {
                 std::thread::sleep(Duration::from_micros(500));

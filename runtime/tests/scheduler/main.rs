@@ -1,5 +1,5 @@
-//! The scheduler by the public API: nothing lost, nobody starved, stuck workers replaced, every end
-//! orderly; and what is told of it.
+//! The scheduler through the public API: no task is lost or starved, stuck workers are replaced,
+//! every shutdown is orderly, and telemetry reports it correctly.
 
 #[path = "../watchdog/mod.rs"]
 mod watchdog;

@@ -1,6 +1,6 @@
-//! Each option of the Builder changes what it says it does. Those that other tests here are about
-//! (capacities, stealing, placement, park time-outs, the cooperative budget, limits of blocking
-//! threads) are held there.
+//! Each option of the builder has its documented effect. Options that are the subject of other
+//! tests (capacities, stealing, placement, park time-outs, the cooperative budget, limits of
+//! blocking threads) are covered there.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// One task that is polled so many times and waits for nothing.
+/// Runs one task that is polled `count` times and waits for nothing.
 fn polls(runtime: &Runtime, count: u64) {
     let task = runtime.spawn(async move {
         for _ in 1..count {
@@ -68,7 +68,7 @@ fn the_lifo_cap_is_as_many_polls_a_tick_as_was_asked_for() {
     watched(|| {
         for cap in [1, 3, 20] {
             let runtime = builder(1).max_lifo_polls_per_tick(cap).build().unwrap();
-            // Each starts the next: all from the slot, but for the cap.
+            // Each spawns the next: all would run from the LIFO slot, but for the cap.
             fn chain(left: u32) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
                 Box::pin(async move {
                     if left > 0 {
@@ -99,8 +99,8 @@ fn a_fetch_takes_no_more_than_batch_buffer_and_bounds_allow() {
             tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
             worker(&runtime).global_batches - before
         };
-        // 60 for one worker: one fetch, and the blocker's; one more if a fetch comes between two
-        // spawns.
+        // 60 tasks for one worker: one fetch, and the blocker's; one more if a fetch comes between
+        // two spawns.
         assert!(batches(builder(1)) <= 3);
         assert!(batches(builder(1).global_queue_batch_size(4)) >= 60 / 5);
         assert!(batches(builder(1).global_queue_batch_bounds(1, 2)) >= 60 / 3);
@@ -120,11 +120,11 @@ fn the_tuner_begins_with_what_it_was_given_and_stays_in_its_bounds() {
         assert_eq!(begins(builder(1).default_avg_task(MS / 1_000)), (1_000, 3));
         assert_eq!(begins(builder(1).target_global_queue_latency(2 * MS)), (50_000, 40));
         assert_eq!(begins(builder(1).global_queue_interval_bounds(33, 33)), (50_000, 33));
-        // A new sample is all, or almost nothing.
+        // A new sample counts fully, or almost not at all.
         for (alpha, is_forgotten) in [(1.0, true), (0.001, false)] {
             let runtime = builder(1).default_avg_task(Duration::from_secs(1)).ewma_alpha(alpha).build().unwrap();
-            // Ten ticks, of a tenth of a second in the average at a weight of a thousandth, of
-            // nothing at a weight of 1.
+            // Ten ticks. The average still contains a tenth of a second at a weight of a
+            // thousandth, and nothing at a weight of 1.
             polls(&runtime, 1_280);
             wait_until(|| worker(&runtime).phase != Phase::Busy);
             let avg_ns = worker(&runtime).avg_poll_ns;
@@ -133,7 +133,8 @@ fn the_tuner_begins_with_what_it_was_given_and_stays_in_its_bounds() {
     });
 }
 
-/// The most polls of 100 µs that a task from outside waited for, beside two that wake themselves.
+/// Returns the maximum number of polls of 100 µs for which a task from outside waited, while two
+/// tasks wake themselves.
 fn polls_before_a_task_from_outside(builder: Builder) -> u64 {
     let runtime = builder.build().unwrap();
     let (stop, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -184,7 +185,7 @@ fn when_the_global_queue_is_checked_follows_from_two_options() {
 #[test]
 fn checks_of_the_global_queue_are_counted_by_trigger() {
     watched(|| {
-        // What 3,300 local polls of a single task have added.
+        // Returns the counts added by 3,300 local polls of a single task.
         let counted = |builder: Builder| {
             let runtime = builder.build().unwrap();
             wait_until(|| worker(&runtime).phase != Phase::Stopped);
@@ -197,7 +198,7 @@ fn checks_of_the_global_queue_are_counted_by_trigger() {
             let (after, before) = (checks(&after), checks(&before));
             (after.interval - before.interval, after.elapsed - before.elapsed, polls)
         };
-        // By number alone: an hour passes for nobody.
+        // By number alone: an hour never passes.
         let (interval, elapsed, polls) =
             counted(builder(1).target_global_queue_latency(HOUR).global_queue_interval_bounds(33, 33));
         assert_eq!(elapsed, 0);

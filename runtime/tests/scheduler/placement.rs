@@ -1,4 +1,4 @@
-//! Where tasks from outside go, and that none is lost, whichever way they are placed.
+//! Where tasks from outside are placed, and that no placement loses any.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ fn every_task_runs_once_under_concurrent_submits_steals_and_overflows() {
     }
 }
 
-/// What a worker's queues hold.
+/// Returns the number of tasks in a worker's queues.
 fn queued(worker: &volt::telemetry::Worker) -> u64 {
     u64::from(worker.ring_len + worker.batch_len + worker.inbox_len + u32::from(worker.is_lifo_filled))
 }
@@ -62,7 +62,7 @@ fn queued(worker: &volt::telemetry::Worker) -> u64 {
 fn the_loads_add_up_to_what_is_queued_or_running() {
     for placement in [TwoChoices, LeastLoaded] {
         watched(|| {
-            // No stealing and nobody to search elsewhere: what is placed stays where it is.
+            // No stealing and no searching worker: a placed task stays where it is.
             let runtime = builder(3).placement(placement).enable_stealing(false).build().unwrap();
             let (entered, has_entered) = mpsc::channel();
             let gates: Vec<mpsc::Sender<()>> = (0..30)
@@ -76,7 +76,7 @@ fn the_loads_add_up_to_what_is_queued_or_running() {
                     open
                 })
                 .collect();
-            // One runs on each worker that has any; nothing moves until the gates open.
+            // One runs on each worker that has any. Nothing moves until the gates open.
             has_entered.recv().unwrap();
             let sum = loop {
                 let snapshot = runtime.handle().snapshot();
@@ -95,7 +95,7 @@ fn the_loads_add_up_to_what_is_queued_or_running() {
     }
 }
 
-/// Keeps all workers but one in `block` until the guard is dropped; returns when they are there.
+/// Keeps all workers but one in `block` until the guard is dropped. Returns when they are there.
 fn block_all_but_one(runtime: &volt::Runtime, workers: usize, block: fn(mpsc::Receiver<()>)) -> Vec<mpsc::Sender<()>> {
     let (entered, has_entered) = mpsc::channel();
     let blocked = || runtime.handle().snapshot().workers.iter().filter(|worker| worker.in_flight.is_some()).count();
@@ -114,8 +114,8 @@ fn block_all_but_one(runtime: &volt::Runtime, workers: usize, block: fn(mpsc::Re
     gates
 }
 
-/// Nothing but the placement may bring a task to the worker that can run it: no thief, no sentinel,
-/// no spare.
+/// Only the placement may bring a task to the worker that can run it: there is no thief, no
+/// sentinel, no spare.
 fn tasks_avoid_workers_that(block: fn(mpsc::Receiver<()>), is_out: fn(&volt::telemetry::Worker) -> bool) {
     const WORKERS: usize = 3;
     const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
@@ -133,8 +133,7 @@ fn tasks_avoid_workers_that(block: fn(mpsc::Receiver<()>), is_out: fn(&volt::tel
             while runtime.handle().snapshot().workers.iter().filter(|worker| is_out(worker)).count() < WORKERS - 1 {
                 std::thread::yield_now();
             }
-            // A task that is placed at a worker that is out waits until the gates open: that is
-            // never.
+            // A task that is placed at a blocked worker waits until the gates open, which is never.
             for _ in 0..100 {
                 runtime.block_on(runtime.spawn(async {})).unwrap();
             }
@@ -164,8 +163,8 @@ fn the_least_loaded_worker_is_an_idle_one() {
     watched(|| {
         let runtime = builder(4).placement(LeastLoaded).build().unwrap();
         let (entered, has_entered) = mpsc::channel();
-        // Four tasks that hold their worker, placed one after the other: each must find a worker
-        // that holds nothing.
+        // Four tasks that hold their worker, placed one after the other: each must find an idle
+        // worker.
         let gates: Vec<mpsc::Sender<()>> = (0..4)
             .map(|_| {
                 let (open, is_open) = mpsc::channel::<()>();

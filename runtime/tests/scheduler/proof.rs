@@ -1,4 +1,4 @@
-//! `PROOF.md` and the page on what differs from Tokio name nothing that does not exist.
+//! Checks that `PROOF.md` and the page on differences from Tokio name only things that exist.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The flight recorder of a running runtime, over its control socket: on while somebody records,
-//! and what it tells of polls and wakes.
+//! The flight recorder of a running runtime, over its control socket: it is on while a client
+//! records, and its records of polls and wakes are correct.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use volt::telemetry::recording::event::{Event, Outcome, Waker};
 use volt::telemetry::recording::flush::{Flush, Table, Track};
 use volt::{Builder, Runtime};
 
-/// Long where the test expects something.
+/// The maximum time for an event that the test expects.
 const LONG: Duration = Duration::from_secs(20);
 
 fn runtime(name: &str, builder: impl FnOnce(Builder) -> Builder) -> (Runtime, Client) {
@@ -17,7 +17,7 @@ fn runtime(name: &str, builder: impl FnOnce(Builder) -> Builder) -> (Runtime, Cl
     (runtime, Client::connect(&path).unwrap())
 }
 
-/// All that was recorded until `is_enough`.
+/// Everything that was recorded until `is_enough`.
 struct Recorded {
     tracks: Vec<Track>,
     flushes: Vec<Flush>,
@@ -39,7 +39,7 @@ impl Recorded {
         recorded
     }
 
-    /// By track; of each in the order in which they were made.
+    /// Returns the events by track; each track's in the order in which they happened.
     fn events(&self) -> impl Iterator<Item = (Track, u64, Event)> + '_ {
         let chunks = self.flushes.iter().flat_map(|flush| &flush.chunks);
         chunks.flat_map(|chunk| {
@@ -100,7 +100,7 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
     };
     let recorded = Recorded::until(&mut client, "recorded", Duration::ZERO, is_enough);
     assert_eq!(recorded.text(Table::Task, woken), Some("woken"));
-    // The task's wake-up stands in the poll of the sleeper, and by its time it leads to the poll
+    // The task's wake-up is recorded within the poll of the sleeper, and its time leads to the poll
     // that it has caused.
     let events: Vec<_> = recorded.events().collect();
     let (track, at_ns, location) = woken_in_a_poll(&recorded).unwrap();
@@ -116,7 +116,7 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
         matches!(event, Event::PollBegin { task, delay_ns, .. } if *task == woken && begin_ns - u64::from(*delay_ns) == at_ns)
     });
     assert!(caused, "no poll of the task {woken} was submitted at {at_ns}");
-    // Each track's times rise.
+    // The times on each track increase.
     for track in &recorded.tracks {
         let times: Vec<_> = events.iter().filter(|(of, ..)| of == track).map(|(_, at_ns, _)| *at_ns).collect();
         assert!(times.is_sorted(), "{track}");
@@ -133,8 +133,8 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
 #[test]
 fn what_overflows_between_two_polls_is_not_noted_down_after_what_follows() {
     let (runtime, mut client) = runtime("overflowing", |builder| builder.worker_threads(1).local_queue_capacity(2));
-    // Two that wake each other use the LIFO slot up to its cap; it is flushed into a ring that
-    // others keep full.
+    // Two tasks that wake each other use the LIFO slot up to its cap. It is flushed into a ring
+    // that other tasks keep full.
     let notices = std::sync::Arc::new([(); 2].map(|()| volt::sync::Notify::new()));
     for me in 0..2 {
         let notices = notices.clone();
@@ -175,7 +175,7 @@ fn the_return_of_a_stuck_worker_precedes_what_it_does_next() {
         }
     });
     let recorded = Recorded::until(&mut client, "returning", Duration::ZERO, |recorded| {
-        // One in 1.5 s or so: the spare stays for a while, and as long as it is there nobody is
+        // About one in 1.5 s: the spare stays for a while, and while it is there no worker is
         // replaced.
         recorded.events().filter(|(.., event)| matches!(event, Event::Return)).count() >= 2
     });
@@ -203,7 +203,7 @@ fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
     assert_eq!(client.recorder(Some("looking-back"), None).unwrap().capacity, 8192);
     client.recorder(Some("looking-back"), Some(false)).unwrap();
     let began = Instant::now();
-    // The recording of the client that has gone may still hold it.
+    // The recording of the client that has gone may still keep it on.
     while client.recorder(Some("looking-back"), None).unwrap().is_on {
         assert!(began.elapsed() < LONG);
     }
@@ -224,7 +224,8 @@ fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
 fn a_client_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
     let (runtime, mut client) = runtime("unread", |builder| builder.flight_records(1024));
     client.record(Some("unread"), Duration::ZERO).unwrap();
-    // Far more than the ring and the socket hold; the program's end does not wait for the client.
+    // Far more than the ring and the socket can store. The program's end does not wait for the
+    // client.
     let busy = runtime.spawn(async {
         for _ in 0..200_000 {
             volt::task::yield_now().await;

@@ -1,8 +1,8 @@
-//! A worker that is stuck in a poll strands nobody: neither what it had queued, nor timers, nor
+//! A worker that is stuck in a poll strands nothing: neither its queued tasks, nor timers, nor
 //! sockets.
 //!
-//! Each blocker here waits until what it would strand has come through: without the sentinel it
-//! waits for ever.
+//! Each blocker here waits until what it would strand has completed. Without the sentinel it would
+//! wait forever.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use volt::Runtime;
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 
-/// Without the net of the park time-out, with the sentinel.
+/// Builds a runtime without the park time-out and with the sentinel.
 fn runtime(workers: usize) -> Runtime {
     builder(workers).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap()
 }
@@ -37,7 +37,7 @@ fn timers_fire_while_the_worker_that_sat_in_the_driver_blocks() {
                 volt::time::sleep(Duration::from_millis(30)).await;
                 rang.send(()).unwrap();
             });
-            // Woken by the driver, so that it blocks the worker that sat in it.
+            // Woken by the driver, so that it blocks the worker that was in the driver.
             let blocker = runtime.spawn(async move {
                 volt::time::sleep(Duration::from_millis(5)).await;
                 has_rung.recv().unwrap();
@@ -74,7 +74,7 @@ fn sockets_are_served_while_the_worker_that_sat_in_the_driver_blocks() {
     });
 }
 
-/// Until a poll has lasted for longer than any that only works.
+/// Waits until a poll has lasted longer than any that only computes.
 fn wait_for_block(runtime: &Runtime) {
     while runtime.handle().snapshot().longest_in_flight().is_none_or(|(_, poll)| poll.for_ns < 20_000_000) {
         std::thread::yield_now();
@@ -111,8 +111,8 @@ fn the_sentinel_sleeps_while_all_workers_do() {
             wait_for_all_parked(&runtime);
             runtime.handle().snapshot().sentinel.checks
         };
-        // It takes some checks more after the last worker has parked: until there was none for a
-        // while.
+        // It makes some more checks after the last worker has parked. Waits until there was none
+        // for a while.
         let rest = Duration::from_millis(300);
         let (mut settled, mut since) = (checks(), Instant::now());
         while since.elapsed() < rest {
@@ -132,8 +132,7 @@ fn an_announced_block_costs_no_more_checks_than_busy_workers() {
         let (open, is_open) = mpsc::channel::<()>();
         let blocker = runtime.spawn(async move { volt::task::block_in_place(|| assert!(is_open.recv().is_err())) });
         let checks = || runtime.handle().snapshot().sentinel.checks;
-        // 30 checks; with one a millisecond 300, but for a moment in which the machine lets it
-        // wait.
+        // 30 checks; with one per millisecond 300, except when the machine delays it.
         let (rest, most) = (Duration::from_millis(300), 60);
         let mut quiet = 0;
         while quiet < 5 {
@@ -160,14 +159,15 @@ fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_w
         let handle = runtime.handle().clone();
         runtime.shutdown_timeout(Duration::from_millis(20));
         drop(open);
-        // The worker ends, and with it the sentinel: nobody checks any more.
+        // The worker ends, and the sentinel with it: no thread checks any more.
         while handle.snapshot().workers.iter().any(|worker| worker.phase != volt::telemetry::Phase::Stopped) {
             std::thread::yield_now();
         }
     });
 }
 
-/// Time on a processor, and how often it went to sleep, of this process's thread of that name.
+/// Returns the processor time of this program's thread with that name, and how often it went to
+/// sleep.
 #[cfg(target_os = "linux")]
 fn thread_times(name: &str) -> (Duration, u64) {
     let of = |folder: std::path::PathBuf| {
@@ -182,14 +182,14 @@ fn thread_times(name: &str) -> (Duration, u64) {
     };
     loop {
         let mut threads = std::fs::read_dir("/proc/self/task").unwrap();
-        // It has its name when it has begun.
+        // A thread has its name once it has begun.
         if let Some(found) = threads.find_map(|thread| of(thread.ok()?.path())) {
             return found;
         }
     }
 }
 
-/// Prints what it costs: `cargo test --release -p volt-runtime --test scheduler sentinel:: --
+/// Prints the cost: `cargo test --release -p volt-runtime --test scheduler sentinel:: --
 /// --nocapture`.
 #[test]
 #[cfg(target_os = "linux")]
@@ -197,8 +197,9 @@ fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest(
     const BUSY_FOR: Duration = Duration::from_secs(3);
     const RESTS_FOR: Duration = Duration::from_secs(2);
     const INTERVAL: Duration = Duration::from_millis(10);
-    // A check itself takes a microsecond; the rest is what a machine takes to put a thread to sleep
-    // and to wake it up, which differs widely, and caches that others have used meanwhile.
+    // A check itself takes a microsecond. The rest is the time that a machine takes to put a thread
+    // to sleep and to wake it, which differs widely, and caches that other threads have used
+    // meanwhile.
     const MAX_NAPS: f64 = 10.0;
     watched(|| {
         let builder = builder(2).thread_name("cost").sentinel_interval(Some(INTERVAL));

@@ -1,4 +1,4 @@
-//! How a runtime ends: every handle resolves, nothing is left, and nobody waits for ever.
+//! How a runtime ends: every handle resolves, nothing is left, and no thread waits forever.
 
 use crate::watchdog;
 use std::cell::RefCell;
@@ -109,7 +109,7 @@ fn a_shutdown_from_inside_ends_tasks_that_spawn_tasks_as_well() {
             while handle.snapshot().tasks.spawned < 200 {
                 std::hint::spin_loop();
             }
-            // It cannot wait for the others, of which it is one.
+            // It cannot wait for the others, since it is one of them.
             let (give, given) = mpsc::channel();
             let ends = handle.spawn(async move {
                 runtime.shutdown_background();
@@ -156,7 +156,7 @@ fn a_stuck_task_and_a_stuck_thread_delay_the_end_by_the_limit_only() {
     });
 }
 
-/// Waits until every worker has stopped, so that none of them is left to turn the driver.
+/// Waits until every worker has stopped, so that none is left to poll the driver.
 fn wait_for_workers(handle: &Handle) {
     while !handle.snapshot().workers.iter().all(|worker| worker.phase == Phase::Stopped) {
         std::thread::yield_now();
@@ -166,7 +166,7 @@ fn wait_for_workers(handle: &Handle) {
 #[test]
 fn timers_and_sockets_work_until_the_last_blocking_job_ends() {
     watched(|| {
-        // Without a limit in sight.
+        // With a limit that is never reached.
         let runtime = builder(2).shutdown_timeout(Duration::from_secs(3600)).build().unwrap();
         let handle = runtime.handle().clone();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -213,8 +213,8 @@ fn at_the_limit_a_timer_of_a_blocking_job_fails() {
                 });
             });
             has_entered.recv().unwrap();
-            // A clock that stands still would hold the job up for ever: then the limit is not
-            // waited for.
+            // A paused clock would delay the job forever: then the shutdown does not wait for the
+            // limit.
             runtime.shutdown_timeout(limit);
             let error = watchdog::runtime(1).block_on(job).unwrap_err();
             assert!(error.is_panic() && error.to_string().contains("was shut down"), "{error}");
@@ -222,7 +222,7 @@ fn at_the_limit_a_timer_of_a_blocking_job_fails() {
     });
 }
 
-/// Runs something when its thread ends.
+/// Runs a function when its thread ends.
 struct AtThreadEnd(Box<dyn FnOnce() + Send>);
 
 impl Drop for AtThreadEnd {
@@ -235,7 +235,7 @@ thread_local! {
     static AT_THREAD_END: RefCell<Option<AtThreadEnd>> = const { RefCell::new(None) };
 }
 
-/// Has the only worker of `runtime` do `work` in a destructor of its thread.
+/// Makes the only worker of `runtime` do `work` in a destructor of its thread.
 fn at_thread_end(runtime: &Runtime, work: impl FnOnce() + Send + 'static) {
     let work = AtThreadEnd(Box::new(work));
     let task = runtime.spawn(async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(work)) });
@@ -295,8 +295,7 @@ fn jobs_that_have_not_begun_are_cancelled() {
     });
 }
 
-/// Starts a job that goes on for longer than the rest of a shutdown takes, and then says that it
-/// has ended.
+/// Starts a job that lasts longer than the rest of a shutdown, and then sets a flag.
 fn start_long_job(handle: &Handle) -> Arc<AtomicBool> {
     let has_ended = Arc::new(AtomicBool::new(false));
     let (entered, has_entered) = mpsc::channel();
@@ -321,7 +320,7 @@ fn start_long_job(handle: &Handle) -> Arc<AtomicBool> {
 #[test]
 fn a_runtime_that_is_dropped_in_a_blocking_job_of_its_own_waits_for_the_other_jobs_and_not_for_that_one() {
     watched(|| {
-        // Without a limit in sight.
+        // With a limit that is never reached.
         let runtime = builder(2).shutdown_timeout(Duration::from_secs(3600)).build().unwrap();
         let handle = runtime.handle().clone();
         let has_ended = start_long_job(&handle);
@@ -360,7 +359,7 @@ fn dropping_a_runtime_in_async_code_is_refused_clearly() {
         let message = "call shutdown_background(), or drop it outside";
         assert!(error.to_string().contains(message), "{error}");
         outer.block_on(outer.spawn(async { runtime(1).shutdown_background() })).unwrap();
-        // In a block_on as well, and the workers of the one that was refused end all the same.
+        // In a `block_on` as well. The workers of the runtime that was refused end nevertheless.
         let inner = runtime(1);
         let handle = inner.handle().clone();
         let panic = panics(|| outer.block_on(async { drop(inner) }));
@@ -393,7 +392,7 @@ fn a_nested_block_on_is_refused_clearly_and_one_on_a_blocking_thread_is_not() {
     });
 }
 
-/// What `f` panics with, which must be text.
+/// Returns the message of the panic of `f`, which must be text.
 fn panics(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it is refused");
     panic.downcast_ref::<&str>().map_or_else(|| panic.downcast_ref::<String>().unwrap().clone(), |text| (*text).into())

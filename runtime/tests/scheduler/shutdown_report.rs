@@ -1,5 +1,5 @@
-//! What a shutdown says of what it could not end. Each test runs in a program of its own,
-//! since it listens to the whole process.
+//! The report of a shutdown about what it could not end. Each test runs in a separate program,
+//! since it receives the log of the whole program.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -51,7 +51,7 @@ impl Reports {
     }
 }
 
-/// Waits in a destructor of its thread until the sender is gone.
+/// Waits in a destructor of its thread until the sender is dropped.
 struct WaitsInDrop(mpsc::Receiver<()>);
 
 impl Drop for WaitsInDrop {
@@ -73,13 +73,13 @@ fn a_shutdown_without_a_thread_to_join_the_others_says_so() {
             tracing::subscriber::set_global_default(reports.clone()).unwrap();
             let runtime = builder(1).name("no joiner").build().unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            // Room for what is allocated here and there, not for a thread's stack.
+            // Room for ordinary allocations, not for a thread's stack.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
             let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
             let limit = rustix::process::Rlimit { current: Some((size_kib + 1024) * 1024), maximum: None };
             rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
-            // Those that find room all the same, in memory that was freed since, keep it.
+            // Threads that find room nevertheless, in memory that was freed since, keep it.
             let keeps_room = || {
                 std::thread::Builder::new().spawn(|| {
                     loop {
@@ -138,7 +138,7 @@ fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
             let task =
                 slow_runtime.spawn(async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(WaitsInDrop(is_open))) });
             slow_runtime.block_on(task).unwrap();
-            // Enough for the worker to end; the destructor of its thread waits until `open` is
+            // Enough for the worker to end. The destructor of its thread waits until `open` is
             // dropped.
             slow_runtime.shutdown_timeout(Duration::from_secs(2));
             let report = reports.take_one();

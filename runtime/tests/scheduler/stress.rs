@@ -1,5 +1,5 @@
-//! A million polls of mixed work, everything counted twice; `cargo bench -p volt-runtime --bench
-//! stress` does a hundred million, and `.ci/tsan` runs this under ThreadSanitizer.
+//! A million polls of mixed work, with everything counted twice. `cargo bench -p volt-runtime
+//! --bench stress` does a hundred million, and `.ci/tsan` runs this under ThreadSanitizer.
 
 #[path = "../../benches/stress/mix.rs"]
 mod mix;
@@ -31,7 +31,7 @@ fn a_million_polls_of_everything_lose_nothing_and_end_at_rest() {
         watchdog::watched(|| all.add(&mix::run(&mix, |_| (), || ())));
     }
     assert!(all.polls >= 9 * POLLS, "{all:?}");
-    // None of it was left out.
+    // Every kind of work occurred.
     for (what, count) in [
         ("cancelled", all.cancelled),
         ("panicked", all.panicked),

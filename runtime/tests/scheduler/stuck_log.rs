@@ -1,6 +1,6 @@
-//! A log that blocks or panics whoever writes into it stops neither healing nor the end of a
-//! runtime, nor what is told later. Each test runs in a program of its own, since it listens
-//! to the whole process.
+//! A log that blocks or panics when it is written to stops neither healing nor the end of a
+//! runtime, nor later log lines. Each test runs in a separate program, since it receives the log of
+//! the whole program.
 
 use std::fmt::Debug;
 use std::sync::mpsc;
@@ -17,10 +17,10 @@ static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, wait
 static CHANGED: Condvar = Condvar::new();
 
 struct State {
-    /// What it does to whoever writes into it.
+    /// What it does to a thread that writes to it.
     blocks: bool,
     panics: bool,
-    /// How many wait in it, and how often it was told something.
+    /// How many threads wait in it, and how often it was written to.
     waiting: usize,
     told: usize,
     /// The sum of its fields `times`.
@@ -120,7 +120,7 @@ fn a_log_that_blocks_or_panics_stops_neither_healing_nor_the_end_nor_what_is_tol
         watched(|| {
             state().panics = true;
             let (runtime, before) = (runtime(true), state().told);
-            // Each of another spawn location: of one, only one a second is told.
+            // Each has a different spawn location: of one location, only one per second is logged.
             let (open, is_open) = mpsc::channel::<()>();
             let first = runtime.spawn(async move { _ = is_open.recv() });
             wait_until(|log| log.told > before);
@@ -149,8 +149,8 @@ fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            // Room for the thread that tells, not for a worker's stack, though the size be read
-            // just while a thread that starts has 128 MB more for a moment, as glibc lays out its
+            // Room for the thread that logs, not for a worker's stack. The size may be read while a
+            // thread that starts has 128 MB more for a moment, because of how glibc lays out its
             // heap.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -184,7 +184,7 @@ fn a_job_without_a_thread_is_reported_while_all_sleep_and_at_the_end() {
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
             let checks = || runtime.handle().snapshot().sentinel.checks;
-            // The sentinel dozes when it does not check any more.
+            // The sentinel dozes when it no longer checks.
             while {
                 let before = checks();
                 std::thread::sleep(Duration::from_millis(100));
@@ -202,7 +202,7 @@ fn a_job_without_a_thread_is_reported_while_all_sleep_and_at_the_end() {
             // A moment after the last report.
             (0..2).for_each(|_| fail());
             drop(runtime);
-            // What came since the last report.
+            // The failures since the last report.
             wait_until(|log| log.times == 3);
         });
     });

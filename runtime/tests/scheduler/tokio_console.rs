@@ -1,5 +1,5 @@
-//! The spans and events that tokio-console's subscriber listens for, as it reads them. Each
-//! test runs in a program of its own, since it listens to the whole process.
+//! The spans and events that tokio-console's subscriber receives, read as it reads them. Each test
+//! runs in a separate program, since it receives the events of the whole program.
 
 use crate::watchdog::alone;
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Fields by name; those that the console reads as numbers and texts apart from those that it takes
-/// as they print.
+/// Fields by name. Those that the console reads as numbers and texts are separate from those that
+/// it reads as they print.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fields {
     numbers: HashMap<&'static str, u64>,
@@ -35,7 +35,7 @@ impl Visit for Fields {
     }
 }
 
-/// A task as tokio-console sees it.
+/// A task as tokio-console displays it.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     target: &'static str,
@@ -45,7 +45,7 @@ struct Seen {
     is_over: bool,
 }
 
-/// Listens to what `console-subscriber` does.
+/// Records what `console-subscriber` records.
 #[derive(Clone, Default)]
 struct Console {
     tasks: Arc<Mutex<HashMap<u64, Seen>>>,
@@ -145,7 +145,7 @@ fn tokio_console_is_told_of_tasks_their_polls_and_their_wakers() {
         let tasks = console.tasks.lock().unwrap();
         assert!(tasks.values().flat_map(|seen| &seen.ops).all(|op| known.contains(&op.as_str())));
         assert!(tasks.values().all(|seen| seen.is_over), "{tasks:?}");
-        // What is made comes to an end: by a wake-up that takes the waker along, or by a drop.
+        // Every waker that is created ends: by a wake-up that consumes it, or by a drop.
         for seen in tasks.values() {
             let count = |wanted: &[&str]| seen.ops.iter().filter(|op| wanted.contains(&op.as_str())).count();
             assert_eq!(count(&["waker.clone"]), count(&["waker.wake", "waker.drop"]), "{seen:?}");

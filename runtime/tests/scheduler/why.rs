@@ -1,5 +1,5 @@
-//! Why a task was polled last, asked over the control socket: who woke whom, down to a timer, a
-//! thread, a blocking job.
+//! Why a task was polled last, requested over the control socket: the chain of wake-ups, down to a
+//! timer, a thread or a blocking job.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use volt::telemetry::client::Client;
 use volt::telemetry::why::{End, State, Why};
 use volt::{Builder, Runtime};
 
-/// Long where the test expects something.
+/// The maximum time for an event that the test expects.
 const LONG: Duration = Duration::from_secs(20);
 
 fn runtime(name: &str) -> (Runtime, Client) {
@@ -17,7 +17,7 @@ fn runtime(name: &str) -> (Runtime, Client) {
     (runtime, client)
 }
 
-/// Asks until the answer is `as_expected`.
+/// Repeats the request until the answer is `as_expected`.
 fn why(client: &mut Client, runtime: &str, task: &str, as_expected: impl Fn(&Why) -> bool) -> Why {
     let began = Instant::now();
     loop {
@@ -29,7 +29,7 @@ fn why(client: &mut Client, runtime: &str, task: &str, as_expected: impl Fn(&Why
     }
 }
 
-/// The ids of a chain, and by whom each was woken.
+/// Returns the ids of a chain, and what woke each.
 fn chain(why: &Why) -> Vec<(u64, &str)> {
     why.links.iter().map(|link| (link.task, link.woken.as_ref().map_or("", |woken| woken.by.as_str()))).collect()
 }
@@ -111,7 +111,7 @@ fn a_thread_a_blocking_job_and_a_task_that_has_ended_are_told_apart() {
     let told = why(&mut client, "sources", "blocking", is_woken);
     assert_eq!((woken(&told).by.as_str(), told.end), ("blocking", End::Source));
     assert!(woken(&told).spawned_at.is_some_and(|place| place.contains("tests/scheduler/why.rs")));
-    // A handle resolves before its task's last poll is over, and until then the task is shown as
+    // A handle resolves before its task's last poll is over. Until then the task is listed as being
     // polled.
     let told = why(&mut client, "sources", "ended", |why| is_woken(why) && why.end == End::Ended);
     assert_eq!(woken(&told).task, Some(id));

@@ -1,5 +1,5 @@
-//! A task that finds everything ready keeps its worker for its cooperative budget of operations,
-//! and no longer. Counted for each leaf.
+//! A task whose operations are always ready keeps its worker for its cooperative budget of
+//! operations, and no longer. Counted for each kind of operation.
 
 use crate::folder;
 use std::future::{Future, poll_fn};
@@ -18,11 +18,11 @@ use volt::sync::OnceCell;
 use volt::task::{JoinHandle, JoinSet, LocalSet, consume_budget, spawn_local};
 use volt::time::{MissedTickBehavior, interval_at, sleep_until};
 
-/// Operations that each task does.
+/// Operations of each task.
 const OPERATIONS: usize = 1_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs a task that does `OPERATIONS` operations, and counts the most of them that it did in one
+/// Runs a task that does `OPERATIONS` operations. Returns the maximum number that it did in one
 /// poll.
 fn most_in_a_poll<S: Send + 'static>(
     runtime: &Runtime,
@@ -50,7 +50,7 @@ fn most_in_a_poll<S: Send + 'static>(
     runtime.block_on(task).unwrap()
 }
 
-/// Tasks that have ended and were not joined.
+/// Returns tasks that have ended and were not joined.
 fn ended(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     let tasks: Vec<_> = (0..OPERATIONS).map(|_| runtime.spawn(async {})).collect();
     while !tasks.iter().all(JoinHandle::is_finished) {
@@ -59,7 +59,7 @@ fn ended(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// A stream with as many bytes to be read as there are operations, and its other end.
+/// Returns a stream with as many bytes to read as there are operations, and its other end.
 fn filled_stream(runtime: &Runtime) -> (TcpStream, TcpStream) {
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -94,7 +94,7 @@ fn whatever_the_leaf_a_poll_ends_when_the_budget_is_spent_and_not_before() {
             let most = most_in_a_poll(&runtime, set, |set, _| {
                 Box::pin(async move { set.join_next().await.unwrap().unwrap() })
             });
-            // A set also yields by itself when it has polled many that were not ready.
+            // A set also yields by itself when it has polled many tasks that were not ready.
             assert!((1..=budget).contains(&most), "a set: {most}");
 
             let most = most_in_a_poll(&runtime, (), |(), _| Box::pin(sleep_until(Instant::now())));

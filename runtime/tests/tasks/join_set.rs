@@ -1,4 +1,4 @@
-//! What a `JoinSet` promises.
+//! The guarantees of `JoinSet`.
 
 use std::collections::HashSet;
 use std::future::{Future, pending};
@@ -38,7 +38,7 @@ fn a_wait_that_is_dropped_loses_no_output() {
         }
         let mut seen = HashSet::new();
         for open in opens {
-            // Polled once, before there is anything or just as it comes, and given up.
+            // Polled once, before there is an output or just as it comes, and dropped.
             let polled = pin!(tasks.join_next()).poll(&mut Context::from_waker(Waker::noop()));
             if let Poll::Ready(output) = polled {
                 seen.insert(output.unwrap().unwrap());

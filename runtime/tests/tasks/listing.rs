@@ -1,4 +1,4 @@
-//! The tasks of a runtime one by one, asked over the control socket.
+//! The list of a runtime's tasks, requested over the control socket.
 
 use std::sync::mpsc;
 use std::task::Poll;
@@ -8,7 +8,7 @@ use volt::telemetry::client::Client;
 use volt::telemetry::tasks::{MAX_ROWS, Query, Rank, State, Task, TaskList};
 use volt::{Builder, Runtime};
 
-/// Long where the test expects something.
+/// The maximum time for an event that the test expects.
 const LONG: Duration = Duration::from_secs(20);
 
 fn runtime(name: &str, workers: usize) -> (Runtime, Client) {
@@ -22,13 +22,13 @@ fn query(rank: Rank, filter: &str) -> Query {
     Query { rank, filter: filter.into(), limit: 100, ..Query::default() }
 }
 
-/// Asks until the answer is `as_expected`.
+/// Repeats the request until the answer is `as_expected`.
 #[track_caller]
 fn ask(client: &mut Client, runtime: &str, query: &Query, as_expected: impl Fn(&TaskList) -> bool) -> TaskList {
     let began = Instant::now();
     loop {
         let list = client.tasks(Some(runtime), query).unwrap();
-        // One that was chosen for another question says so.
+        // A list that was made for another query is marked as such.
         if list.query.filter == query.filter && list.query.rank == query.rank && as_expected(&list) {
             return list;
         }
@@ -56,7 +56,7 @@ fn a_task_tells_its_polls_their_time_its_last_wake_up_and_its_wakers() {
             while began.elapsed() < Duration::from_millis(3) {}
             volt::task::yield_now().await;
         }
-        // Keeps a waker of its own.
+        // Keeps its own waker.
         let mut own = None;
         std::future::poll_fn(|cx| {
             own = Some(cx.waker().clone());
@@ -178,7 +178,7 @@ fn a_task_says_what_it_waits_for_and_where_and_no_longer_than_it_does() {
     drop(held);
     let at = told(Some("message")).unwrap();
     assert!(at.contains(&format!("{}:{}:", file!(), line + 1)), "{at}");
-    // What it waits for then says nothing of itself.
+    // Its next wait has no description.
     runtime.block_on(sender.send(())).unwrap();
     assert_eq!(told(None), None);
 }

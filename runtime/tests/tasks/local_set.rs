@@ -1,5 +1,4 @@
-//! What a `LocalSet` promises: its tasks stay on its thread, and are tasks like all others
-//! otherwise.
+//! The guarantees of `LocalSet`: its tasks stay on its thread, and otherwise behave like all tasks.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
@@ -15,7 +14,7 @@ use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::task::{self, LocalSet, Shield, consume_budget, spawn_local, yield_now};
 
-/// Polls `future` with its own thread checked each time.
+/// Polls `future` and checks each time that it is on the same thread.
 async fn on_this_thread<F: Future>(future: F) -> F::Output {
     let here = thread::current().id();
     let mut future = Box::pin(future);
@@ -90,12 +89,12 @@ fn a_run_ends_with_its_future_and_what_is_left_goes_on_in_the_next() {
         set.block_on(runtime.handle(), yield_now());
         let before = rounds.get();
         assert!((1..1_000).contains(&before), "{before}");
-        // Nothing runs it meanwhile.
+        // Nothing polls it meanwhile.
         runtime.block_on(runtime.spawn(yield_now())).unwrap();
         assert_eq!(rounds.get(), before);
         assert_eq!(set.block_on(runtime.handle(), left).unwrap(), "left");
         assert_eq!(rounds.get(), 1_000);
-        // Awaited itself it ends when its tasks have.
+        // If awaited, the set completes when its tasks have ended.
         set.spawn_local({
             let rounds = rounds.clone();
             async move {
@@ -182,7 +181,7 @@ fn outside_of_a_set_there_is_no_place_for_a_local_task_and_it_is_said_so() {
         let message = "spawn_local must be called inside a LocalSet";
         let error = runtime.block_on(runtime.spawn(async { drop(spawn_local(async {})) })).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
-        // Nor is a task of the workers on the set whose task started it.
+        // A task of the workers is not on the set either, even if a task of the set spawned it.
         let set = LocalSet::new();
         let error = set.block_on(runtime.handle(), async {
             spawn_local(async { volt::spawn(async { drop(spawn_local(async {})) }).await }).await.unwrap().unwrap_err()
@@ -237,8 +236,7 @@ fn a_local_task_has_an_id_and_task_locals_of_its_own() {
     });
 }
 
-/// A waker that holds on to another: what it holds the last reference to may wake somebody when it
-/// goes.
+/// A waker that owns another waker. Dropping the last reference may wake a task.
 struct WakesWhenDropped(Waker);
 
 impl Wake for WakesWhenDropped {
@@ -323,7 +321,7 @@ thread_local! {
 
 #[test]
 fn a_set_in_a_thread_local_ends_with_its_thread() {
-    /// Says that it was dropped, and whether a task could be started on the set then.
+    /// On drop, sends whether a task could be spawned on the set.
     struct OnDrop(mpsc::Sender<bool>);
     impl Drop for OnDrop {
         fn drop(&mut self) {
@@ -353,7 +351,7 @@ fn a_set_in_a_thread_local_ends_with_its_thread() {
 
 #[test]
 fn destructors_that_keep_spawning_do_not_keep_a_set_from_its_end() {
-    /// Starts another task with itself whenever it is dropped.
+    /// Spawns another task that contains it whenever it is dropped.
     struct Respawns(Rc<Log>);
     #[derive(Default)]
     struct Log {

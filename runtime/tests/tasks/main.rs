@@ -1,4 +1,4 @@
-//! Tasks by the public API: how they are spawned, joined, cancelled, grouped and released.
+//! Tasks through the public API: how they are spawned, joined, cancelled, grouped and released.
 
 #[path = "../folder/mod.rs"]
 mod folder;

@@ -1,7 +1,7 @@
-//! Panics wherever code of the user's is called: the worker survives, every handle resolves, and
-//! the counts add up.
+//! Panics wherever user code is called: the worker survives, every handle resolves, and the counts
+//! add up.
 //!
-//! `resume_unwind` panics without the hook, which would print each.
+//! `resume_unwind` panics without the hook, which would print each panic.
 
 use crate::watchdog;
 use std::future::{Future, pending};
@@ -36,7 +36,7 @@ impl Drop for Bomb {
     }
 }
 
-/// What a panic leaves, which panics as often when it is dropped.
+/// A panic payload that panics in turn when it is dropped, this many times.
 struct Payload(u32);
 
 impl Drop for Payload {
@@ -47,7 +47,7 @@ impl Drop for Payload {
     }
 }
 
-/// A future that is ready at once, and panics when it is dropped.
+/// A future that is ready immediately, and panics when it is dropped.
 struct ReadyBomb;
 
 impl Future for ReadyBomb {
@@ -64,7 +64,7 @@ impl Drop for ReadyBomb {
     }
 }
 
-/// A waker that panics when it is called, and perhaps when the last of it is dropped.
+/// A waker that panics when it is called, and optionally when its last clone is dropped.
 #[derive(Default)]
 struct Bell {
     rung: Arc<AtomicUsize>,
@@ -74,15 +74,15 @@ struct Bell {
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.rung.fetch_add(1, Ordering::SeqCst);
-        // One at a time: two panics at once end the process.
+        // One at a time: a panic during a panic ends the program.
         if self.bomb.is_none() {
             resume_unwind(Box::new(Payload(2)));
         }
     }
 }
 
-/// Polls `future` once with a waker that panics, when it is called or else when it is dropped. How
-/// often it was called.
+/// Polls `future` once with a waker that panics, either when it is called or when it is dropped.
+/// Returns the counter of its calls.
 fn poll<F: Future>(future: Pin<&mut F>, panics_in_drop: bool) -> Arc<AtomicUsize> {
     let rung = Arc::new(AtomicUsize::new(0));
     let bell = Arc::new(Bell { rung: rung.clone(), bomb: panics_in_drop.then(|| Bomb) });
@@ -96,7 +96,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Every worker lives and works, and every task has ended once.
+/// Checks that every worker lives and works, and that every task has ended once.
 fn is_well(runtime: &Runtime) {
     let tasks: Vec<_> = (0..20).map(|n| runtime.spawn(async move { n })).collect();
     let sum: usize = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();
@@ -104,7 +104,7 @@ fn is_well(runtime: &Runtime) {
     wait_until(|| runtime.handle().snapshot().tasks.alive == 0);
     let tasks = runtime.handle().snapshot().tasks;
     assert_eq!(tasks.spawned, tasks.completed + tasks.cancelled + tasks.panicked, "{tasks:?}");
-    // One that has not started yet is indistinguishable from one that is gone.
+    // A worker that has not started yet is indistinguishable from one that has ended.
     wait_until(|| runtime.handle().snapshot().workers.iter().all(|worker| worker.phase != Phase::Stopped));
 }
 
@@ -146,7 +146,7 @@ fn a_future_that_panics_when_it_is_dropped_ends_its_task_whenever_that_is() {
         let task = with_bomb();
         task.abort();
         drop(task);
-        // Aborted before its first poll, or about then.
+        // Aborted before its first poll, or at about that time.
         for _ in 0..50 {
             let bomb = Bomb;
             let task = runtime.spawn(async move {
@@ -211,7 +211,8 @@ fn a_waker_that_panics_hits_neither_the_worker_that_calls_it_nor_the_waiters_bes
             let mut sleeps: Vec<_> = (0..5).map(|_| Box::pin(sleep(5 * MS))).collect();
             let rung: Vec<_> = sleeps.iter_mut().map(|sleep| poll(sleep.as_mut(), panics_in_drop)).collect();
             wait_until(|| rung.iter().all(|rung| rung.load(Ordering::SeqCst) == 1));
-            // The sleep holds the last waker; its destructor's panic is the dropper's.
+            // The sleep has the last waker. The panic of its destructor reaches the thread that
+            // drops it.
             sleeps.into_iter().for_each(|sleep| {
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(sleep)));
                 assert!(dropped.is_ok() || panics_in_drop);
@@ -299,7 +300,7 @@ fn a_shutdown_ends_whatever_panics_on_the_way_and_calls_every_waker() {
             let mut accepts: Vec<_> = (0..5).map(|_| Box::pin(listener.accept())).collect();
             let accepts = accepts.iter_mut().map(|accept| poll(accept.as_mut(), false)).collect::<Vec<_>>();
             let ended = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
-            // A payload that got out would take the test's own thread along.
+            // A payload that escaped would panic on the test's own thread.
             assert!(ended.map_err(std::mem::forget).is_ok(), "{workers} workers");
             let all: Vec<_> = rung.iter().chain(&accepts).map(|rung| rung.load(Ordering::SeqCst)).collect();
             assert_eq!(all, [1; 10], "{workers} workers");

@@ -1,5 +1,5 @@
-//! Whatever the runtime is given it lets go of: timers, wakers, sockets, futures, outputs, payloads
-//! of panics. Each is counted.
+//! The runtime releases everything that it is given: timers, wakers, sockets, futures, outputs,
+//! payloads of panics. Each is counted.
 
 use crate::watchdog;
 use std::future::{Future, pending, poll_fn};
@@ -20,7 +20,7 @@ use volt::time::{interval, sleep, timeout};
 const HOUR: Duration = Duration::from_secs(3600);
 const MS: Duration = Duration::from_millis(1);
 
-/// A waker that is no task's, and counts.
+/// A waker that belongs to no task, and counts.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -36,7 +36,7 @@ impl Bell {
     }
 }
 
-/// How many wakers of this bell anybody holds.
+/// Returns how many wakers of this bell exist.
 fn wakers(bell: &Arc<Bell>) -> usize {
     Arc::strong_count(bell) - 1
 }
@@ -46,7 +46,7 @@ fn poll<F: Future>(future: Pin<&mut F>, bell: &Arc<Bell>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(&Waker::from(bell.clone())))
 }
 
-/// Timers that are armed, and sockets that are registered.
+/// Returns the numbers of armed timers and of registered sockets.
 fn armed_and_registered(runtime: &Runtime) -> (u64, u64) {
     let snapshot = runtime.handle().snapshot();
     (snapshot.timers.armed, snapshot.driver.registrations)
@@ -67,8 +67,8 @@ fn connection(runtime: &Runtime) -> (TcpListener, TcpStream, TcpStream) {
     })
 }
 
-/// Reads from a new stream, which counts as readable, until it no longer does: a report of the
-/// kernel that comes in the middle of an attempt lets one more be made.
+/// Reads from a new stream, which starts as readable, until it is not. An event from the kernel in
+/// the middle of an attempt allows one more attempt.
 fn make_unready(stream: &TcpStream) {
     let is_unready = || pin!(stream.readable()).poll(&mut Context::from_waker(Waker::noop())).is_pending();
     wait_until(|| {
@@ -77,7 +77,7 @@ fn make_unready(stream: &TcpStream) {
     });
 }
 
-/// Reads once into nowhere, with a waker of `bell`: leaves it in the stream's slot.
+/// Reads once into nowhere, with a waker of `bell`, which stays in the stream's slot.
 fn poll_read(stream: &mut TcpStream, bell: &Arc<Bell>) -> Poll<std::io::Result<()>> {
     let mut bytes = [0; 8];
     let waker = Waker::from(bell.clone());
@@ -119,14 +119,14 @@ fn timers_that_come_and_go_in_crowds_leave_none_armed() {
             let waiting =
                 crowd.iter_mut().filter_map(|sleep| poll(sleep.as_mut(), &bell).is_pending().then_some(())).count();
             assert!(waiting > 900);
-            // Dropped in another order than made; some have fired meanwhile, and some are moved
-            // before.
+            // Dropped in a different order from the one in which they were created. Some have fired
+            // meanwhile, and some are moved before.
             (0..crowd.len()).rev().step_by(3).for_each(|n| crowd[n].as_mut().reset(Instant::now() + HOUR));
             (0..500).for_each(|n| drop(crowd.swap_remove(n * round % (1_000 - n))));
             drop(crowd);
             assert_eq!((wakers(&bell), armed_and_registered(&runtime)), (0, (0, 0)));
         }
-        // Also those that tasks make on all workers, and that end in every way.
+        // Also those that tasks create on all workers, and that end in every way.
         let tasks = (0..1_000_u32).map(|n| {
             runtime.spawn(async move {
                 match n % 4 {
@@ -176,7 +176,8 @@ fn a_handle_that_is_dropped_or_polled_by_another_keeps_no_waker() {
             drop(handle);
         }
         wait_until(|| runtime.handle().snapshot().tasks.alive == 0);
-        // The completer may be the one that lets it go, a moment after the task is counted.
+        // The thread that completes the task may drop the last one, a moment after the task is
+        // counted.
         wait_until(|| wakers(&first) == 0);
     });
 }
@@ -248,7 +249,7 @@ fn a_task_that_is_cancelled_takes_the_wakers_along_that_it_has_left() {
             let (mut long, mut accept) = (pin!(sleep(HOUR)), pin!(listener.accept()));
             let mut readable = pin!(server.readable());
             poll_fn(|_| {
-                // As futures do that poll others with wakers of their own.
+                // As futures do that poll others with their own wakers.
                 assert!(poll(long.as_mut(), &inside).is_pending() && poll(accept.as_mut(), &inside).is_pending());
                 assert!(poll(Pin::new(&mut joined), &inside).is_pending());
                 make_unready(&server);
@@ -271,7 +272,7 @@ fn a_task_that_is_cancelled_takes_the_wakers_along_that_it_has_left() {
     });
 }
 
-/// Made and dropped, counted.
+/// Counts values created and dropped.
 #[derive(Default)]
 struct Tally {
     made: AtomicUsize,
@@ -279,7 +280,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Made and not dropped; fails if more were dropped than made.
+    /// Returns the number created and not dropped. Fails if more were dropped than created.
     fn alive(&self) -> usize {
         let dropped = self.dropped.load(Ordering::SeqCst);
         self.made.load(Ordering::SeqCst).checked_sub(dropped).expect("nothing is dropped twice")
@@ -311,7 +312,7 @@ enum End {
     ShutDown,
 }
 
-/// What becomes of its handle.
+/// What happens to its handle.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     DroppedAtOnce,
@@ -320,8 +321,8 @@ enum Fate {
     OutlivesTheRuntime,
 }
 
-/// A task that holds a token, leaves its waker and ends as said, with a token for its output or its
-/// panic.
+/// Spawns a task that has a token, sends its waker and ends as specified, with a token as its
+/// output or its panic.
 fn spawn(runtime: &Runtime, end: End, tally: &Arc<Tally>) -> (JoinHandle<Token>, mpsc::Receiver<Waker>) {
     let (tally, token) = (tally.clone(), Token::new(tally));
     let (wakers, waker) = mpsc::channel();
@@ -371,8 +372,8 @@ fn future_output_and_payload_are_dropped_once_however_a_task_ends_and_whatever_b
                     if let Some(runtime) = &runtime {
                         wait_until(|| runtime.handle().snapshot().tasks.alive == 0);
                     }
-                    // An output or a payload waits for the handle, if there is one; the future
-                    // waits for nobody.
+                    // An output or a payload waits for the handle, if there is one. The future does
+                    // not.
                     let waits = usize::from(task.is_some() && matches!(end, Completes | Panics));
                     assert_eq!(tally.alive(), waits, "{}", case());
                     match fate {

@@ -1,5 +1,5 @@
-//! Waiting for each other: what a runtime adds to Tokio's types is that a ready one is not drained
-//! in one poll.
+//! Synchronization: in addition to Tokio's types, the runtime ensures that a type that is always
+//! ready is not drained in one poll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::watchdog::{builder, watched};
 use volt::sync::{Barrier, Mutex, Notify, OnceCell, RwLock, Semaphore, broadcast, mpsc, oneshot, watch};
 
-/// The longest run of operations that a task did while another was ready all the time. One worker,
-/// a budget of 128.
+/// Returns the longest run of operations that a task did while another was ready all the time. One
+/// worker, a budget of 128.
 fn longest_run<F: Future<Output = ()> + Send + 'static>(operations: impl FnOnce(Arc<AtomicU32>) -> F) -> u32 {
     let runtime = builder(1).build().unwrap();
     let done = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! What `try_spawn` takes and what it refuses, and that nothing is lost between the two.
+//! When `try_spawn` succeeds and when it fails, and that nothing is lost in between.
 
 use crate::watchdog;
 use std::future::pending;
@@ -45,7 +45,7 @@ fn a_full_runtime_says_so_and_hands_the_future_back() {
             let message = "global_queue_capacity is 4, and as many tasks wait: try again later, or raise it";
             assert_eq!(error.to_string(), message);
             assert_eq!(runtime.handle().snapshot().tasks.spawned, 2 + 4, "what was refused is not counted");
-            // Who does not ask is not refused.
+            // `spawn` is not refused.
             let fifth = runtime.spawn(error.into_inner());
 
             drop(blocked);
@@ -82,7 +82,7 @@ fn callers_at_the_same_moment_do_not_go_beyond_the_capacity_together() {
             let taken = taken.into_inner();
             assert_eq!(runtime.handle().snapshot().global_queue.len, taken as u64);
             assert!(taken <= CAPACITY, "{taken} were taken in");
-            // What others kept from each other at that moment is there for who comes later.
+            // Capacity that concurrent callers denied each other is available to later ones.
             (taken..CAPACITY).for_each(|_| drop(runtime.try_spawn(async {}).unwrap()));
             assert!(runtime.try_spawn(async {}).unwrap_err().is_full());
             drop(blocked);
@@ -105,7 +105,7 @@ fn a_runtime_that_is_shut_down_says_so_and_hands_the_future_back() {
         watchdog::runtime(1).block_on(error.into_inner());
         assert_eq!(Arc::strong_count(&token), 1);
 
-        // Also one whose queue nobody will empty.
+        // Also for a runtime whose queue is never emptied.
         let full = builder(1).global_queue_capacity(1).build().unwrap();
         let handle = full.handle().clone();
         let _blocked = Blocked::new(&full);

@@ -1,5 +1,5 @@
-//! What every test here runs under: a watchdog, a program of its own where it needs one, and
-//! runtimes without the park time-out and the sentinel, which would hide a lost wake-up.
+//! The frame of every test here: a watchdog, a separate program if a test needs one, and runtimes
+//! without the park time-out and the sentinel, which would hide a lost wake-up.
 
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use volt::{Builder, Runtime};
 
-/// How long a test may take, on a machine that is busy with other things.
+/// The maximum duration of a test, on a machine that is busy with other work.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs `test` with one worker, with two and with several; the process aborts, with the test's
-/// name, when that hangs.
+/// Runs `test` with one worker, with two and with four. If that hangs, the program aborts with the
+/// test's name.
 pub fn with_workers(test: impl Fn(Runtime)) {
     for workers in [1, 2, 4] {
         watched(|| test(runtime(workers)));
@@ -26,7 +26,7 @@ pub fn with_one_worker(test: impl Fn(Runtime)) {
     watched(|| test(runtime(1)));
 }
 
-/// Runs `test`; the process aborts, with the test's name, when it hangs.
+/// Runs `test`. If it hangs, the program aborts with the test's name.
 pub fn watched(test: impl FnOnce()) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let (done, is_done) = mpsc::channel::<()>();
@@ -44,12 +44,12 @@ pub fn watched(test: impl FnOnce()) {
 /// Set in the program that [`alone`] starts.
 const ALONE: &str = "VOLT_TEST_ALONE";
 
-/// Runs `test` in a program of its own: for a test that changes, counts or listens to what belongs
-/// to the whole program, such as the handler of a signal, the limit on descriptors or the
+/// Runs `test` in a separate program: for a test that changes, counts or receives something that
+/// belongs to the whole program, such as the handler of a signal, the limit on descriptors or the
 /// subscriber of `tracing`.
 ///
-/// That program is this binary once more, asked for this one test by name. A closure bears the name
-/// of the function it stands in, so `test` has to be one, written in the test itself.
+/// That program is this binary again, started with the name of this one test. The name of a closure
+/// contains that of its function, so `test` must be a closure written in the test itself.
 pub fn alone(test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return test();
@@ -59,17 +59,17 @@ pub fn alone(test: impl FnOnce()) {
     let program = std::env::current_exe().unwrap();
     let child = Command::new(program).args([name, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
-    // A name that no test bears passes as well.
+    // A run with an unknown name passes as well.
     let has_run = stdout.contains("test result: ok. 1 passed");
     assert!(child.status.success() && has_run, "{name}: {}\n{stdout}\n{stderr}", child.status);
 }
 
-/// A runtime without the park time-out and without the sentinel.
+/// Builds a runtime without the park time-out and without the sentinel.
 pub fn runtime(workers: usize) -> Runtime {
     builder(workers).build().unwrap()
 }
 
-/// As [`runtime`], for further settings.
+/// Same as [`runtime`], for further settings.
 pub fn builder(workers: usize) -> Builder {
     Builder::new_multi_thread().worker_threads(workers).park_timeout(None).sentinel_interval(None).control_socket(false)
 }

@@ -1,5 +1,5 @@
-//! `volt::axum` and `volt::hyper` end to end: axum routers over loopback, asked byte by byte and by
-//! hyper's own client.
+//! `volt::axum` and `volt::hyper` end to end: axum routers over loopback, with raw requests and
+//! with hyper's own client.
 #![cfg(feature = "axum")]
 
 use crate::watchdog;
@@ -26,7 +26,7 @@ use volt::task::JoinHandle;
 mod http2;
 
 const HELLO: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
-/// Far beyond what anything here takes.
+/// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn hello() -> Router {
@@ -70,7 +70,7 @@ async fn read_hello(stream: &mut TcpStream) {
     assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// Waits until the other side closes; says how many bytes came before.
+/// Waits until the other side closes. Returns how many bytes came before.
 async fn read_to_close(stream: &mut TcpStream) -> usize {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest).await {
@@ -101,7 +101,7 @@ fn many_connections_are_served_at_once() {
             let waiting = Arc::new(AtomicUsize::new(0));
             let all = {
                 let waiting = waiting.clone();
-                // Each request waits until all 50 are there, so one at a time would hang.
+                // Each request waits until all 50 are there, so handling one at a time would hang.
                 get(move || async move {
                     waiting.fetch_add(1, Ordering::Relaxed);
                     while waiting.load(Ordering::Relaxed) < 50 {
@@ -169,7 +169,7 @@ fn a_head_that_does_not_come_in_time_ends_the_connection() {
             idle.write_all(HELLO).await.unwrap();
             read_hello(&mut idle).await;
             for stream in [&mut silent, &mut half_open, &mut idle] {
-                // Hyper's own 30 s would come too, if the setting did not arrive there.
+                // hyper's own 30 s would apply if the setting did not take effect.
                 volt::time::timeout(Duration::from_secs(20), read_to_close(stream))
                     .await
                     .expect("closed by the setting");
@@ -230,7 +230,7 @@ fn a_connection_above_the_limit_is_served_when_another_ends() {
 
 #[test]
 fn who_does_not_read_its_answer_holds_a_connection_no_longer_than_it_may() {
-    /// Far more than the buffers of a socket and its peer hold.
+    /// Far more than the buffers of a socket and its peer can store.
     const LEN: usize = 32 << 20;
     with_workers(|runtime| {
         runtime.block_on(async {
@@ -345,9 +345,9 @@ fn a_request_that_has_arrived_when_the_shutdown_begins_is_answered() {
                 ends.read_exact(&mut [0]).await.unwrap();
                 end.send(()).unwrap();
             });
-            // Behind that one, which waits by then.
+            // Behind that task, which waits by then.
             volt::spawn(async {}).await.unwrap();
-            // What ends the server and the request come in one turn of the driver, in this order,
+            // The end of the server and the request come in one turn of the driver, in this order,
             // while the worker is in this poll.
             let idle = volt::spawn(async move {
                 ender.try_write(&[0]).unwrap();
@@ -378,7 +378,7 @@ fn dropping_a_server_closes_its_listener() {
     });
 }
 
-/// Speaks, after its answer, another protocol on the same connection: what comes, twice.
+/// After its answer, uses another protocol on the same connection: it returns its input twice.
 async fn upgrade(mut request: axum::extract::Request) -> axum::response::Response {
     let upgrade = hyper::upgrade::on(&mut request);
     volt::spawn(async move {
@@ -411,7 +411,7 @@ fn a_connection_may_be_upgraded_to_another_protocol() {
     });
 }
 
-/// Makes a router for each connection, which knows who asks.
+/// Creates a router for each connection, with the address of the peer.
 #[derive(Clone)]
 struct ForPeer;
 

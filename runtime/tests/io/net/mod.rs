@@ -1,4 +1,4 @@
-//! TCP, through the public API, over loopback.
+//! TCP over loopback, through the public API.
 
 use crate::watchdog;
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, addr)
 }
 
-/// Both ends of a connection: who connected, who accepted.
+/// Returns both ends of a connection: the connecting one, the accepting one.
 async fn pair() -> (TcpStream, TcpStream) {
     let (listener, addr) = listen().await;
     let client = TcpStream::connect(addr).await.unwrap();
@@ -36,8 +36,8 @@ async fn pair() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// Writes to `stream` until nothing more fits, also after the kernel has moved all that it can to
-/// the other end; how many bytes.
+/// Writes to `stream` until nothing more fits, even after the kernel has moved all that it can to
+/// the other end. Returns the number of bytes.
 async fn fill(stream: &TcpStream) -> usize {
     let mut written = 0;
     loop {
@@ -148,7 +148,7 @@ fn connecting_where_nobody_listens_is_refused() {
             drop(listener);
             let error = TcpStream::connect(addr).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-            // The last of several addresses may be the one.
+            // The last of several addresses may be the one that works.
             let (_listener, good) = listen().await;
             let stream = TcpStream::connect([addr, good]).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), good);
@@ -169,7 +169,7 @@ fn a_reset_ends_a_read_and_a_write_that_wait() {
             assert!(!read.is_finished() && !write.is_finished());
             client.set_zero_linger().unwrap();
             drop(client);
-            // One of them gets the reset itself, the other may see its consequence.
+            // One of them gets the reset itself, the other may get its consequence.
             let errors = [read.await.unwrap().map(drop), write.await.unwrap()];
             let kinds = errors.map(|result| result.err().map(|error| error.kind()));
             assert!(kinds.contains(&Some(ErrorKind::ConnectionReset)), "{kinds:?}");
@@ -184,7 +184,7 @@ fn a_vectored_write_sends_its_slices_in_order_however_many() {
         runtime.block_on(async {
             let (mut client, mut server) = pair().await;
             assert!(client.is_write_vectored());
-            // More than the kernel takes in one call.
+            // More than the kernel accepts in one call.
             let texts: Vec<String> = (0..3_000).map(|n| format!("{n} ")).collect();
             let whole = texts.concat();
             let writes = volt::spawn(async move {
@@ -246,8 +246,8 @@ fn readable_and_writable_wait_until_an_attempt_is_worth_it() {
         runtime.block_on(async {
             let (client, server) = pair().await;
             let mut buffer = [0; 64 * 1024];
-            // A new connection is taken for readable until it was tried; more than once if it is
-            // told of at that moment.
+            // A new connection counts as readable until it was tried; more than once if an event
+            // comes at that moment.
             while timeout(SOON, server.readable()).await.is_ok() {
                 assert_eq!(server.try_read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
             }

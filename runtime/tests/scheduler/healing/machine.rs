@@ -1,8 +1,8 @@
-//! The machine is at fault: the program was stopped, or it can start no thread.
+//! The machine is the cause: the program was stopped, or no thread can be started.
 
 use super::*;
 
-/// In a process of its own, which runs `test` with this set.
+/// Set in a child process that runs one test.
 const IN_CHILD: &str = "VOLT_HEALING_CHILD";
 
 fn child(test: &str) -> Option<Child> {
@@ -42,7 +42,7 @@ fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody
     watched(|| {
         let runtime = runtime(2);
         let is_over = Arc::new(AtomicBool::new(false));
-        // Polls that are long enough to be found in one, and short enough to be no stall.
+        // Polls that are long enough that the stop falls into one, and short enough to be no stall.
         let workers: Vec<_> = (0..4)
             .map(|_| {
                 let is_over = is_over.clone();
@@ -54,8 +54,8 @@ fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody
                 })
             })
             .collect();
-        // And one that burns for so long that it is found in one for sure, and goes on with it
-        // afterwards.
+        // And one task that computes for so long that the stop certainly falls into its poll, which
+        // continues afterwards.
         let burner = {
             let is_over = is_over.clone();
             runtime.spawn(async move {
@@ -81,14 +81,14 @@ fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody
         let long = after.incidents.latest.iter().filter(is_charged_with_it);
         assert_eq!(long.count(), 0, "{:#?}", after.incidents);
         assert!(stopped.sentinel.pauses >= 1);
-        // On a machine that is busy, the wait for a processor may have been the longer part.
+        // On a busy machine, the wait for a processor may have been the longer part.
         let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
         assert!(stopped.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", stopped.sentinel);
         assert_eq!(after.sentinel.capped, 0, "no storm of replacements");
     });
 }
 
-/// What this thread has had of a processor.
+/// Returns the processor time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -106,9 +106,9 @@ fn where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_
                 .build()
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
-            // Room for what is allocated here and there, not for one stack more, though the size be
-            // read just while a thread that starts has 128 MB more for a moment, as glibc lays out
-            // its heap.
+            // Room for ordinary allocations, not for one more stack. The size may be read while a
+            // thread that starts has 128 MB more for a moment, because of how glibc lays out its
+            // heap.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
             let size_kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
@@ -117,7 +117,7 @@ fn where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_
             rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
             let (open, blocker) = block_all(&runtime, 1).pop().unwrap();
             let waiting = runtime.spawn(async { 5 });
-            // Read as often as can be, so that some readings fall between a call and its failure.
+            // Read as often as possible, so that some readings fall between a call and its failure.
             let mut failures = 0;
             while failures < 10 {
                 let sentinel = runtime.handle().snapshot().sentinel;

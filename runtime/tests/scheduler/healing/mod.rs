@@ -1,8 +1,8 @@
-//! A task that blocks its worker holds up no other: a spare worker goes on duty, and off again when
-//! it is not needed any more.
+//! A task that blocks its worker delays no other task: a spare worker goes on duty, and off duty
+//! again when it is no longer needed.
 //!
-//! Each blocker here waits until what it would hold up has come through: without the spares it
-//! waits for ever.
+//! Each blocker here waits until what it would delay has completed. Without the spares it would
+//! wait forever.
 
 use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,12 +21,12 @@ use volt::{Builder, Handle, Runtime};
 
 mod machine;
 
-/// Without the net of the park time-out, with the sentinel.
+/// Builds a runtime without the park time-out and with the sentinel.
 fn runtime(workers: usize) -> Runtime {
     builder(workers).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap()
 }
 
-/// The snapshot as soon as `is_so`.
+/// Returns the first snapshot that `is_so`.
 fn wait_until(runtime: &Runtime, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot {
     loop {
         let snapshot = runtime.handle().snapshot();
@@ -43,7 +43,7 @@ fn is_at_rest(snapshot: &Snapshot) -> bool {
         && snapshot.sentinel.spares_on_duty == 0
 }
 
-/// Blocks until `count` tasks that others spawn have run.
+/// Blocks all workers until `count` tasks that others spawn have run.
 fn block_all(runtime: &Runtime, workers: usize) -> Vec<(mpsc::Sender<()>, volt::task::JoinHandle<()>)> {
     let entered = Arc::new(Barrier::new(workers + 1));
     let blockers = (0..workers)
@@ -120,8 +120,8 @@ fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_polled() {
             peer.read_exact(&mut [0]).unwrap();
         };
         round_trip();
-        // The spare that comes for this sits in the driver when the worker is back, and goes off
-        // duty out of it.
+        // The spare that comes for this is in the driver when the worker is back, and goes off duty
+        // from there.
         let blockers = block_all(&runtime, 1);
         round_trip();
         for (open, blocker) in blockers {
@@ -179,7 +179,7 @@ fn a_lock_that_is_held_across_a_block_is_waited_for_and_given_up() {
                 runtime.spawn(async move { *lock.lock().unwrap() += 1 })
             })
             .collect();
-        // All the workers and some spares wait for the lock, and this is run all the same.
+        // All the workers and some spares wait for the lock, and this runs nevertheless.
         runtime.block_on(runtime.spawn(async move { open.send(()).unwrap() })).unwrap();
         runtime.block_on(holder).unwrap();
         waiters.into_iter().for_each(|waiter| runtime.block_on(waiter).unwrap());
@@ -319,12 +319,12 @@ fn in_a_block_that_is_announced_one_may_block_on_a_future_and_panic() {
         assert_eq!(runtime.block_on(nested).unwrap(), 5);
         let panics = runtime.spawn(async { block_in_place(|| panic!("inside")) });
         assert!(runtime.block_on::<volt::task::JoinHandle<()>>(panics).unwrap_err().is_panic());
-        // The worker is there for tasks again.
+        // The worker is available for tasks again.
         assert_eq!(runtime.block_on(runtime.spawn(async { 6 })).unwrap(), 6);
         assert_eq!(runtime.handle().snapshot().workers[0].duty, Duty::Present);
         assert_eq!(block_in_place(|| 4), 4, "outside a runtime too");
         assert_eq!(runtime.block_on(async { block_in_place(|| 4) }), 4);
-        // In block_on, and in one more inside that.
+        // In `block_on`, and in another one inside that.
         let handle = runtime.handle();
         let nest =
             |output| block_in_place(|| handle.block_on(async { block_in_place(|| handle.block_on(async { output })) }));
@@ -382,8 +382,8 @@ fn without_stealing_or_with_a_slot_that_is_left_alone_a_stuck_worker_holds_up_no
     }
 }
 
-/// An executor of somebody else's, which does not hand on that it was refused, in a callback or a
-/// destructor that is not async.
+/// A foreign executor, which does not pass on that it was refused, in a callback or a destructor
+/// that is not async.
 fn block_on_inside<F: Future>(future: F) -> F::Output {
     futures_lite::future::block_on(future)
 }

@@ -1,4 +1,4 @@
-//! What the scheduler promises: no task is lost, run twice or starved, and at rest everybody
+//! The guarantees of the scheduler: no task is lost, run twice or starved, and at rest every worker
 //! sleeps.
 
 use std::future::poll_fn;
@@ -24,16 +24,16 @@ fn spin(time: Duration) {
     }
 }
 
-/// A snapshot that was begun when every worker slept and nothing was alive.
+/// Returns a snapshot that was begun when every worker slept and no task was alive.
 fn at_rest(runtime: &Runtime) -> Snapshot {
     loop {
         let snapshot = runtime.handle().snapshot();
-        // Its bit says that a worker is about to sleep, its phase that it is there.
+        // A worker's bit shows that it is about to sleep, its phase that it sleeps.
         let sleeps = |worker: &Worker| matches!(worker.phase, Phase::Parked | Phase::Driver);
         let all_sleep =
             snapshot.parked_count() as usize == snapshot.workers.len() && snapshot.workers.iter().all(sleeps);
         if all_sleep && snapshot.tasks.alive == 0 {
-            // That one may have been begun before, and been long on the way.
+            // The first snapshot may have been begun before that, and have taken long.
             return runtime.handle().snapshot();
         }
         std::thread::yield_now();
@@ -192,7 +192,7 @@ fn two_tasks_that_wake_each_other_for_ever_do_not_starve_a_third() {
             }
         });
         let most = runtime.block_on(before_and_after).unwrap();
-        // Three LIFO polls a tick, and the flushed one in the ring before it.
+        // Three LIFO polls per tick, and the flushed one in the ring before it.
         assert!(most <= 4, "{most} hops a tick before a task in the ring had its turn");
         players.iter().for_each(|player| player.abort());
     });
@@ -204,8 +204,8 @@ fn a_child_behind_a_long_poll_is_taken_by_another_worker() {
         let runtime = runtime(2);
         let (started, has_started) = mpsc::channel();
         let parent = runtime.spawn(async move {
-            // A searcher is needed to find it, as under load there is: keep one awake by work in
-            // the ring.
+            // Only a searching worker finds it, and under load there is one: keep one awake by work
+            // in the ring.
             drop(volt::spawn(async move { started.send(()).unwrap() }));
             for _ in 0..2 {
                 drop(volt::spawn(async { spin(Duration::from_millis(5)) }));
@@ -241,7 +241,7 @@ fn a_task_from_outside_gets_its_turn_among_tasks_that_wake_themselves() {
             let task = runtime.spawn(async {});
             runtime.block_on(task).unwrap();
             let during = polls(&runtime) - before;
-            // Each worker checks after 255 of its polls at the latest. The rest is for a machine
+            // Each worker checks after at most 255 of its polls. The rest is a margin for a machine
             // that runs something else meanwhile.
             assert!(during < 1_000_000, "{during} polls of others");
         }
@@ -275,7 +275,7 @@ fn the_numbers_of_a_known_program_are_exact() {
             assert_eq!((worker.lifo_hits, worker.steals, worker.overflows), (0, 0, 0));
             assert_eq!(worker.parks, worker.unparks.by_reason().iter().map(|(_, count)| count).sum::<u64>() + 1);
             assert!(worker.in_flight.is_none());
-            // Each worker's times are those of the moment when its cells are read; the next
+            // Each worker's times are those of the moment when its cells are read. The next
             // snapshot begins later.
             let life_ns = runtime.handle().snapshot().at_ns - snapshot.started_at_ns;
             let told_ns =
@@ -283,9 +283,9 @@ fn the_numbers_of_a_known_program_are_exact() {
             if told_ns <= life_ns {
                 return;
             }
-            // A worker that was kept off its processor between reading the clock and telling what
-            // it does: what was told meanwhile is not taken back. That happens to the worker now
-            // and then, and not time after time.
+            // A worker may lose its processor between reading the clock and writing its phase. What
+            // was reported meanwhile is not taken back. That happens to a worker now and then, but
+            // not time after time.
             excesses.push(told_ns - life_ns);
             assert!(excesses.len() < 20, "ns too many: {excesses:?}");
         }
@@ -363,8 +363,8 @@ fn slow_polls_do_not_stop_the_clock() {
         stop.store(true, Ordering::Relaxed);
         hogs.into_iter().for_each(|hog| runtime.block_on(hog).unwrap());
         // Counted in polls of a millisecond, so that a machine that runs something else meanwhile
-        // changes nothing. Five go by in the sleep, a few until its turn comes; a tick, after which
-        // a worker polls its timers anyway, has 128.
+        // changes nothing. Five pass in the sleep, and a few until its turn comes. A tick, after
+        // which a worker polls its timers anyway, has 128.
         assert!(most <= 20, "{most} polls of 1 ms during a sleep of 5 ms");
     });
 }
@@ -424,7 +424,7 @@ fn a_wake_up_by_another_during_a_poll_is_not_counted_as_the_tasks_own() {
         });
         runtime.block_on(woken).unwrap();
         runtime.block_on(other).unwrap();
-        // A poll is counted when its worker has searched for the next.
+        // A poll is counted when its worker has searched for the next task.
         at_rest(&runtime);
         let self_wakes = || runtime.handle().snapshot().blame.iter().filter_map(|blame| blame.self_wakes).sum::<u64>();
         assert_eq!(self_wakes(), 0);

@@ -1,4 +1,4 @@
-//! How workers sleep: the spin before it, and the time-out of a park.
+//! How workers sleep: the spin before a sleep, and the time-out of a park.
 
 use super::*;
 
@@ -7,8 +7,8 @@ fn what_comes_before_during_and_after_a_spin_is_not_lost() {
     watched(|| {
         let limit = Duration::from_micros(20);
         let runtime = builder(2).park_spin(ParkSpin::Adaptive { at_most: limit }).build().unwrap();
-        // In a row, so that all get used to short waits; then pauses that end when a spin does,
-        // about, or later.
+        // In a row, so that all get used to short waits. Then pauses that end about when a spin
+        // does, or later.
         for round in 0..6_000u32 {
             let answer = runtime.block_on(async {
                 let task = volt::spawn(async move { volt::task::spawn_blocking(move || round).await.unwrap() });
@@ -47,7 +47,7 @@ fn a_worker_that_spins_before_it_sleeps_counts_that_and_one_that_may_not_does_no
 fn the_park_time_out_catches_nothing() {
     watched(|| {
         // Longer than a busy machine keeps a thread off its processors between publishing work and
-        // waking somebody for it, which looks the same from here.
+        // waking a worker for it, which is indistinguishable from here.
         let timeout = Duration::from_millis(100);
         let runtime = builder(3).park_timeout(Some(timeout)).max_park_timeout(timeout).build().unwrap();
         for round in 0..2_000u64 {
@@ -89,7 +89,7 @@ fn the_park_time_out_backs_off_while_it_finds_nothing_and_in_the_end_one_worker_
             counts.into_iter().enumerate().filter(|&(worker, _)| worker != keeper).map(|(_, count)| count).collect()
         };
         assert!(of_others(counts.clone()).iter().all(|&count| count <= 5), "{counts:?}");
-        // Who is woken for work begins anew.
+        // A worker that is woken for work begins anew.
         runtime.block_on(runtime.spawn(async {})).unwrap();
         while of_others(time_outs()) == of_others(counts.clone()) {
             std::thread::yield_now();
@@ -103,7 +103,7 @@ fn a_timer_that_is_due_makes_nobody_spin() {
     watched(|| {
         let runtime = runtime(8);
         let stop = Arc::new(AtomicBool::new(false));
-        // Something else wants the processors, so that the kernel is late to wake the worker that
+        // Other threads want the processors, so that the kernel is late to wake the worker that
         // sleeps for the timer.
         let others: Vec<_> = (0..4)
             .map(|_| {
@@ -125,7 +125,8 @@ fn a_timer_that_is_due_makes_nobody_spin() {
         let sum = |of: fn(&volt::telemetry::Worker) -> u64| workers.iter().map(of).sum::<u64>();
         let (ticks, polls, parks) =
             (sum(|worker| worker.ticks), sum(|worker| worker.polls), sum(|worker| worker.parks));
-        // A turn ends in a park, or was full, or saw at the last moment that it was needed.
+        // A turn ends in a park, or its budget was used up, or it detected at the last moment that
+        // it was needed.
         assert!(ticks <= 2 * (polls + parks), "{ticks} turns for {polls} polls and {parks} parks");
     });
 }

@@ -1,4 +1,4 @@
-//! What a task promises to whoever spawned it.
+//! The guarantees of a task to the code that spawned it.
 
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
@@ -23,7 +23,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// A counter, and what raises it when dropped.
+/// Returns a counter, and a token that increments it when dropped.
 fn on_drop() -> (Arc<AtomicUsize>, OnDrop) {
     let count = Arc::new(AtomicUsize::new(0));
     (count.clone(), OnDrop(count))
@@ -64,7 +64,7 @@ fn a_panic_in_a_destructor_is_contained() {
         }
     }
     with_workers(|runtime| {
-        // Of the future that is cancelled.
+        // In the drop of the future that is cancelled.
         let bomb = Bomb;
         let cancelled = runtime.spawn(async move {
             let _bomb = bomb;
@@ -72,7 +72,7 @@ fn a_panic_in_a_destructor_is_contained() {
         });
         cancelled.abort();
         assert!(runtime.block_on(cancelled).unwrap_err().is_panic());
-        // Of an output that nobody takes.
+        // In the drop of an output that is never taken.
         let (done, is_done) = mpsc::channel();
         drop(runtime.spawn(async move {
             done.send(()).unwrap();
@@ -99,7 +99,7 @@ fn abort_reaches_idle_scheduled_and_running_tasks() {
         assert!(runtime.block_on(idle).unwrap_err().is_cancelled());
         assert_eq!(drops.load(Ordering::SeqCst), 1);
 
-        // Running: the poll ends, the task does not go on.
+        // Running: the poll ends, and the task is not polled again.
         let (entered, has_entered) = mpsc::channel();
         let (leave, may_leave) = mpsc::channel::<()>();
         let running = runtime.spawn(async move {
@@ -113,7 +113,7 @@ fn abort_reaches_idle_scheduled_and_running_tasks() {
         leave.send(()).unwrap();
         assert!(runtime.block_on(running).unwrap_err().is_cancelled());
 
-        // Scheduled, or anything else: spawned and aborted at once.
+        // Scheduled, or in any other state: spawned and aborted immediately.
         for _ in 0..200 {
             let task = runtime.spawn(async {
                 yield_now().await;
@@ -398,7 +398,7 @@ fn a_long_name_is_cut_after_64_bytes_between_two_characters() {
     });
 }
 
-/// The task counts, once nothing is alive.
+/// Returns the task counts, once no task is alive.
 fn at_rest(runtime: &volt::Runtime) -> volt::telemetry::Tasks {
     loop {
         let tasks = runtime.handle().snapshot().tasks;
@@ -416,7 +416,7 @@ fn in_block_in_place_a_task_is_still_itself() {
         let ids = runtime.block_on(runtime.spawn(async { (task::id(), block_in_place(task::id)) })).unwrap();
         assert_eq!(ids.0, ids.1);
 
-        // What it shields there is shielded.
+        // A shield inside it has its effect.
         let (began, has_begun) = mpsc::channel();
         let (aborted, is_aborted) = mpsc::channel();
         let (finished, has_finished) = mpsc::channel();

@@ -6,7 +6,7 @@ thread_local! {
     static AT_END: Cell<Option<Box<dyn FnOnceOnDrop>>> = const { Cell::new(None) };
 }
 
-/// What a thread-local does when its thread ends.
+/// The action of a thread-local when its thread ends.
 trait FnOnceOnDrop {}
 
 /// Calls a function when it is dropped.
@@ -20,7 +20,7 @@ impl<F: FnOnce()> Drop for CallOnDrop<F> {
     }
 }
 
-/// The message of the panic of `f`.
+/// Returns the message of the panic of `f`.
 fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     let payload = catch_unwind(AssertUnwindSafe(f)).err().expect("it panics");
     payload
@@ -32,7 +32,7 @@ fn panic_of<R>(f: impl FnOnce() -> R) -> String {
 
 #[test]
 fn runtimes_that_end_with_their_thread_cancel_their_jobs() {
-    /// Ends its runtime in a destructor of its thread, without waiting for the job that runs.
+    /// Shuts its runtime down in a destructor of its thread, without waiting for the running job.
     struct EndsWithThread(Option<volt::Runtime>);
     impl Drop for EndsWithThread {
         fn drop(&mut self) {
@@ -43,7 +43,7 @@ fn runtimes_that_end_with_their_thread_cancel_their_jobs() {
         static FIRST: Cell<Option<EndsWithThread>> = const { Cell::new(None) };
         static SECOND: Cell<Option<EndsWithThread>> = const { Cell::new(None) };
     }
-    // A panic in a thread-local's destructor aborts the process.
+    // A panic in a thread-local's destructor aborts the program.
     watchdog::alone(|| {
         let (release, is_released) = mpsc::channel::<()>();
         let is_released = Arc::new(std::sync::Mutex::new(is_released));
@@ -87,7 +87,7 @@ fn a_thread_local_destructor_wakes_spawns_and_gets_clear_errors() {
         let handle = runtime.handle().clone();
         let ended = std::thread::spawn(move || {
             let waker: Waker = given.recv().unwrap();
-            // Before the thread enters a runtime, so that what that leaves on the thread is
+            // Before the thread enters a runtime, so that thread-locals of the runtime are
             // destroyed first.
             AT_END.set(None);
             let entered = handle.enter();

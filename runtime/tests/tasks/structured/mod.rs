@@ -200,7 +200,7 @@ fn a_task_local_follows_its_task_over_workers_and_nests() {
 #[test]
 fn a_child_awaited_after_its_scope_panics_and_does_not_hang() {
     with_workers(|runtime| {
-        // Started on a clone of the scope that outlives it.
+        // Spawned on a clone of the scope that outlives it.
         let error = runtime.block_on(async {
             let (give, given) = volt::sync::oneshot::channel();
             let ended = task::scope(async |scope| {
@@ -213,7 +213,7 @@ fn a_child_awaited_after_its_scope_panics_and_does_not_hang() {
         });
         assert!(error.to_string().contains("the scope of this child has ended"), "{error}");
 
-        // Started in time, failed, and awaited outside, from before the scope ends until after.
+        // Spawned in time, failed, and awaited outside, from before the scope ends until after.
         let error = runtime.block_on(async {
             let (give, given) = volt::sync::oneshot::channel();
             let waiter = volt::spawn(async {
@@ -262,7 +262,7 @@ fn a_task_can_ask_whether_it_is_cancelled_and_shielded() {
         let expected = [(false, false), (true, false), (true, false), (true, true)];
         assert_eq!(reported.recv().unwrap(), expected);
 
-        // One that waits behind its shield is polled, and so can ask; and a shutdown is a
+        // A task that waits behind its shield is polled, and so can check; and a shutdown is a
         // cancellation too.
         let (waits, is_waiting) = mpsc::channel();
         let (report, reported) = mpsc::channel();

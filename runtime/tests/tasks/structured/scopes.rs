@@ -12,7 +12,7 @@ fn a_scope_waits_for_all_its_children() {
                 let (scope_of_child, count) = (scope.clone(), inside.clone());
                 let _value = scope.spawn(async move {
                     yield_now().await;
-                    // Grandchildren are waited for as well.
+                    // Grandchildren are awaited too.
                     let count_of_child = count.clone();
                     let _value = scope_of_child.spawn(async move {
                         yield_now().await;
@@ -58,7 +58,7 @@ fn the_first_error_in_a_scope_cancels_the_others_and_comes_back_when_they_are_go
     });
 }
 
-/// An error, or a future, that starts one child more on its scope when it is dropped.
+/// An error, or a future, that spawns one more child on its scope when it is dropped.
 struct Reenters {
     scope: task::Scope<Reenters>,
     times: Arc<AtomicUsize>,
@@ -171,7 +171,7 @@ fn dropping_a_scope_aborts_its_children_though_they_hold_it() {
             assert!(scope.as_mut().poll(cx).is_pending());
             std::task::Poll::Ready(())
         }));
-        // Ten that it has polled, one that it has not, and one that comes too late.
+        // Ten that the scope has polled, one that it has not, and one that comes too late.
         let given = given.recv().unwrap();
         let _entered = runtime.enter();
         child(&given, &held);
