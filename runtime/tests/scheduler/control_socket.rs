@@ -35,7 +35,7 @@ fn program() {
         let stuck = std::sync::Arc::new(std::sync::Mutex::new(stuck));
         for _ in 0..WORKERS {
             let stuck = stuck.clone();
-            // Blocks its worker until the program is told to end.
+            // Blocks its worker until the program has to end.
             drop(runtime.spawn(async move {
                 let _ = stuck.lock().unwrap().recv();
             }));
