@@ -13,8 +13,8 @@
 //!    one; `needed` of them in a row suffice. A longer sleep resets the count. So an idle runtime
 //!    never spins, and neither does one that wakes up now and then.
 //! 2. A spin that something ended early confirms the habit. A spin has failed if nothing ended it.
-//!    It has also failed if spins take, on average, as long as a sleep costs. After a
-//!    failure, twice as many short sleeps are needed for the next spin as for the last, at most
+//!    It has also failed if spins take, on average, as long as a sleep costs. After a failure,
+//!    twice as many short sleeps are needed for the next spin as for the last, at most
 //!    [`MOST_NEEDED`]. So a thread whose spins all fail spins before one in that many short sleeps.
 //! 3. At most as many threads of the program spin at a time as it has processors, and none if it
 //!    has only one: a spinning thread would keep the thread that it waits for from running. On a

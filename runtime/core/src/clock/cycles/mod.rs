@@ -64,16 +64,19 @@
 //! counter. A counter that the kernel does not trust is not used again. Each fault is counted and
 //! reported.
 //!
-//! Invariants. *Ordered*: a segment returns no time after its end, and the next one returns none
-//! before that end. So threads that read different segments agree, whatever the counter did between
-//! them. The time that an overtaking reader returns is after the end of its segment and before the
-//! times that later readers return. For a segment of the counter that is published after the
-//! overtaking was also made after it, since Renew (4) fails for earlier ones, and the system clock
-//! does not go back. *Whole*: no thread uses a mixture of two segments. A thread that reads a word
-//! of the generation after next sees at Read (3) that its own generation is over. *Near*: the clock
-//! is within a microsecond of the system clock while the counter runs as it did, and within two
-//! milliseconds as soon as a fault is detected. *Never waits*: no reader waits for another thread.
-//! A writer that loses its processor stops the clock at the end of the segment for at most two
+//! Invariants:
+//! * *Ordered*: a segment returns no time after its end, and the next one returns none before that
+//!   end. So threads that read different segments agree, whatever the counter did between them. The
+//!   time that an overtaking reader returns is after the end of its segment. It is also before the
+//!   times that later readers return: a segment of the counter that is published after the
+//!   overtaking was also made after it, since Renew (4) fails for earlier ones, and the system
+//!   clock does not go back.
+//! * *Whole*: no thread uses a mixture of two segments. A thread that reads a word of the
+//!   generation after next sees at Read (3) that its own generation is over.
+//! * *Near*: the clock is within a microsecond of the system clock while the counter runs as it
+//!   did, and within two milliseconds as soon as a fault is detected.
+//! * *Never waits*: no reader waits for another thread. A writer that loses its processor stops the
+//!   clock at the end of the segment for at most two milliseconds.
 //! milliseconds.
 //!
 //! Bounds. Within one segment the clock is as monotone as the counter. Two processors may differ by

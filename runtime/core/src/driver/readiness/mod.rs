@@ -35,9 +35,9 @@
 //! next wait would end immediately, without end, within one poll.
 //!
 //! Protocol. Waiter: (1) lock; (2) read the word; (3) if not ready, leave a waker; (4) unlock.
-//! Teller, the thread that reports an event: (1) set the flags and increment the tick, in one step;
-//! (2) lock; (3) take the wakers; (4) unlock, and wake later. If the teller gets the lock first,
-//! the waiter's check sees the flags. If it gets the lock second, it finds the waker.
+//! Reporter, the thread with an event: (1) set the flags and increment the tick, in one step; (2)
+//! lock; (3) take the wakers; (4) unlock, and wake later. If the reporter gets the lock first, the
+//! waiter's check sees the flags. If it gets the lock second, it finds the waker.
 //!
 //! Each direction has one *slot*, for the `poll_` functions, of which only the last waker counts. A
 //! *queue* of any number of waiters serves the `async` functions. All of its waiters are woken,

@@ -26,16 +26,16 @@
 //! every lock. *Fresh token*: a token is an index and a generation. So an event for a socket that
 //! was deregistered never reaches the socket that has its index now.
 //!
-//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. The last three are
-//! never held during a system call.
+//! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Of these, only the
+//! turn may be held during a system call.
 //!
 //! Protocol of the hand-off, for a worker that is about to sleep: (1) it sets its bit, so that it
 //! may be claimed; (2) it tries to take the turn: it sleeps in the poller if it gets the turn, and
 //! on the futex if another thread has it. A thread gives the turn back after a sleep, or after
 //! polling the driver between two polls of tasks. It then continues to run, and does (1) and (2)
 //! again before it sleeps. Hence *Polled*: while all workers sleep, one of them sleeps in the
-//! poller. For consider the last worker to do (2). It got the turn, or found it taken by a worker
-//! that was asleep in the poller; any other holder would do (2) later.
+//! poller. To see why, consider the last worker to do (2). It got the turn, or found it taken by a
+//! worker that was asleep in the poller; any other holder would do (2) later.
 //!
 //! With the eager hand-off there is one more step: (3) a worker that continues with tasks after a
 //! sleep, a search or a poll of the driver executes a fence. Then, if no thread has the turn and no
