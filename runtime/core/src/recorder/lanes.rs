@@ -11,9 +11,9 @@
 //!
 //! Invariants: *Off costs a load*: every function that records first loads one flag of the runtime,
 //! and a ring takes no memory until a thread records into it. *No thread waits*: a thread outside
-//! that finds the lock taken counts the event as missed and continues. *Its own clock*: times are
-//! those of the caller, which has read the clock anyway. *On while wanted*: it is on if it was
-//! switched on, or if a recording keeps it on.
+//! the runtime that finds the lock taken counts the event as missed and continues. *Its own clock*:
+//! times are those of the caller, which has read the clock anyway. *On while wanted*: it is on if
+//! it was switched on, or if a recording keeps it on.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;

@@ -21,8 +21,8 @@ fn a_port_that_is_taken_is_an_error_and_one_just_left_is_not() {
 /// Returns how many connections the kernel lets wait for an accept at `listener`.
 #[cfg(target_os = "linux")]
 fn backlog_of(listener: &TcpListener) -> u32 {
-    // The words of a `tcp_info`: 8 bytes of small fields, then `tcpi_rto` and so on. For a listening
-    // socket the kernel stores its backlog in `tcpi_sacked`, the eighth word.
+    // The words of a `tcp_info`: 8 bytes of small fields, then `tcpi_rto` and so on. For a
+    // listening socket the kernel stores its backlog in `tcpi_sacked`, the eighth word.
     let mut info = [0_u32; 32];
     let mut len = size_of_val(&info) as libc::socklen_t;
     let (level, option) = (libc::IPPROTO_TCP, libc::TCP_INFO);

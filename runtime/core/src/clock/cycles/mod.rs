@@ -77,7 +77,6 @@
 //!   did, and within two milliseconds as soon as a fault is detected.
 //! * *Never waits*: no reader waits for another thread. A writer that loses its processor stops the
 //!   clock at the end of the segment for at most two milliseconds.
-//! milliseconds.
 //!
 //! Bounds. Within one segment the clock is as monotone as the counter. Two processors may differ by
 //! the difference of their counters and by how far they reorder the reading: some tens of ns. If a
