@@ -1,16 +1,22 @@
 //! The output: tables for a terminal, tables in Markdown (`--markdown`), or one JSON object per
 //! line.
 //!
-//! The JSON keys: `workload`, `unit` (processor time); `polls_per_operation`; `ns`, `spread_ns`,
-//! `instructions`: for each subject, an operation's median, half the distance between the quartiles
-//! of its rounds, and callgrind's count; `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: the
-//! difference between Volt with and without observation, the last divided by the cost without;
-//! `best_cost_ns`: the same for the best rounds; `clock_ns`: the part of it for reading the clock;
-//! `cost_instructions_per_poll`, `cost_instructions_ratio`, `clock_instructions`: the same in
-//! instructions; `ceiling_ns` per poll, `ceiling_ratio`, `is_met`, by the times; `logged_multiple`:
-//! the cost with an ordinary logger at INFO divided by that without, and `logged_multiple_max`, its
-//! maximum. Values that were not measured are null. Subjects that could not be built or counted are
-//! reported on the error stream.
+//! The JSON keys:
+//! * `workload`, `unit` (processor time), `polls_per_operation`;
+//! * `ns`, `spread_ns`, `instructions`: for each subject, an operation's median, half the distance
+//!   between the quartiles of its rounds, and callgrind's count;
+//! * `cost_ns`, `cost_ns_per_poll`, `cost_ratio`: the difference between Volt with and without
+//!   observation, the last divided by the cost without;
+//! * `best_cost_ns`: the same for the best rounds; `clock_ns`: the part of it for reading the
+//!   clock;
+//! * `cost_instructions_per_poll`, `cost_instructions_ratio`, `clock_instructions`: the same in
+//!   instructions;
+//! * `ceiling_ns` per poll, `ceiling_ratio`, `is_met`, by the times;
+//! * `logged_multiple`: the cost with an ordinary logger at INFO divided by that without;
+//!   `logged_multiple_max`: its maximum.
+//!
+//! Values that were not measured are null. Subjects that could not be built or counted are reported
+//! on the error stream.
 
 use std::fmt::Display;
 

@@ -1,13 +1,17 @@
 //! The output: a table for a terminal, a table in Markdown (`--markdown`), or one JSON object per
 //! line.
 //!
-//! The JSON keys: `workload`, `unit`; `volt`, `tokio`, `smol`: the medians, in that unit; `spread`:
-//! for each, the distance between the quartiles of its rounds divided by its median; `best`: for
-//! each, its best round, which other work on the machine disturbed least; `ratio_to_tokio`: Volt's
-//! median divided by Tokio's, below 1 is better; `target`: the maximum ratio, or, if `target_is` is
-//! "absolute", the maximum value; `target_max`: a maximum value in addition to the ratio, if there
-//! is one; `is_met`, by the medians. Values that were not measured or are undefined (a ratio to 0)
-//! are null.
+//! The JSON keys:
+//! * `workload`, `unit`;
+//! * `volt`, `tokio`, `smol`: the medians, in that unit;
+//! * `spread`: for each, the distance between the quartiles of its rounds divided by its median;
+//! * `best`: for each, its best round, which other work on the machine disturbed least;
+//! * `ratio_to_tokio`: Volt's median divided by Tokio's, below 1 is better;
+//! * `target`: the maximum ratio, or, if `target_is` is "absolute", the maximum value;
+//! * `target_max`: a maximum value in addition to the ratio, if there is one;
+//! * `is_met`, by the medians.
+//!
+//! Values that were not measured or are undefined (a ratio to 0) are null.
 
 use std::fmt::Display;
 

@@ -3,13 +3,15 @@
 //! A [`Sleep`] consists of a deadline and, once it was polled, the key of its entry in the
 //! runtime's timer wheel, with the identity of the waker in that entry.
 //!
-//! Invariants. *Last waker*: the wheel contains the waker of the last poll. *The clock decides*: a
-//! sleep is over when both the program's clock and the system clock have passed the deadline, not
-//! when it was woken. A superfluous wake-up costs a poll, and the sleep never ends early. A timer
-//! that fires before the system clock has reached the deadline, because the program's clock was
-//! corrected meanwhile, is armed again. *Same waker*: two wakers with the same identity wake the
-//! same task as long as one of them lives. The one in the wheel lives until its timer has fired and
-//! it was called; that is checked first.
+//! Invariants:
+//! * *Last waker*: the wheel contains the waker of the last poll.
+//! * *The clock decides*: a sleep is over when both the program's clock and the system clock have
+//!   passed the deadline, not when it was woken. A superfluous wake-up costs a poll, and the sleep
+//!   never ends early. A timer that fires before the system clock has reached the deadline, because
+//!   the program's clock was corrected meanwhile, is armed again.
+//! * *Same waker*: two wakers with the same identity wake the same task as long as one of them
+//!   lives. The one in the wheel lives until its timer has fired and it was called; that is checked
+//!   first.
 
 use std::fmt;
 use std::future::Future;

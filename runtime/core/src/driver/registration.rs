@@ -5,9 +5,11 @@
 //! from mio, the standard library or elsewhere, since only the number of the descriptor counts.
 //! Every operation that does not have to wait uses one unit of the cooperative budget.
 //!
-//! Invariants. *Deregistered first*: a socket leaves the kernel's list while its descriptor is
-//! open, since its number may belong to another descriptor afterwards. *Optimistic*: a socket that
-//! is likely to be ready starts with its flags set, which saves a turn of the driver.
+//! Invariants:
+//! * *Deregistered first*: a socket leaves the kernel's list while its descriptor is open, since
+//!   its number may belong to another descriptor afterwards.
+//! * *Optimistic*: a socket that is likely to be ready starts with its flags set, which saves a
+//!   turn of the driver.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -2,10 +2,10 @@
 //! before it sleeps.
 //!
 //! Workers, threads in `block_on` and threads of the blocking pool use it. To wake a thread whose
-//! processor is halted costs the waking thread a system call of some 4 µs, and the thread runs
-//! again after 20 µs or more if there is a hypervisor. Two threads that hand work to each other
-//! both pay that at every turn, unless the waiting one is still awake. So a thread stays awake for
-//! a moment if its earlier waits suggest that something will come within that moment.
+//! processor is halted costs the waking thread a system call of some 4 µs. With a hypervisor, the
+//! thread runs again only after 20 µs or more. Two threads that hand work to each other both pay
+//! that at every turn, unless the waiting one is still awake. So a thread stays awake for a moment
+//! if its earlier waits suggest that something will come within that moment.
 //!
 //! Each thread has its own [`Habit`], which only that thread reads and writes.
 //!
@@ -23,11 +23,11 @@
 //! The callers do the wait itself, and ensure that no wake-up is lost meanwhile:
 //! `Parker::has_token`, `blocking::pool`.
 //!
-//! Rejected: a fixed number of checks before every sleep, as other schedulers do. With it, a
-//! blocking job, a spawn from outside and a wake-up after a sleep take 1.3 to 1.6 times as long
-//! (`benches/options/RESULTS.md`), and an idle runtime would use processor time at each timer.
-//! Rejected: a mean of the sleeps' lengths (one long sleep hides fifty short ones, or the other way
-//! round).
+//! Rejected:
+//! * A fixed number of checks before every sleep, as other schedulers do. A blocking job, a spawn
+//!   from outside and a wake-up after a sleep then take 1.3 to 1.6 times as long
+//!   (`benches/options/RESULTS.md`). An idle runtime would also use processor time at each timer.
+//! * A mean of the sleeps' lengths: one long sleep hides fifty short ones, or the other way round.
 
 use std::hint::spin_loop;
 use std::sync::OnceLock;

@@ -3,10 +3,14 @@
 //! The observer's thread opens one when the first runtime wants a control socket, and accepts
 //! clients from it.
 //!
-//! Protocol of opening: (1) create or find the folder, and refuse it if it is not safe; (2) unlink
-//! the sockets of programs that no longer run; (3) create the socket and set mode 0600 *before* it
-//! is bound, so that other users can never connect; (4) bind; (5) check the file in the folder: it
-//! must be a socket of mode 0600, and its inode is remembered; (6) listen.
+//! Protocol of opening:
+//! 1. create or find the folder, and refuse it if it is not safe;
+//! 2. unlink the sockets of programs that no longer run;
+//! 3. create the socket and set mode 0600 *before* it is bound, so that other users can never
+//!    connect;
+//! 4. bind;
+//! 5. check the file in the folder: it must be a socket of mode 0600, and its inode is remembered;
+//! 6. listen.
 //!
 //! Invariant: *only our own file is unlinked*: by the program that created it, not by a forked
 //! child, and only while the name still refers to the inode of step (5).

@@ -2,19 +2,25 @@
 //! clients.
 //!
 //! The module keeps the list of the program's runtimes, and a thread `volt-observer` that serves
-//! the socket. Its parts, bottom to top: `listener` (the socket in its folder), `connection` (one
-//! client: bytes in, bytes out), `cuts` (the parts that are removed from a snapshot that is too
-//! large), `recording` (the flushes for a client that records), `server` (the event loop),
-//! `registry` (the list of runtimes; starts and ends the thread).
+//! the socket. Its parts, bottom to top:
+//! * `listener`: the socket in its folder;
+//! * `connection`: one client, the bytes in and the bytes out;
+//! * `cuts`: removes parts of a snapshot that is too large;
+//! * `recording`: the flushes for a client that records;
+//! * `server`: the event loop;
+//! * `registry`: the list of runtimes; starts and ends the thread.
 //!
-//! Invariants. *Never a worker*: the thread `volt-observer` is a plain thread. The locks that it
-//! shares with workers (of the registry shard that contains a polled task's name, and of the
-//! blocking pool) are held for a few instructions and never across user code, so it responds while
-//! every worker is stuck. *Read-only*: no request changes scheduling. A client can only change
-//! whether the flight recorder records the workers' events. *Bounded*: clients, frames, queues and
-//! waits each have a limit; what exceeds it is dropped and counted. *Asleep unless asked*: without
-//! a client there is no wake-up. *It never stops the application*: without a socket the program
-//! runs on, with a warning.
+//! Invariants:
+//! * *Never a worker*: the thread `volt-observer` is a plain thread. The locks that it shares with
+//!   workers (of the registry shard that contains a polled task's name, and of the blocking pool)
+//!   are held for a few instructions and never across user code, so it responds while every worker
+//!   is stuck.
+//! * *Read-only*: no request changes scheduling. A client can only change whether the flight
+//!   recorder records the workers' events.
+//! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and
+//!   counted.
+//! * *Asleep unless asked*: without a client there is no wake-up.
+//! * *It never stops the application*: without a socket the program runs on, with a warning.
 
 mod connection;
 mod cuts;

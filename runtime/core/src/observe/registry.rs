@@ -4,19 +4,23 @@
 //! A runtime registers its name when it is built, enters itself when it is complete, and drops its
 //! `Registration` when it ends. The observer's thread and [`process`] read the list.
 //!
-//! Protocol, all under the one lock except the sleeps. Start: (1) take a place in the list, and
-//! with it a name; (2) enter the runtime; (3) if it wants a socket and no observer of this program
-//! runs, open the socket and start the thread. End: (1) give up the place; (2) if no runtime wants
-//! a socket now, wake the observer; (3) wait until it has ended or a runtime wants it again. The
-//! observer, when woken: if no runtime wants a socket, close and unlink it, record that the thread
-//! has ended, and end. It does all this before it releases the lock. So a runtime that starts
-//! meanwhile finds either an observer that continues or none, never one that is about to end.
+//! Protocol, all under the one lock except the sleeps:
+//! * Start: (1) take a place in the list, and with it a name; (2) enter the runtime; (3) if it
+//!   wants a socket and no observer of this program runs, open the socket and start the thread.
+//! * End: (1) give up the place; (2) if no runtime wants a socket now, wake the observer; (3) wait
+//!   until it has ended or a runtime wants it again.
+//! * The observer, when woken: if no runtime wants a socket, close and unlink it, record that the
+//!   thread has ended, and end. It does all this before it releases the lock.
 //!
-//! Invariants. *No lock is held while a snapshot is taken*, nor by a worker ever. *One name, one
-//! runtime*: no two places in the list have the same name, so that consoles, metrics and logs can
-//! tell runtimes apart by name. *A forked child starts with nothing*: the threads were not copied,
-//! and one of them may have held the lock. So this list is the parent's, and the child creates its
-//! own.
+//! So a runtime that starts meanwhile finds either an observer that continues or none, never one
+//! that is about to end.
+//!
+//! Invariants:
+//! * *No lock is held while a snapshot is taken*, nor by a worker ever.
+//! * *One name, one runtime*: no two places in the list have the same name, so that consoles,
+//!   metrics and logs can tell runtimes apart by name.
+//! * *A forked child starts with nothing*: the threads were not copied, and one of them may have
+//!   held the lock. So this list is the parent's, and the child creates its own.
 //!
 //! The thread that has the last reference to a runtime drops the runtime, and that may be the
 //! observer's thread. So observed runtimes must allow being dropped there.

@@ -1,17 +1,23 @@
 //! The observer's event loop: one thread and one poll for all clients.
 //!
-//! Protocol of a turn: (1) sleep until an event, the next snapshot of a subscription or the end of
-//! a wait; without limit if there is none of these; (2) accept connections; (3) send what is left
-//! in each client's outbox, then read one request of each client; (4) mark the subscriptions that
-//! are due, and send new records to clients that record; (5) if any client is owed a snapshot, take
-//! one for all of them, after all requests of this turn were read; (6) drop clients that exceeded a
-//! time limit.
+//! Protocol of a turn:
+//! 1. sleep until an event, the next snapshot of a subscription or the end of a wait; without limit
+//!    if there is none of these;
+//! 2. accept connections;
+//! 3. send what is left in each client's outbox, then read one request of each client;
+//! 4. mark the subscriptions that are due, and send new records to clients that record;
+//! 5. if any client is owed a snapshot, take one for all of them, after all requests of this turn
+//!    were read;
+//! 6. drop clients that exceeded a time limit.
 //!
-//! Invariants: *one snapshot a turn*, whatever clients request; *watching is cheap*: after a turn's
-//! snapshot the subscriptions pause in proportion to its processor time, so that an expensive
-//! snapshot (many workers, incidents with their stacks) is taken less often than requested; *a
-//! client cannot hold the others up*, since each gets one request and one attempt at sending per
-//! turn; *a panic in a snapshot is answered* with an error, not passed on.
+//! Invariants:
+//! * *one snapshot a turn*, whatever clients request;
+//! * *watching is cheap*: after a turn's snapshot the subscriptions pause in proportion to its
+//!   processor time. So an expensive snapshot (many workers, incidents with their stacks) is taken
+//!   less often than requested;
+//! * *a client cannot hold the others up*, since each gets one request and one attempt at sending
+//!   per turn;
+//! * *a panic in a snapshot is answered* with an error, not passed on.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,14 +6,18 @@
 //! trigger, its first flush must be collected immediately, since the events of interest are being
 //! overwritten.
 //!
-//! Protocol. (1) Read the clock: events before that time are complete with this flush. (2) Copy
-//! every ring, as its reader does; no worker is stopped, and no lock is shared with one. (3) Look
-//! up the text of each number that is new. (4) Read all clocks, for the anchor.
+//! Protocol:
+//! 1. read the clock: events before that time are complete with this flush;
+//! 2. copy every ring, as its reader does; no worker is stopped, and no lock is shared with one;
+//! 3. look up the text of each number that is new;
+//! 4. read all clocks, for the anchor.
 //!
-//! Invariants: *Once*: each record is in one flush of a drain. *Counted*: the number of records
-//! that a ring has lost to this drain is stored in the chunk before which they are missing.
-//! *Bounded*: a flush contains at most the contents of all rings, and the number of names looked up
-//! per flush is limited.
+//! Invariants:
+//! * *Once*: each record is in one flush of a drain.
+//! * *Counted*: the number of records that a ring has lost to this drain is stored in the chunk
+//!   before which they are missing.
+//! * *Bounded*: a flush contains at most the contents of all rings, and the number of names looked
+//!   up per flush is limited.
 
 use std::time::Duration;
 

@@ -9,11 +9,13 @@
 //! Each lane is written by its thread. The lane for the other threads is written by any thread that
 //! gets its lock without waiting. `drain` reads them.
 //!
-//! Invariants: *Off costs a load*: every function that records first loads one flag of the runtime,
-//! and a ring takes no memory until a thread records into it. *No thread waits*: a thread outside
-//! the runtime that finds the lock taken counts the event as missed and continues. *Its own clock*:
-//! times are those of the caller, which has read the clock anyway. *On while wanted*: it is on if
-//! it was switched on, or if a recording keeps it on.
+//! Invariants:
+//! * *Off costs a load*: every function that records first loads one flag of the runtime, and a
+//!   ring takes no memory until a thread records into it.
+//! * *No thread waits*: a thread without a lane that finds the lock taken counts the event as missed
+//!   and continues.
+//! * *Its own clock*: times are those of the caller, which has read the clock anyway.
+//! * *On while wanted*: it is on if it was switched on, or if a recording keeps it on.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;

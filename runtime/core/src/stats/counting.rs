@@ -8,15 +8,16 @@
 //! usual, and only the writes are removed.
 //!
 //! Invariant: *Never by accident*: it is not a feature, so no crate that depends on Volt can enable
-//! it, and a build with the flag fails unless the benchmark's own variable is set as well. The
-//! result is not a usable runtime. Snapshots are empty, and a worker's present poll is unknown. So
-//! its LIFO slot is never stolen, the sentinel detects no stuck poll, and placement treats every
-//! worker as idle.
+//! it. A build with the flag fails unless the benchmark's own variable is set as well. The result
+//! is not a usable runtime. Snapshots are empty, and a worker's present poll is unknown. So its
+//! LIFO slot is never stolen, the sentinel detects no stuck poll, and placement treats every worker
+//! as idle.
 //!
-//! Not removed: the values by which the scheduler itself decides (the tuner, the lengths of
-//! queues); the registry and the counts of tasks, which shutdown needs; the counts of submissions
-//! from outside; and those of the driver, the timers and the blocking threads, which are not part
-//! of a poll.
+//! Not removed:
+//! * the values by which the scheduler itself decides: the tuner, the lengths of queues;
+//! * the registry and the counts of tasks, which shutdown needs;
+//! * the counts of submissions from outside, and those of the driver, the timers and the blocking
+//!   threads, which are not part of a poll.
 
 use crate::clock;
 

@@ -87,11 +87,14 @@
 //! all power states, and if the kernel itself keeps time by it. The kernel does so only after it
 //! has compared the counters of all processors.
 //!
-//! Rejected: `quanta`, which calibrates once, for up to 200 ms of the program's start, and then
-//! drifts by its initial error. A line for seconds instead of a segment for a millisecond: it has
-//! to be corrected while readers use it, and the effect of a fault lasts as long as the line. A
-//! seqlock of one slot: readers would wait for a writer that lost its processor. The greatest time
-//! returned so far, in a word that all threads write: exact, but a shared cache line at each poll.
+//! Rejected:
+//! * `quanta`, which calibrates once, for up to 200 ms of the program's start, and then drifts by
+//!   its initial error.
+//! * A line for seconds instead of a segment for a millisecond. It has to be corrected while
+//!   readers use it, and the effect of a fault lasts as long as the line.
+//! * A seqlock of one slot: readers would wait for a writer that lost its processor.
+//! * The greatest time returned so far, in a word that all threads write: exact, but a shared cache
+//!   line at each poll.
 
 use volt_shim::{AtomicU8, AtomicU64, Ordering, const_new};
 

@@ -26,26 +26,32 @@
 //!
 //! The thread in the driver turn (`set`) and tasks (`clear`) write. Tasks read.
 //!
-//! Invariants. *Edge*: the kernel reports a change once, so a flag is never cleared because of an
-//! attempt that began before the last report. The tick counts reports. It has 56 bits, since a
-//! narrow one that wraps around between a check and its clear would lose an event forever (tokio
-//! #6133, #8331). *Unlocked wakers*: no waker is called or dropped under the lock.
+//! Invariants:
+//! * *Edge*: the kernel reports a change once, so a flag is never cleared because of an attempt
+//!   that began before the last report. The tick counts reports. It has 56 bits, since a narrow one
+//!   that wraps around between a check and its clear would lose an event forever (tokio #6133,
+//!   #8331).
+//! * *Unlocked wakers*: no waker is called or dropped under the lock.
+//! * *No spin*: an attempt that would have blocked clears the flag that ended its wait. Otherwise
+//!   the next wait would end immediately, without end, within one poll.
 //!
-//! *No spin*: an attempt that would have blocked clears the flag that ended its wait. Otherwise the
-//! next wait would end immediately, without end, within one poll.
+//! Protocol:
+//! * Waiter: (1) lock; (2) read the word; (3) if not ready, leave a waker; (4) unlock.
+//! * Reporter, the thread with an event: (1) set the flags and increment the tick, in one step; (2)
+//!   lock; (3) take the wakers; (4) unlock, and wake later.
 //!
-//! Protocol. Waiter: (1) lock; (2) read the word; (3) if not ready, leave a waker; (4) unlock.
-//! Reporter, the thread with an event: (1) set the flags and increment the tick, in one step; (2)
-//! lock; (3) take the wakers; (4) unlock, and wake later. If the reporter gets the lock first, the
-//! waiter's check sees the flags. If it gets the lock second, it finds the waker.
+//! If the reporter gets the lock first, the waiter's check sees the flags. If it gets the lock
+//! second, it finds the waker.
 //!
 //! Each direction has one *slot*, for the `poll_` functions, of which only the last waker counts. A
 //! *queue* of any number of waiters serves the `async` functions. All of its waiters are woken,
 //! since it is unknown which of them will use the event.
 //!
-//! Rejected: one waker per direction for all tasks (of two tasks in `accept` on one listener, the
-//! first is never woken); an intrusive list in the futures (unsafe code to save one allocation, and
-//! only for tasks that share a direction).
+//! Rejected:
+//! * One waker per direction for all tasks: of two tasks in `accept` on one listener, the first is
+//!   never woken.
+//! * An intrusive list in the futures: unsafe code to save one allocation, and only for tasks that
+//!   share a direction.
 
 use std::fmt;
 use std::future::Future;

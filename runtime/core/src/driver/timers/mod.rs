@@ -18,23 +18,29 @@
 //! Threads that arm, move, disarm or fire timers write, under the lock. Parking workers
 //! (`next_deadline_ns`), sleep futures (`fired_through_ns`) and telemetry read without it.
 //!
-//! Invariants. *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each
-//! of the three may run user code that arms or drops a timer. *Published*: at each unlock,
-//! `next_deadline_ns` is not later than the earliest deadline. *Short holds*: at most `FIRE_BATCH`
-//! timers are processed per hold of the lock. A thread with more to do first lets the threads that
-//! wait for the lock have it.
+//! Invariants:
+//! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each of the
+//!   three may run user code that arms or drops a timer.
+//! * *Published*: at each unlock, `next_deadline_ns` is not later than the earliest deadline.
+//! * *Short holds*: at most `FIRE_BATCH` timers are processed per hold of the lock. A thread with
+//!   more to do first lets the threads that wait for the lock have it.
 //!
 //! Protocol between a thread that arms a timer (the armer) and the one sleeper (the thread in the
-//! driver), both under the lock. Sleeper: (1) read the earliest deadline; (2) store until when it
-//! will sleep, the *limit*; (3) unlock and sleep. Armer: (1) insert the deadline; (2) if it is
-//! before the limit, clear the limit; (3) unlock and, if the limit was cleared, unpark the driver.
+//! driver), both under the lock:
+//! * Sleeper: (1) read the earliest deadline; (2) store until when it will sleep, the *limit*; (3)
+//!   unlock and sleep.
+//! * Armer: (1) insert the deadline; (2) if it is before the limit, clear the limit; (3) unlock
+//!   and, if the limit was cleared, unpark the driver.
+//!
 //! The thread that gets the lock second sees what the first one did. So the sleeper either sees a
 //! deadline itself or is unparked because of it. Of many deadlines before the limit, only the first
 //! unparks it.
 //!
-//! Rejected: one wheel per worker (a timer that is armed on one worker and dropped on another then
-//! needs both locks; measure first). The waker inside the timer's future, under its own lock (a
-//! second lock for each timer that fires).
+//! Rejected:
+//! * One wheel per worker: a timer that is armed on one worker and dropped on another then needs
+//!   both locks; measure first.
+//! * The waker inside the timer's future, under its own lock: a second lock for each timer that
+//!   fires.
 
 use std::task::Waker;
 use std::thread;

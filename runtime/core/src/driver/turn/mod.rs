@@ -21,10 +21,12 @@
 //! sleep in the poller from any thread. Any worker that gets the turn writes; telemetry and parking
 //! workers read by loads.
 //!
-//! Invariants. *One turn*: at most one thread is in the poller. *Collected*: nothing here calls a
-//! waker. Wakers are appended to the caller's list, and the caller calls them when it has released
-//! every lock. *Fresh token*: a token is an index and a generation. So an event for a socket that
-//! was deregistered never reaches the socket that has its index now.
+//! Invariants:
+//! * *One turn*: at most one thread is in the poller.
+//! * *Collected*: nothing here calls a waker. Wakers are appended to the caller's list, and the
+//!   caller calls them when it has released every lock.
+//! * *Fresh token*: a token is an index and a generation. So an event for a socket that was
+//!   deregistered never reaches the socket that has its index now.
 //!
 //! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Of these, only the
 //! turn may be held during a system call.
@@ -53,10 +55,13 @@
 //! polled the driver, also leaves the poller empty; and a worker that was woken to park here may
 //! find work first.
 //!
-//! Protocol of a sleep: (1) agree on the limit of the sleep with threads that arm timers, see
-//! `timers`; (2) sleep in the kernel; (3) withdraw the limit; (4) collect the sockets that became
-//! ready, then the timers that are due. `unpark` is sticky: a call before (2) makes (2) return
-//! immediately.
+//! Protocol of a sleep:
+//! 1. agree on the limit of the sleep with threads that arm timers, see `timers`;
+//! 2. sleep in the kernel;
+//! 3. withdraw the limit;
+//! 4. collect the sockets that became ready, then the timers that are due.
+//!
+//! `unpark` is sticky: a call before (2) makes (2) return immediately.
 
 use std::io;
 use std::sync::Arc;

@@ -24,13 +24,16 @@
 //! A cascade moves entry by entry, and a caller may stop in the middle of it. A million timers in
 //! one slot must not keep the lock taken for as long as it takes to move them all.
 //!
-//! Invariants. *Placed*: between two calls every entry lies where `place(elapsed, tick)` puts it,
-//! except those that a cascade has yet to move. It follows that all entries of a level are due
-//! before all entries of the levels above it, that on each level the lowest occupied slot is the
-//! earliest, and that slots never wrap. *One cascade*: while a slot is emptied, `elapsed` is its
-//! start, nothing is added to it, and no entry is returned. *Bound*: a slot's `earliest` is never
-//! later than any tick in it. Removal may leave it too early; that costs a check, never a late
-//! timer. *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
+//! Invariants:
+//! * *Placed*: between two calls every entry lies where `place(elapsed, tick)` puts it, except
+//!   those that a cascade has yet to move. It follows that all entries of a level are due before
+//!   all entries of the levels above it, that on each level the lowest occupied slot is the
+//!   earliest, and that slots never wrap.
+//! * *One cascade*: while a slot is emptied, `elapsed` is its start, nothing is added to it, and no
+//!   entry is returned.
+//! * *Bound*: a slot's `earliest` is never later than any tick in it. Removal may leave it too
+//!   early; that costs a check, never a late timer.
+//! * *Forward*: `elapsed` only grows and never passes an occupied slot that was not emptied.
 //!
 //! Protocol of `pop_due(now, work)`: (1) take the slot that is being emptied, else the earliest
 //! occupied one; (2) if it starts after `now`, move `elapsed` to `now` and stop; (3) if `work` is
@@ -39,9 +42,11 @@
 //! are two lists `BEYOND`. While a cascade empties one of them, entries that are still beyond the
 //! levels go to the other.
 //!
-//! Rejected: a binary heap (most timers are cancelled, which a heap does in O(log n) or by leaving
-//! dead entries); choosing slots by the remaining time instead of by absolute ticks (an entry is
-//! then right only for a wheel that starts at 0 and never stalls).
+//! Rejected:
+//! * A binary heap: most timers are cancelled, which a heap does in O(log n) or by leaving dead
+//!   entries.
+//! * Choosing slots by the remaining time instead of by absolute ticks: an entry is then right only
+//!   for a wheel that starts at 0 and never stalls.
 //!
 //! Source: Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987, scheme 7.
 

@@ -5,16 +5,18 @@
 //! yet a whole request. `outbox` contains whole frames that the kernel has not yet accepted.
 //! Nothing here blocks, and nothing here takes a snapshot.
 //!
-//! Invariants. *One answer at a time*: while an answer is owed or in the outbox, no further request
-//! is read. So a client that sends too many requests blocks itself instead of using our memory.
-//! *The inbox is bounded* by one frame and one read; a declared length allocates nothing. *A
-//! client's share is bounded*: the processor time of its answers is paid off by waiting, during
-//! which its next request is not read. It gets a notice. A client with few requests never has to
-//! wait. A place in the server keeps the unpaid processor time of its last client, so reconnecting
-//! does not reset the limit. *The outbox is bounded*: a frame is added if the outbox is empty or
-//! stays below the limit; a snapshot of a subscription that does not fit is skipped and counted.
-//! *Every wait ends*: for the first request, for the rest of a request that has begun, for a client
-//! to read.
+//! Invariants:
+//! * *One answer at a time*: while an answer is owed or in the outbox, no further request is read.
+//!   So a client that sends too many requests blocks itself instead of using our memory.
+//! * *The inbox is bounded* by one frame and one read; a declared length allocates nothing.
+//! * *A client's share is bounded*: the processor time of its answers is paid off by waiting,
+//!   during which its next request is not read. It gets a notice. A client with few requests never
+//!   has to wait. A place in the server keeps the unpaid processor time of its last client, so
+//!   reconnecting does not reset the limit.
+//! * *The outbox is bounded*: a frame is added if the outbox is empty or stays below the limit; a
+//!   snapshot of a subscription that does not fit is skipped and counted.
+//! * *Every wait ends*: for the first request, for the rest of a request that has begun, for a
+//!   client to read.
 
 use std::collections::VecDeque;
 use std::io;

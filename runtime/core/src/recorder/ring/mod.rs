@@ -35,11 +35,12 @@
 //! pairs with Copy (3). So Copy (4) loads at least `n + capacity`, and (5) discards the record. The
 //! push of record `head` may be under way, so only `capacity` − 1 slots are certain to be whole.
 //!
-//! Rejected: a sequence number in each slot (one more word, for what `head` already implies);
-//! handing over blocks of records through a queue (the writer would have to stop, allocate or drop
-//! records when the reader is slow, and no history would be kept); a lock that the reader takes (a
-//! preempted reader would stop a worker); Release stores of the words instead of the fence (on ARM
-//! three barriers instead of one).
+//! Rejected:
+//! * A sequence number in each slot: one more word, for what `head` already implies.
+//! * Handing over blocks of records through a queue: the writer would have to stop, allocate or
+//!   drop records when the reader is slow, and no history would be kept.
+//! * A lock that the reader takes: a preempted reader would stop a worker.
+//! * Release stores of the words instead of the fence: on ARM three barriers instead of one.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
