@@ -12,8 +12,8 @@
 //! Invariants:
 //! * *Off costs a load*: every function that records first loads one flag of the runtime, and a
 //!   ring takes no memory until a thread records into it.
-//! * *No thread waits*: a thread without a lane that finds the lock taken counts the event as missed
-//!   and continues.
+//! * *No thread waits*: a thread without a lane that finds the lock taken counts the event as
+//!   missed and continues.
 //! * *Its own clock*: times are those of the caller, which has read the clock anyway.
 //! * *On while wanted*: it is on if it was switched on, or if a recording keeps it on.
 

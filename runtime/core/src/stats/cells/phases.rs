@@ -5,7 +5,7 @@ use volt_telemetry::Phase;
 /// The phases that a worker's time is accounted to, in the order of `WorkerCells::time_ns`.
 pub(crate) const PHASES: [Phase; 5] = [Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
 
-/// `Phase` as a number, for a cell; `Stopped` is none of [`PHASES`].
+/// Returns `Phase` as a number for a cell; `Stopped` is none of [`PHASES`].
 #[inline]
 pub(super) fn phase_index(phase: Phase) -> u64 {
     match phase {
