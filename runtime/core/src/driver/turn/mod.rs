@@ -12,8 +12,8 @@
 //! it sleeps.
 //!
 //! The race. Worker 2 may find the turn taken just before worker 1 gives it back to poll a task.
-//! Worker 2 then sleeps on its futex, and no thread is in the poller. The hand-off below ensures
-//! that worker 1 tries to take the turn again before it sleeps. If the hand-off is eager, it also
+//! Worker 2 then sleeps on its futex, and no thread is in the poller. The hand-off ensures that
+//! worker 1 tries to take the turn again before it sleeps. If the hand-off is eager, it also
 //! ensures that another worker enters the poller while worker 1 is busy.
 //!
 //! Shape. The poller is behind a lock that is only ever tried; to hold that lock is to have the
@@ -31,37 +31,14 @@
 //! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Of these, only the
 //! turn may be held during a system call.
 //!
-//! Protocol of the hand-off, for a worker that is about to sleep: (1) it sets its bit, so that it
-//! may be claimed; (2) it tries to take the turn: it sleeps in the poller if it gets the turn, and
-//! on the futex if another thread has it. A thread gives the turn back after a sleep, or after
-//! polling the driver between two polls of tasks. It then continues to run, and does (1) and (2)
-//! again before it sleeps. Hence *Polled*: while all workers sleep, one of them sleeps in the
-//! poller. To see why, consider the last worker to do (2). It got the turn, or found it taken by a
-//! worker that was asleep in the poller; any other holder would do (2) later.
-//!
-//! With the eager hand-off there is one more step: (3) a worker that continues with tasks after a
-//! sleep, a search or a poll of the driver executes a fence. Then, if no thread has the turn and no
-//! worker searches, it claims a parked worker. The claimed worker finds other work and does (3)
-//! itself, or finds none and does (2). Hence *Polled, eagerly*: while any worker sleeps, one worker
-//! is in the poller or on its way there, however many are stuck in polls.
-//!
-//! Why that holds. A turn given back is like submitted work, and (2) is the check for it. Let P be
-//! the fence of a park, and S the fence of the next (3) of the thread that had the turn when (2)
-//! was refused. If P comes before S, (3) sees the parked worker's bit. If S comes before P, (2) no
-//! longer sees that turn. If (3) sees a searching worker instead, that worker does (2) or (3) after
-//! it has left the searchers, with a fence in between. If (3) sees a holder that has already given
-//! the turn back, that holder's own (3) is still to come. So (3) is not only for a worker that
-//! brings events out of the poller. A worker that was called away to other work, or that only
-//! polled the driver, also leaves the poller empty; and a worker that was woken to park here may
-//! find work first.
+//! Protocol of the hand-off, (1) to (3): see the header of `turn_lock`, which also shows why
+//! *Polled* and *Polled, eagerly* hold.
 //!
 //! Protocol of a sleep:
 //! 1. agree on the limit of the sleep with threads that arm timers, see `timers`;
-//! 2. sleep in the kernel;
+//! 2. sleep in the kernel; `unpark` is sticky: a call before this step ends it immediately;
 //! 3. withdraw the limit;
 //! 4. collect the sockets that became ready, then the timers that are due.
-//!
-//! `unpark` is sticky: a call before (2) makes (2) return immediately.
 
 use std::io;
 use std::sync::Arc;

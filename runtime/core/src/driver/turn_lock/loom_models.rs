@@ -1,5 +1,5 @@
-//! loom models of the hand-off of the driver turn, as specified in the header of `turn`. They check
-//! three properties. While every worker sleeps, one sleeps in the driver, so that an event is
+//! loom models of the hand-off of the driver turn, as specified in the header of `turn_lock`. They
+//! check three properties. While every worker sleeps, one sleeps in the driver, so that an event is
 //! handled. A spare that leaves the driver and goes off duty leaves the driver polled (POLLED in
 //! `scheduler/staff`). The eager hand-off works while the other workers are stuck in polls.
 //!

@@ -5,14 +5,41 @@
 //! and next to it the index of the thread that has the turn. Only the owner writes that index. Any
 //! thread may read it, as a hint.
 //!
-//! Protocol:
+//! Protocol of the lock:
 //! 1. Take: try the lock, then publish the owner.
 //! 2. Give back: withdraw the owner, then release the lock. So a thread that gets the lock finds no
 //!    other owner published. An owner that is published after an earlier owner's release is a later
 //!    one.
 //!
-//! The turn passes from worker to worker by the steps in the header of `turn`. The loom models are
-//! in this folder.
+//! The poller of the header of `turn` is behind this lock, and the turn passes from worker to
+//! worker by the hand-off. The loom models in this folder run its steps.
+//!
+//! Protocol of the hand-off, for a worker that is about to sleep:
+//! 1. it sets its bit, so that it may be claimed;
+//! 2. it tries to take the turn: it sleeps in the poller if it gets the turn, and on the futex if
+//!    another thread has it.
+//!
+//! A thread gives the turn back after a sleep, or after polling the driver between two polls of
+//! tasks. It then continues to run, and does (1) and (2) again before it sleeps. Hence *Polled*:
+//! while all workers sleep, one of them sleeps in the poller. To see why, consider the last worker
+//! to do (2). It got the turn, or found it taken by a worker that was asleep in the poller; any
+//! other holder would do (2) later.
+//!
+//! With the eager hand-off there is one more step: (3) a worker that continues with tasks after a
+//! sleep, a search or a poll of the driver executes a fence. Then, if no thread has the turn and no
+//! worker searches, it claims a parked worker. The claimed worker finds other work and does (3)
+//! itself, or finds none and does (2). Hence *Polled, eagerly*: while any worker sleeps, one worker
+//! is in the poller or on its way there, however many are stuck in polls.
+//!
+//! Why that holds. A turn given back is like submitted work, and (2) is the check for it. Let P be
+//! the fence of a park, and S the fence of the next (3) of the thread that had the turn when (2)
+//! was refused. If P comes before S, (3) sees the parked worker's bit. If S comes before P, (2) no
+//! longer sees that turn. If (3) sees a searching worker instead, that worker does (2) or (3) after
+//! it has left the searchers, with a fence in between. If (3) sees a holder that has already given
+//! the turn back, that holder's own (3) is still to come. So (3) is not only for a worker that
+//! brings events out of the poller. A worker that was called away to other work, or that only
+//! polled the driver, also leaves the poller empty; and a worker that was woken to park here may
+//! find work first.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
