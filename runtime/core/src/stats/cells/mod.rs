@@ -53,8 +53,8 @@ pub(crate) struct Polled {
 pub(crate) struct WorkerCells {
     // The poll in flight.
     poll_seq: AtomicU64,
-    /// The `poll_seq` of the poll that was requested to yield at its next operation; 0, no poll, once
-    /// that request had no effect. Set by the sentinel, withdrawn by the worker.
+    /// The `poll_seq` of the poll requested to yield at its next operation; 0, no poll, once that
+    /// request had no effect. Set by the sentinel, withdrawn by the worker.
     yields_seq: AtomicU64,
     task_id: Gauge,
     /// The task's place in the registry, if the task has a name or a span that is stored there.
@@ -422,9 +422,8 @@ impl WorkerCells {
 
     /// Returns all cells as plain data.
     ///
-    /// `floor_ns` stores the times of the previous reading: a worker that is preempted between
-    /// reading the clock and writing its cells must not make time run backwards. `name_of` finds a task's
-    /// name by its id and its place in the registry.
+    /// `floor_ns` stores the times of the previous reading: a worker preempted between reading the
+    /// clock and writing its cells must not make time run backwards. `name_of` finds a task's name.
     pub(crate) fn read(
         &self,
         index: usize,
