@@ -11,10 +11,10 @@
 //! * `registry`: the list of runtimes; starts and ends the thread.
 //!
 //! Invariants:
-//! * *Never a worker*: the thread `volt-observer` is a plain thread. The locks that it shares with
-//!   workers (of the registry shard that contains a polled task's name, and of the blocking pool)
-//!   are held for a few instructions and never across user code, so it responds while every worker
-//!   is stuck.
+//! * *Never a worker*: the thread `volt-observer` is a plain thread. It shares two locks with
+//!   workers: that of the registry shard with a polled task's name, and that of the blocking pool.
+//!   Both are held for a few instructions and never across user code, so it responds while every
+//!   worker is stuck.
 //! * *Read-only*: no request changes scheduling. A client can only change whether the flight
 //!   recorder records the workers' events.
 //! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and

@@ -7,11 +7,11 @@
 //! share one more, *other*. A place is never freed, so every number only grows.
 //!
 //! What is charged. A task that is polled has waited since it was submitted. If the previous poll
-//! on the same worker was long, the time that the wait and that poll overlap is charged to the
-//! location of the poll, as caused, and to the location of the task, as suffered. The sentinel
-//! charges tasks that it takes away from a stuck worker in the same way, up to that moment. If that
-//! worker polls them after all, it charges the rest. A task that waits behind many short polls is
-//! charged to no location: that is load, not a fault of one task.
+//! on the same worker was long, the time for which the wait and that poll overlap is charged: as
+//! caused to the location of the poll, as suffered to that of the task. The sentinel charges tasks
+//! that it takes away from a stuck worker in the same way, up to that moment. If that worker polls
+//! them after all, it charges the rest. A task that waits behind many short polls is charged to no
+//! location: that is load, not a fault of one task.
 
 use std::panic::Location;
 use std::ptr;

@@ -68,9 +68,8 @@
 //! * *Ordered*: a segment returns no time after its end, and the next one returns none before that
 //!   end. So threads that read different segments agree, whatever the counter did between them. The
 //!   time that an overtaking reader returns is after the end of its segment. It is also before the
-//!   times that later readers return: a segment of the counter that is published after the
-//!   overtaking was also made after it, since Renew (4) fails for earlier ones, and the system
-//!   clock does not go back.
+//!   times that later readers return. The reason: Renew (4) fails for a segment of the counter that
+//!   was made before the overtaking, and the system clock does not go back.
 //! * *Whole*: no thread uses a mixture of two segments. A thread that reads a word of the
 //!   generation after next sees at Read (3) that its own generation is over.
 //! * *Near*: the clock is within a microsecond of the system clock while the counter runs as it
