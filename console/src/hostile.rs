@@ -150,7 +150,7 @@ proptest! {
     ) })]
 
     #[test]
-    fn a_program_that_lies_is_shown_without_a_panic_and_without_an_escape(
+    fn hostile_data_causes_no_panic_and_no_escape_sequence(
         earlier in prop::collection::vec(change(), 0..24),
         later in prop::collection::vec(change(), 0..24),
     ) {

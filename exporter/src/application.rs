@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_becomes_a_reserved_one_on_the_page_is_not_recorded() {
+    fn metric_names_that_map_to_reserved_ones_are_not_recorded() {
         let recorder = with_buckets().build_recorder();
         let handle = recorder.handle();
         let application = Application { recorder };
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_of_the_applications_own_puts_no_family_of_volts_on_the_page_a_second_time() {
+    fn an_application_recorder_cannot_duplicate_volt_metrics() {
         let recorder = with_buckets().build_recorder();
         recorder.describe_counter("volt.tasks.alive".into(), None, "not Volt's".into());
         count(&recorder, "volt.tasks.alive");

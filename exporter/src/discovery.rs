@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_says_that_it_cannot_is_not_taken_for_a_silent_one() {
+    fn an_error_reply_does_not_count_as_a_silent_program() {
         let path = std::env::temp_dir().join(format!("volt-cannot-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || {

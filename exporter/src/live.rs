@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_parked_is_told_worker_by_worker_however_many_there_are() {
+    fn parked_state_is_listed_for_each_of_64_workers() {
         let workers = (0..64).map(|index| Worker { index, ..Worker::default() }).collect();
         let runtime = Snapshot { parked_bitmap: vec![u64::MAX - 1], workers, ..Snapshot::default() };
         let process = Some(Process { runtimes: vec![runtime], ..Process::default() });

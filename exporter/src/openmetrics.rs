@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_lose_their_total_in_the_head_only_and_the_end_is_said() {
+    fn counter_headers_drop_the_total_suffix_and_eof_is_appended() {
         let text = "# HELP polls_total What \"it\" did.\n# TYPE polls_total counter\npolls_total{w=\"0\"} 3\n\n\
                     # TYPE free untyped\nfree 1\n# TYPE depth gauge\ndepth 2\n\n";
         let page = "# HELP polls What \\\"it\\\" did.\n# TYPE polls counter\npolls_total{w=\"0\"} 3\n\

@@ -177,7 +177,7 @@ fn live(round: usize) {
 }
 
 #[test]
-fn thousands_of_runtimes_come_and_go_and_leave_neither_threads_nor_descriptors_nor_memory() {
+fn thousands_of_runtimes_leak_no_threads_descriptors_or_memory() {
     watched(|| {
         let threads = Held::now().threads;
         // The first ones open what stays open, for example the standard library's random source.

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_of_a_recording_that_breaks_off_is_shown_and_that_is_said() {
+    fn a_truncated_recording_opens_up_to_its_last_complete_part() {
         let recorded = Recorded::new("cut", 1);
         let bytes = std::fs::read(&recorded.0).unwrap();
         std::fs::write(&recorded.0, &bytes[..bytes.len() * 3 / 4]).unwrap();

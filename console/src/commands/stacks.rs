@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn for_a_poll_that_was_not_written_down_the_latest_like_it_stands_in() {
+    fn an_unrecorded_poll_is_printed_with_a_similar_incident() {
         let mut process = fixture::stalled(fixture::process(4, 3), 7);
         process.runtimes[0].incidents.latest[6].is_over = true;
         let now = text(&process, false);

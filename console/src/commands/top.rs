@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_busiest_runtime_at_the_top_and_all_of_them_in_a_list() {
+    fn json_has_the_busiest_runtime_on_top_and_lists_all() {
         let (mut earlier, mut later) = sample();
         earlier.runtimes.reverse();
         later.runtimes.reverse();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_poll_of_which_nothing_is_written_is_told_with_the_latest_like_it() {
+    fn an_unrecorded_long_poll_is_shown_with_a_similar_incident() {
         let worker = |index, for_ns, spawned_at: &str| Worker {
             index,
             in_flight: Some(InFlight { task_id: 7, for_ns, spawned_at: spawned_at.into(), ..InFlight::default() }),

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_wider_than_its_column_and_what_is_wrong_has_a_mark() {
+    fn values_fit_their_column_and_problems_are_marked() {
         let many = u64::MAX / 2;
         let (known, caused) = (Some(many), many);
         let blame =

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_screen_holds_the_first_rank_and_what_is_in_flight() {
+    fn the_narrowest_screen_shows_rank_one_and_the_task_in_flight() {
         let (columns, rest) = fitting(79);
         let config = Config { budget_per_tick: 128, local_queue_capacity: 256, ..Config::default() };
         let titles: Vec<_> = columns.iter().map(|column| column.title(&config)).collect();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wide_screen_holds_every_counter_and_room_for_the_spawn_location() {
+    fn the_wide_screen_shows_all_counters_and_spawn_locations() {
         let (columns, rest) = fitting(198);
         let missing = COLUMNS.iter().filter(|column| column.rank < RANK_OF_EXTRAS).count();
         assert!(columns.len() >= missing, "{} of {missing}", columns.len());
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_and_who_is_not_there_for_tasks_are_told_by_a_sign_and_a_word() {
+    fn spares_and_absent_workers_are_marked_in_the_worker_table() {
         let config = Config::default();
         let worker = |duty, is_spare| Worker { index: 7, phase: Phase::Busy, duty, is_spare, ..Worker::default() };
         let text = |worker: &Worker| {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_in_flight_tells_how_long_who_and_from_where_as_room_allows() {
+    fn the_in_flight_column_fits_its_fields_to_the_width() {
         let poll = InFlight {
             task_id: 1234,
             task_name: Some("slow-handler".into()),

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_keep_three_digits_and_never_round_up_to_a_wider_figure() {
+    fn counts_keep_at_least_three_digits_and_never_round_up() {
         let cases = [
             (0, "0"),
             (9_999, "9999"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_broken_between_words_and_no_line_is_wider_than_it_may_be() {
+    fn text_wraps_between_words_within_the_width() {
         let lines = wrapped("one two three muchlongerthanthat four", 9);
         assert_eq!(lines, ["one two", "three", "muchlong…", "four"]);
     }

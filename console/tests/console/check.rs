@@ -24,7 +24,7 @@ fn assert_check_failed(output: &Output, part: &str) {
 }
 
 #[test]
-fn a_program_within_its_limits_gives_0_and_says_how_near_it_came() {
+fn check_exits_with_0_and_prints_the_margin_within_limits() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let limits = ["check", "--max-poll", "50ms", "--max-poll", "p99=10ms", "--max-delay", "20ms", "--for", "300ms"];
@@ -41,7 +41,7 @@ fn a_program_within_its_limits_gives_0_and_says_how_near_it_came() {
 }
 
 #[test]
-fn an_exceeded_limit_gives_1_and_names_runtime_place_and_line_of_code() {
+fn check_exits_with_1_and_lists_the_exceeded_limit_and_location() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
     let output = run(&mut folder.console(&["check", "shop", "--max-poll", "50ms", "--for", "200ms"]));

@@ -43,7 +43,7 @@ fn list_finds_a_program_and_says_who_it_is() {
 }
 
 #[test]
-fn a_program_that_is_too_old_to_be_recorded_says_so_and_makes_no_file() {
+fn record_refuses_an_old_program_and_creates_no_file() {
     let folder = Folder::new();
     let old = Version { minor: 0, ..VERSION };
     let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(old));
@@ -74,7 +74,7 @@ fn what_is_no_recording_is_neither_shown_nor_exported() {
 }
 
 #[test]
-fn a_recording_in_several_files_becomes_as_many_traces_under_the_name_that_was_given() {
+fn a_multi_file_recording_exports_to_one_trace_per_file() {
     let folder = Folder::new();
     let file = folder.socket(9).with_extension("voltrec");
     let settings = Settings { path: file.clone(), max_file_bytes: MIN_FILE_BYTES, max_files: 1 };
@@ -182,7 +182,7 @@ fn top_ends_with_an_error_when_the_process_that_was_named_does() {
 }
 
 #[test]
-fn top_waits_for_a_program_that_was_named_and_says_how_many_updates_it_lost() {
+fn top_waits_for_a_restarted_program_and_reports_lost_updates() {
     let folder = Folder::new();
     let program = Program::start(&folder.socket(0), "shop", VOLT);
     let (mut child, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms", "shop"]));

@@ -21,7 +21,7 @@ fn next<T>(connection: &Connection, is_wanted: impl Fn(Message) -> Option<T>) ->
 }
 
 #[test]
-fn what_would_have_come_while_the_program_was_away_is_counted_once() {
+fn updates_missed_during_a_disconnect_are_counted_once() {
     let folder = Folder::new();
     let path = folder.socket(0);
     let program = Program::start(&path, "shop", VOLT);

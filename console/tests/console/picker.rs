@@ -15,7 +15,7 @@ fn chosen(folder: &Folder, lines: &[u8]) -> (Option<String>, String) {
 }
 
 #[test]
-fn a_number_a_pid_or_a_name_chooses_and_what_is_none_of_them_is_asked_again() {
+fn the_picker_accepts_a_number_pid_or_name_or_prompts_again() {
     let folder = Folder::new();
     let _shop = Program::start(&folder.socket(0), "shop", VOLT);
     let _mail = Program::start(&folder.socket(1), "ma\u{1b}[2Jil", Speech::Stuck);

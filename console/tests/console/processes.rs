@@ -32,7 +32,7 @@ fn processes_are_printed_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_program_that_is_too_old_and_an_order_that_is_none_are_refused_with_the_remedy() {
+fn an_old_program_and_an_invalid_sort_order_are_refused() {
     let folder = Folder::new();
     let old = Version { minor: 2, ..VERSION };
     let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(old));

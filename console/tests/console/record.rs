@@ -47,7 +47,7 @@ fn assert_shown(folder: &Folder, path: &Path) -> Output {
 }
 
 #[test]
-fn a_signal_ends_a_recording_in_order_and_what_was_recorded_is_said() {
+fn a_signal_ends_a_recording_cleanly_with_a_summary() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let folder = Folder::new();
         let _program = Program::start(&folder.socket(0), "shop", VOLT);
@@ -63,7 +63,7 @@ fn a_signal_ends_a_recording_in_order_and_what_was_recorded_is_said() {
 }
 
 #[test]
-fn a_program_that_ends_leaves_a_whole_recording_and_that_is_said() {
+fn a_recording_is_complete_when_the_program_exits() {
     let folder = Folder::new();
     let program = Program::start(&folder.socket(0), "shop", VOLT);
     let (child, path) = recording(&folder);
@@ -75,7 +75,7 @@ fn a_program_that_ends_leaves_a_whole_recording_and_that_is_said() {
 }
 
 #[test]
-fn a_disk_that_is_full_ends_the_recording_and_keeps_what_there_is() {
+fn record_stops_on_a_full_disk_and_keeps_a_readable_file() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let path = folder.path().join("shop.voltrec");
@@ -96,7 +96,7 @@ fn a_disk_that_is_full_ends_the_recording_and_keeps_what_there_is() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_named_with_a_remedy_before_anything_is_recorded() {
+fn record_refuses_an_unusable_output_path_before_recording() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let there = folder.path().join("there.voltrec");
@@ -116,7 +116,7 @@ fn a_file_that_cannot_be_made_is_named_with_a_remedy_before_anything_is_recorded
 }
 
 #[test]
-fn a_recording_that_breaks_off_is_shown_and_exported_up_to_there_and_that_is_said() {
+fn a_truncated_recording_is_shown_and_exported_with_a_warning() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let (child, path) = recording(&folder);
@@ -134,7 +134,7 @@ fn a_recording_that_breaks_off_is_shown_and_exported_up_to_there_and_that_is_sai
 }
 
 #[test]
-fn a_replay_is_drawn_as_it_was_asked_for_and_its_help_has_its_own_keys() {
+fn replay_applies_display_options_and_has_its_own_help() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let (child, path) = recording(&folder);

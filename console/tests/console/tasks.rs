@@ -39,7 +39,7 @@ fn a_list_that_answers_another_question_is_asked_for_again() {
 }
 
 #[test]
-fn a_program_that_is_too_old_and_an_order_that_is_none_are_refused_with_the_remedy() {
+fn an_old_program_and_an_invalid_sort_order_are_refused() {
     let folder = Folder::new();
     let old = Version { minor: 1, ..VERSION };
     let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(old));

@@ -29,7 +29,7 @@ fn q_and_control_c_give_the_terminal_back() {
 }
 
 #[test]
-fn signals_give_the_terminal_back_and_end_the_program_as_signals_do() {
+fn a_signal_restores_the_terminal_and_ends_the_console() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
@@ -42,7 +42,7 @@ fn signals_give_the_terminal_back_and_end_the_program_as_signals_do() {
 }
 
 #[test]
-fn a_dumb_terminal_is_told_what_to_use_instead_and_sees_no_escape() {
+fn a_dumb_terminal_gets_a_hint_and_no_escape_sequences() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     for verb in [&["attach"][..], &[]] {

@@ -61,7 +61,7 @@ async fn load(address: std::net::SocketAddr, seed: usize, deadline: Instant) -> 
 }
 
 #[test]
-fn a_proxy_under_load_grows_neither_in_memory_nor_in_descriptors() {
+fn a_proxy_under_load_leaks_neither_memory_nor_descriptors() {
     let seconds = std::env::var("VOLT_PROXY_SECONDS")
         .map_or(5, |seconds| seconds.parse().expect("VOLT_PROXY_SECONDS is a number"));
     let third = Duration::from_secs_f64(seconds as f64 / 3.0);

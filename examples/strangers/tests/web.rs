@@ -114,7 +114,7 @@ fn http2_without_tls_carries_many_requests_at_once() {
 }
 
 #[test]
-fn https_is_served_and_one_that_dawdles_in_the_handshake_holds_nobody_up() {
+fn a_stalled_tls_handshake_does_not_block_https_clients() {
     on_volt(LIMIT, async || {
         let (listener, address) = listen().await?;
         let (acceptor, certificate) = tls::self_signed()?;

@@ -162,7 +162,7 @@ fn two_guests_talk_in_a_room_and_a_third_sees_what_was_said() {
 }
 
 #[test]
-fn who_reads_too_slowly_loses_lines_and_is_told_and_nobody_waits_for_them() {
+fn a_slow_reader_loses_lines_and_is_notified() {
     let mut chat = Chat::start(&["--report"]);
     let mut slow = chat.guest_in("slow", "hall");
     let mut quick = chat.guest_in("quick", "hall");
@@ -191,7 +191,7 @@ fn who_reads_too_slowly_loses_lines_and_is_told_and_nobody_waits_for_them() {
 }
 
 #[test]
-fn when_it_is_interrupted_guests_are_told_and_every_process_ends() {
+fn an_interrupted_chat_notifies_guests_and_ends_all_processes() {
     let chat = Chat::start(&[]);
     let mut guests: Vec<Guest> = (0..20).map(|index| chat.guest_in(&format!("guest-{index}"), "hall")).collect();
     let output = chat.stop();
@@ -213,7 +213,7 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn no_room_is_lost_and_nothing_leaks_while_one_step_in_a_hundred_panics() {
+fn no_room_is_lost_and_nothing_leaks_with_1_percent_panics() {
     let seconds =
         std::env::var("VOLT_CHAT_SECONDS").map_or(5, |seconds| seconds.parse().expect("VOLT_CHAT_SECONDS is a number"));
     let mut chat = Chat::start(&["--report", "--chaos", "0.01"]);

@@ -169,7 +169,7 @@ fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec
 }
 
 #[test]
-fn a_task_that_sleeps_in_its_thread_is_named_with_its_line_and_the_cause() {
+fn a_sleeping_task_is_reported_with_its_line_and_cause() {
     // Capturing the first stack takes a while. Until then, the finding has no line of code.
     let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
     let found = check_until(Rule::StalledPoll, &[], &[], is_guilty);

@@ -95,7 +95,7 @@ fn read(path: &Path) -> Trace {
 }
 
 #[test]
-fn two_seconds_of_the_demo_are_recorded_shown_again_and_exported_whole() {
+fn the_demo_is_recorded_replayed_and_exported_completely() {
     let demo = Running::start();
     let client = Client::connect(&demo.socket).unwrap();
     let file = demo.file("demo.voltrec");

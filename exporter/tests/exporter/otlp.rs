@@ -143,7 +143,7 @@ fn get(exporter: &Exporter, path: &str) -> String {
 }
 
 #[test]
-fn what_the_page_says_arrives_at_the_collector_under_its_own_names() {
+fn every_metric_on_the_page_is_pushed_by_its_opentelemetry_name() {
     let _watchdog = watchdog();
     let runtime = volt::Builder::new_multi_thread().worker_threads(2).name("pushed").build().unwrap();
     let (address, pushes) = collector(|_| ("200 OK", Vec::new()));
@@ -273,7 +273,7 @@ fn a_collector_that_refuses_is_told_of_once_and_so_is_its_end() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_is_told_of_once_and_tried_until_it_is_and_the_page_is_served() {
+fn a_missing_collector_is_logged_once_and_retried() {
     let _watchdog = watchdog();
     let log = log();
     // Bound but not listening: no other program gets the port, and connections are refused.
@@ -308,7 +308,7 @@ fn a_collector_that_is_not_there_is_told_of_once_and_tried_until_it_is_and_the_p
 }
 
 #[test]
-fn a_collector_that_never_answers_is_given_up_each_time_and_holds_no_page() {
+fn an_unresponsive_collector_times_out_and_delays_no_page() {
     let _watchdog = watchdog();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let otlp = push_to(listener.local_addr().unwrap()).timeout(Duration::from_millis(100));
@@ -324,7 +324,7 @@ fn a_collector_that_never_answers_is_given_up_each_time_and_holds_no_page() {
 }
 
 #[test]
-fn what_cannot_be_pushed_to_is_an_error_before_anything_is_served() {
+fn an_unsupported_otlp_url_is_an_error_before_serving() {
     let error =
         Exporter::builder().listen("127.0.0.1:0").otlp(Otlp::new("https://collector:4318")).serve().unwrap_err();
     assert!(

@@ -37,7 +37,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn every_metric_of_the_catalog_is_on_the_page_once_with_help_and_type() {
+fn each_catalog_metric_is_on_the_page_once_with_help_and_type() {
     let text = Page::new().render(&process(vec![runtime("main", 2), runtime("load", 1)]));
     for metric in METRICS {
         let kind = metric.kind.name();
@@ -140,7 +140,7 @@ fn counters_start_anew_with_a_runtime_built_anew() {
 }
 
 #[test]
-fn a_spare_that_goes_on_duty_gets_series_and_a_clock_that_goes_silent_loses_them() {
+fn series_follow_active_spares_and_available_cpu_clocks() {
     let mut page = Page::new();
     page.render(&process(vec![runtime("main", 1)]));
     let mut main = runtime("main", 2);
@@ -158,7 +158,7 @@ fn a_spare_that_goes_on_duty_gets_series_and_a_clock_that_goes_silent_loses_them
 }
 
 #[test]
-fn incidents_are_counted_by_cause_and_those_that_never_were_are_zero() {
+fn incidents_are_counted_by_cause_with_zero_for_unseen_causes() {
     let mut main = runtime("main", 1);
     main.incidents.by_cause = vec![2, 3];
     let text = Page::new().render(&process(vec![main]));
@@ -169,7 +169,7 @@ fn incidents_are_counted_by_cause_and_those_that_never_were_are_zero() {
 }
 
 #[test]
-fn spawn_locations_keep_their_series_from_page_to_page_and_are_few() {
+fn spawn_location_series_are_stable_and_bounded() {
     let mut page = Page::new();
     let blame = |line: u64, ms: u64| Blame {
         spawned_at: format!("main.rs:{line}:1"),
@@ -234,7 +234,7 @@ fn a_process_without_runtimes_is_up_and_no_more() {
 }
 
 #[test]
-fn a_finding_is_on_the_page_until_it_has_not_recurred_for_a_while() {
+fn a_finding_leaves_the_page_after_a_while_without_recurrence() {
     let mut page = Page::new();
     let at = |second: u64, rescues: u64| {
         let mut main = runtime("main", 1);

@@ -73,7 +73,7 @@ fn the_page_shows_each_runtime_of_the_process_and_moves() {
 }
 
 #[test]
-fn an_application_whose_only_worker_is_stuck_still_answers_and_says_so() {
+fn metrics_are_served_while_the_only_worker_is_stuck() {
     let _watchdog = watchdog();
     let exporter = exporter();
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("stuck").build().unwrap();
@@ -360,7 +360,7 @@ fn unusable_settings_are_errors_with_their_name_and_a_remedy() {
 }
 
 #[test]
-fn a_remote_address_works_when_it_is_allowed_and_asks_for_no_local_host() {
+fn allow_remote_permits_any_address_and_any_host_header() {
     let _watchdog = watchdog();
     let exporter = Exporter::builder().listen("0.0.0.0:0").allow_remote(true).serve().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], exporter.local_addr().port()));

@@ -147,7 +147,7 @@ fn value(page: &str, name: &str, pid: u32) -> Option<f64> {
 }
 
 #[test]
-fn processes_with_runtimes_of_one_name_are_told_apart_and_those_that_end_leave() {
+fn the_pid_distinguishes_programs_with_equal_runtime_names() {
     let _watchdog = watchdog();
     let sockets = Folder::new("told-apart");
     let (first, second) = (start_application(&sockets.0), start_application(&sockets.0));
@@ -175,7 +175,7 @@ fn processes_with_runtimes_of_one_name_are_told_apart_and_those_that_end_leave()
 }
 
 #[test]
-fn a_process_that_is_stopped_costs_a_page_a_second_is_told_of_all_the_while_and_comes_back() {
+fn a_stopped_program_is_reported_down_until_it_resumes() {
     let _watchdog = watchdog();
     let sockets = Folder::new("stopped");
     let (stopped, runs) = (start_application(&sockets.0), start_application(&sockets.0));
@@ -236,7 +236,7 @@ fn a_folder_that_is_none_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_it_cannot_begin_with_is_an_error_that_names_the_setting_and_the_remedy() {
+fn startup_errors_name_the_setting_and_the_remedy() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     for (arguments, code, told) in [
@@ -254,7 +254,7 @@ fn what_it_cannot_begin_with_is_an_error_that_names_the_setting_and_the_remedy()
 }
 
 #[test]
-fn a_folder_that_others_may_write_to_is_not_trusted_and_told_of_once() {
+fn the_exporter_warns_once_about_a_world_writable_socket_folder() {
     use std::os::unix::fs::PermissionsExt;
     let _watchdog = watchdog();
     let sockets = Folder::new("open");

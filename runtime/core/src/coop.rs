@@ -206,7 +206,7 @@ mod tests {
     use std::task::Waker;
 
     #[test]
-    fn a_budget_of_two_lets_two_operations_pass_and_refuses_the_third() {
+    fn a_budget_of_two_allows_two_operations_and_refuses_a_third() {
         let mut cx = Context::from_waker(Waker::noop());
         begin_poll(2);
         for _ in 0..2 {

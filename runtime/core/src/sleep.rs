@@ -267,7 +267,7 @@ mod tests {
     use crate::builder::Builder;
 
     #[test]
-    fn a_sleep_whose_timer_fires_before_the_systems_clock_is_there_ends_on_time() {
+    fn a_sleep_rearms_if_its_timer_fires_before_the_deadline() {
         let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let (ended, end) = mpsc::channel();
         let task = runtime.spawn(async move {

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_each_kind_the_latest_is_kept_and_told_once_a_second_with_how_often_it_was() {
+    fn each_kind_of_failure_is_reported_once_a_second_with_a_count() {
         let troubles = Troubles::new("test", true);
         let second = clock::saturating_ns(QUIET_TIME);
         let failed = |what: &'static str| io::Error::other(what);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_marked_and_has_two_workers_unless_it_says_otherwise() {
+    fn the_test_macro_adds_its_attribute_and_two_workers_by_default() {
         let of = |options| {
             expand(
                 Entry::Test,

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_lost_when_it_was_silent_for_the_limit_and_can_come_back() {
+    fn a_silent_node_is_lost_after_the_limit_and_may_return() {
         let (start, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
         assert_eq!(presence.heard(peer("a", 1), start), Sign::There { is_new: true });
         assert_eq!(presence.heard(peer("a", 1), start + HEARTBEAT), Sign::There { is_new: false });
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_begins_after_a_goodbye_is_there_also_with_a_lower_number() {
+    fn a_node_may_rejoin_with_a_lower_number_after_a_goodbye() {
         let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
         presence.heard(peer("a", 6), now);
         assert!(presence.bye(peer("a", 6)));

@@ -175,7 +175,7 @@ fn who_cannot_be_connected_is_told_why_and_what_to_do() {
 }
 
 #[test]
-fn a_server_that_does_not_take_frames_fills_the_queue_and_holds_nobody_up() {
+fn a_stopped_server_fills_the_queue_without_blocking_senders() {
     on_volt(async || {
         let server = Server::start();
         let _beta = Program::ping(&server.address, "beta");

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_claims_to_be_earlier_gets_the_time_of_the_one_before_it() {
+    fn a_record_with_an_earlier_time_gets_its_predecessors_time() {
         let mut merge = Merge::default();
         merge.add(flush(99, [chunk(0, 0, [hit(7, 1), hit(3, 2), hit(8, 3)])]));
         assert_eq!(times(&mut merge), [7, 7, 8]);
@@ -347,7 +347,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn every_record_comes_out_once_in_the_order_of_its_track_and_time_does_not_go_back(
+        fn merged_records_keep_their_track_order_and_never_go_back(
             tracks in prop::collection::vec(prop::collection::vec(0_u64..50, 0..30), 1..5),
             cuts in prop::collection::vec(0_u64..60, 0..6),
         ) {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_soon_is_dropped_and_counted_but_a_request_is_served() {
+    fn triggers_within_the_rest_time_are_dropped_except_requests() {
         let mut windows = Windows::new(REACH);
         assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
         assert!(windows.due(1_050).is_some());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_reach_of_a_window_that_was_not_asked_for_is_counted() {
+    fn triggers_beyond_the_reach_of_an_automatic_window_are_dropped() {
         let mut windows = Windows::new(REACH);
         assert_eq!(windows.fire(1_000, Trigger::Panic), Verdict::Opened);
         assert_eq!(windows.fire(1_150, Trigger::Panic), Verdict::Merged);

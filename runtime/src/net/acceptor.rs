@@ -184,7 +184,7 @@ mod tests {
     use volt_core::context;
 
     #[test]
-    fn a_connection_that_cannot_be_watched_is_lost_and_the_next_is_taken() {
+    fn a_connection_that_fails_to_register_does_not_block_accept() {
         let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
         runtime.block_on(async {
             let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_dropped_here_with_the_set_even_if_a_waker_lives_on_elsewhere() {
+    fn dropping_a_local_set_drops_its_tasks_on_its_own_thread() {
         struct OnThread(std::thread::ThreadId, Rc<Cell<u32>>);
         impl Drop for OnThread {
             fn drop(&mut self) {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_tick_is_followed_by_the_next_one_as_each_behaviour_says() {
+    fn each_missed_tick_behavior_schedules_the_next_tick() {
         let ms = Duration::from_millis;
         let due = Instant::now();
         let now = due + ms(25);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_workers_as_there_may_be_are_read_and_one_more_is_an_error() {
+    fn a_snapshot_with_too_many_workers_or_runtimes_is_an_error() {
         assert_eq!(read(1, MAX_WORKERS).unwrap().runtimes[0].workers.len(), MAX_WORKERS);
         let error = read(1, MAX_WORKERS + 1).unwrap_err();
         assert!(error.to_string().ends_with("a list of more than 2048"), "{error}");

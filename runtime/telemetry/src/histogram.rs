@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_lies_within_its_bounds_and_what_is_counted_from_a_limit_is_certainly_there() {
+    fn quantiles_are_within_bounds_and_count_from_never_overcounts() {
         let mut h = Histogram::default();
         assert_eq!((h.quantile_bounds_ns(1.0), h.count_from(0)), (None, 0));
         [100, 49_900_000, 60_000_000].into_iter().for_each(|ns| h.record(ns));

@@ -129,7 +129,7 @@ fn client_of(bytes: Vec<u8>, piece: usize, then: impl FnOnce(Client)) {
 }
 
 #[test]
-fn what_is_nested_without_end_is_an_error_and_fits_a_small_stack() {
+fn excessive_nesting_is_an_error_on_a_small_stack() {
     let nested = |open: &[u8]| open.iter().copied().cycle().take(60_000).collect::<Vec<u8>>();
     let ignored = b"\x82\xa4type\xa5hello\xa1x";
     let bodies = [nested(b"\x91"), nested(b"\x81\xa1x"), [&ignored[..], &nested(b"\x91")].concat()];

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_add_up_and_the_deepest_mailboxes_and_the_latest_failure_stay() {
+    fn adding_systems_sums_totals_and_keeps_top_mailboxes() {
         let system = |len: u64, ago_ns: u64, states: Option<States>| Processes {
             systems: 1,
             alive: len,

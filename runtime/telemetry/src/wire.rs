@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_length_beyond_the_limit_is_refused_before_it_is_read() {
+    fn a_frame_with_an_excessive_length_is_refused_unread() {
         let error = read_frame::<Reply>(&[0xff; 64][..], MAX_REPLY_BYTES).unwrap_err();
         assert_eq!(error.to_string(), "a frame of 4294967295 bytes, the limit is 1048576");
     }

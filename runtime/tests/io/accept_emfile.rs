@@ -63,7 +63,7 @@ fn backoffs(runtime: &Runtime) -> u64 {
 }
 
 #[test]
-fn accept_waits_for_a_descriptor_instead_of_spinning_and_goes_on_by_itself() {
+fn accept_backs_off_when_descriptors_run_out_and_recovers() {
     alone(|| {
         watched(|| {
             tracing::subscriber::set_global_default(Log).unwrap();

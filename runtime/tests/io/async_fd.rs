@@ -52,7 +52,7 @@ fn an_eventfd_and_a_timerfd_are_waited_for() {
 }
 
 #[test]
-fn a_guard_that_is_not_cleared_leaves_it_ready_and_one_that_is_makes_the_next_wait() {
+fn readiness_persists_until_its_guard_is_cleared() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (mut there, here) = pair();
@@ -131,7 +131,7 @@ fn who_waits_for_what_is_out_of_the_ordinary_is_told_of_the_end() {
 }
 
 #[test]
-fn what_cannot_be_watched_comes_back_and_what_is_taken_back_is_watched_no_more() {
+fn async_fd_returns_a_rejected_fd_and_deregisters_on_into_inner() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();

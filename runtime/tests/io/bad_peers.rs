@@ -80,7 +80,7 @@ fn a_reset_is_told_to_whoever_waits_and_to_nobody_else() {
 }
 
 #[test]
-fn a_half_open_connection_is_given_up_by_a_time_out_and_its_descriptor_is_freed() {
+fn a_timeout_ends_a_stalled_connection_and_frees_its_descriptor() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let beside = echo_beside().await;
@@ -104,7 +104,7 @@ fn a_half_open_connection_is_given_up_by_a_time_out_and_its_descriptor_is_freed(
 }
 
 #[test]
-fn a_reader_that_never_reads_makes_the_writer_wait_and_fills_no_memory() {
+fn a_reader_that_never_reads_applies_backpressure() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let beside = echo_beside().await;
@@ -140,7 +140,7 @@ fn a_reader_that_never_reads_makes_the_writer_wait_and_fills_no_memory() {
 }
 
 #[test]
-fn a_peer_that_sends_a_byte_at_a_time_costs_a_read_each_and_holds_up_nobody() {
+fn a_peer_sending_single_bytes_does_not_delay_others() {
     const BYTES: usize = 30;
     with_workers(|runtime| {
         runtime.block_on(async {
@@ -225,7 +225,7 @@ fn connecting_to_nowhere_is_refused_unreachable_or_given_up() {
 }
 
 #[test]
-fn a_name_that_cannot_be_looked_up_is_an_error_wherever_it_is_given() {
+fn unresolvable_host_names_fail_in_every_address_argument() {
     with_workers(|runtime| {
         runtime.block_on(async {
             // Too long to query a name server: no test may depend on one.

@@ -61,7 +61,7 @@ fn many_children_are_waited_for_at_once() {
 }
 
 #[test]
-fn a_child_that_is_killed_says_so_and_a_wait_that_was_dropped_takes_nothing_along() {
+fn wait_reports_the_kill_after_an_earlier_wait_was_cancelled() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut child = sh("exec sleep 1000").spawn().unwrap();
@@ -147,7 +147,7 @@ fn a_child_that_is_dropped_goes_on_and_becomes_no_zombie() {
 }
 
 #[test]
-fn a_child_that_is_to_be_killed_when_dropped_is_and_becomes_no_zombie() {
+fn kill_on_drop_kills_and_reaps_the_child() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut child = sh("echo $$; exec sleep 1000").stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
@@ -165,7 +165,7 @@ fn a_child_that_is_to_be_killed_when_dropped_is_and_becomes_no_zombie() {
 }
 
 #[test]
-fn a_child_that_outlives_its_runtime_is_waited_for_by_the_next_that_starts_one() {
+fn an_orphaned_child_is_reaped_by_the_next_runtime() {
     watched(|| {
         let first = watchdog::runtime(1);
         let (stdin, pid) = first.block_on(async {

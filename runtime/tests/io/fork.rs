@@ -81,7 +81,7 @@ fn shown(name: &str) -> Runtime {
 }
 
 #[test]
-fn a_child_that_uses_its_parents_runtime_is_told_so_at_whatever_moment_it_was_forked() {
+fn using_the_parents_runtime_after_fork_is_refused() {
     alone(|| {
         watched(|| {
             let parent = std::process::id();
@@ -172,7 +172,7 @@ fn a_child_builds_a_runtime_of_its_own() {
 }
 
 #[test]
-fn a_childs_copies_of_sockets_and_wakers_do_nothing_to_the_parents() {
+fn a_forked_childs_sockets_and_wakers_do_not_affect_the_parent() {
     alone(|| {
         watched(|| {
             // Its one worker sleeps in the I/O driver, which parent and child share in the kernel.

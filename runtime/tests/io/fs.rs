@@ -15,7 +15,7 @@ use volt::fs::{self, DirBuilder, File, OpenOptions};
 use volt::io::{AsyncBufReadExt, AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 #[test]
-fn what_is_written_is_read_and_a_seek_between_them_goes_where_it_says() {
+fn a_file_reads_back_its_writes_and_seeks_correctly() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -69,7 +69,7 @@ async fn read_ahead(path: &Path) -> File {
 }
 
 #[test]
-fn a_read_that_was_given_up_loses_nothing_and_a_write_after_it_lands_where_reading_stopped() {
+fn a_cancelled_read_loses_no_bytes_and_keeps_the_file_position() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -105,7 +105,7 @@ fn a_seek_that_fails_keeps_the_bytes_read_ahead() {
 }
 
 #[test]
-fn a_cut_that_was_given_up_cuts_nothing_that_is_written_after_it() {
+fn a_cancelled_set_len_does_not_truncate_later_writes() {
     watched(|| {
         let runtime = watchdog::builder(1).max_blocking_threads(1).build().unwrap();
         let folder = Folder::new();
@@ -130,7 +130,7 @@ fn a_cut_that_was_given_up_cuts_nothing_that_is_written_after_it() {
 }
 
 #[test]
-fn an_error_of_a_write_comes_with_the_next_write_or_flush_and_once() {
+fn a_write_error_is_returned_once_by_the_next_write_or_flush() {
     with_workers(|runtime| {
         runtime.block_on(async {
             // Every write to it fails.
@@ -150,7 +150,7 @@ fn an_error_of_a_write_comes_with_the_next_write_or_flush_and_once() {
 }
 
 #[test]
-fn a_write_that_is_in_flight_when_file_and_runtime_go_is_carried_out() {
+fn shutdown_completes_file_writes_in_flight() {
     const FILES: usize = 40;
     watched(|| {
         let folder = Folder::new();
@@ -187,7 +187,7 @@ fn a_write_that_is_in_flight_when_file_and_runtime_go_is_carried_out() {
 }
 
 #[test]
-fn a_file_goes_back_to_the_standard_library_when_nothing_is_in_flight() {
+fn into_std_waits_for_writes_in_flight() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -221,7 +221,7 @@ fn a_read_takes_no_more_from_the_file_than_it_was_asked_for() {
 }
 
 #[test]
-fn a_file_that_an_abandoned_call_still_holds_goes_back_to_the_standard_library_too() {
+fn into_std_works_while_a_cancelled_call_is_still_queued() {
     watched(|| {
         let runtime = watchdog::builder(1).max_blocking_threads(1).build().unwrap();
         let folder = Folder::new();

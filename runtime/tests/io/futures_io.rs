@@ -7,7 +7,7 @@ use volt::io::AsyncBufReadExt;
 use volt::net::TcpListener;
 
 #[test]
-fn sockets_speak_the_traits_of_the_futures_crate_and_its_readers_speak_ours() {
+fn sockets_implement_the_futures_io_traits_in_both_directions() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

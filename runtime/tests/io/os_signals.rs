@@ -17,7 +17,7 @@ fn raise(signal: Signal) {
 }
 
 #[test]
-fn every_listener_is_told_of_a_signal_and_of_a_burst_at_least_once() {
+fn every_signal_listener_gets_each_burst_at_least_once() {
     alone(|| {
         with_workers(|runtime| {
             runtime.block_on(async {
@@ -62,7 +62,7 @@ fn a_signal_that_comes_between_two_calls_is_not_lost() {
 }
 
 #[test]
-fn listeners_of_several_runtimes_are_told_and_one_that_is_gone_disturbs_nobody() {
+fn signals_reach_all_runtimes_after_one_has_shut_down() {
     alone(|| {
         watched(|| {
             let (one, other) = (watchdog::runtime(1), watchdog::runtime(2));

@@ -130,7 +130,7 @@ fn traffic(runtime: &Runtime, is_over: &Arc<AtomicBool>) -> Vec<JoinHandle<u64>>
 }
 
 #[test]
-fn a_thousand_signals_a_second_interrupt_every_wait_and_disturb_nobody() {
+fn signal_storms_interrupt_waits_without_errors() {
     alone(|| {
         tracing::subscriber::set_global_default(Complaints).unwrap();
         // SAFETY: a function of the C library; the handler does only what a handler may do: one

@@ -16,7 +16,7 @@ fn let_sigpipe_kill() {
 }
 
 #[test]
-fn a_write_to_a_closed_connection_is_an_error_and_not_the_end_of_the_process() {
+fn a_write_to_a_closed_connection_fails_without_sigpipe() {
     alone(|| {
         let_sigpipe_kill();
         with_workers(|runtime| {

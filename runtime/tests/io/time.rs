@@ -89,7 +89,7 @@ fn one_worker_runs_timers_of_different_ticks_in_order() {
 }
 
 #[test]
-fn a_short_timer_is_not_held_up_by_a_long_one_that_was_armed_first() {
+fn a_short_timer_is_not_delayed_by_an_earlier_long_one() {
     with_workers(|runtime| {
         // From a task, while the worker in the driver sleeps for the hour.
         let hour = runtime.handle().spawn(sleep(&runtime, HOUR));
@@ -232,7 +232,7 @@ fn the_longest_duration_there_is_waits_and_can_be_dropped() {
 }
 
 #[test]
-fn a_timeout_interrupts_a_future_that_always_has_something_to_do() {
+fn a_timeout_interrupts_an_always_ready_future() {
     with_workers(|runtime| {
         let task = runtime.handle().spawn(async {
             // Uses its whole cooperative budget in each poll, and leaves nothing to the time-out.
@@ -313,7 +313,7 @@ fn missed_ticks_are_made_up_for_as_each_behaviour_says() {
 }
 
 #[test]
-fn a_sleep_that_outlives_its_runtime_says_so_instead_of_waiting_for_ever() {
+fn a_sleep_that_outlives_its_runtime_is_woken_and_panics() {
     watched(|| {
         let runtime = watchdog::runtime(1);
         let count = Arc::new(Count::default());

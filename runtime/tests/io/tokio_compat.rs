@@ -149,7 +149,7 @@ fn a_shutdown_drops_what_runs_beside_it() {
 }
 
 #[test]
-fn a_shutdown_waits_for_tokios_blocking_work_no_longer_than_its_limit() {
+fn shutdown_waits_for_tokio_blocking_work_up_to_its_limit() {
     watched(|| {
         let runtime = runtime(1);
         let (open, is_open) = mpsc::channel::<()>();

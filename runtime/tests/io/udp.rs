@@ -29,7 +29,7 @@ async fn pair() -> (UdpSocket, UdpSocket) {
 }
 
 #[test]
-fn a_datagram_comes_whole_with_its_sender_or_is_cut_to_the_buffer() {
+fn a_datagram_arrives_whole_or_truncated_to_the_buffer() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let ((one, one_addr), (other, other_addr)) = (bound().await, bound().await);
@@ -114,7 +114,7 @@ fn a_peek_leaves_the_datagram_and_says_who_sent_it() {
 }
 
 #[test]
-fn what_is_polled_or_tried_does_not_wait_and_what_waits_is_woken() {
+fn udp_try_operations_do_not_wait_and_poll_recv_is_woken() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (one, other) = pair().await;
@@ -190,7 +190,7 @@ fn options_are_kept_and_a_group_gets_what_is_sent_to_it() {
 }
 
 #[test]
-fn sockets_come_from_the_standard_library_go_back_and_end_with_their_runtime() {
+fn udp_sockets_convert_from_and_to_std_and_deregister() {
     watched(|| {
         let runtime = watchdog::runtime(1);
         let socket = runtime.block_on(async {

@@ -50,7 +50,7 @@ fn streams_echo_and_their_halves_close_one_direction() {
 }
 
 #[test]
-fn bytes_behind_a_descriptor_that_was_sent_along_are_read_without_a_further_event() {
+fn bytes_after_a_passed_descriptor_are_read_without_a_new_event() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (peer, here) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -73,7 +73,7 @@ fn bytes_behind_a_descriptor_that_was_sent_along_are_read_without_a_further_even
 }
 
 #[test]
-fn a_path_that_is_taken_is_an_error_and_so_is_one_where_nobody_listens() {
+fn binding_a_taken_path_and_connecting_to_a_dead_one_fail() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -144,7 +144,7 @@ fn a_unix_listener_queues_as_many_as_the_system_allows() {
 
 #[test]
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn an_abstract_name_is_in_no_file_system_and_gone_with_its_socket() {
+fn an_abstract_socket_name_is_freed_with_its_socket() {
     with_workers(|runtime| {
         runtime.block_on(async {
             use std::os::linux::net::SocketAddrExt;
@@ -195,7 +195,7 @@ fn datagrams_come_whole_in_order_and_with_their_senders() {
 }
 
 #[test]
-fn a_datagram_waits_for_room_even_if_others_filled_the_receivers_queue() {
+fn send_to_waits_while_the_receivers_queue_is_full() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -222,7 +222,7 @@ fn a_datagram_waits_for_room_even_if_others_filled_the_receivers_queue() {
 }
 
 #[test]
-fn a_pipe_ends_when_its_sender_goes_and_breaks_when_its_receiver_does() {
+fn a_pipe_ends_without_its_sender_and_breaks_without_a_receiver() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -304,7 +304,7 @@ async fn attempts_in_vain(mut attempt: impl AsyncFnMut() -> Option<()>) -> u32 {
 }
 
 #[test]
-fn an_attempt_in_vain_is_not_made_again_when_a_named_pipe_has_a_sender_again() {
+fn failed_reads_of_a_reopened_named_pipe_do_not_spin() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -337,7 +337,7 @@ fn an_attempt_in_vain_is_not_made_again_when_a_named_pipe_has_a_sender_again() {
 }
 
 #[test]
-fn who_waits_for_either_direction_lets_others_run_while_one_is_closed_and_the_other_full() {
+fn waiting_for_both_directions_does_not_spin_when_half_closed() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (here, mut there) = UnixStream::pair().unwrap();

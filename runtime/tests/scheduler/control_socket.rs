@@ -118,7 +118,7 @@ impl Drop for Program {
 }
 
 #[test]
-fn a_program_is_found_by_pid_and_by_name_and_its_socket_goes_with_it() {
+fn a_program_is_found_by_pid_or_name_while_it_runs() {
     let folder = Folder::new("found");
     let environment = folder.environment();
     let mut program = Program::start(&folder.0.join("volt"));
@@ -166,7 +166,7 @@ fn a_program_whose_every_worker_is_stuck_answers() {
 }
 
 #[test]
-fn what_a_killed_program_leaves_is_stale_and_the_next_one_cleans_it_up() {
+fn a_killed_programs_socket_is_stale_and_cleaned_up_later() {
     let folder = Folder::new("killed");
     let environment = folder.environment();
     let mut killed = Program::start(&folder.0.join("volt"));

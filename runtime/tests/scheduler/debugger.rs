@@ -87,12 +87,12 @@ fn cpu_time() -> Duration {
 }
 
 #[test]
-fn a_process_that_a_debugger_held_blames_the_machine_and_no_task_and_replaces_nobody() {
+fn a_debugger_pause_blames_the_machine_and_replaces_no_worker() {
     if std::env::var_os(IN_CHILD).is_some() {
         watched(be_held);
         return;
     }
-    let test = "debugger::a_process_that_a_debugger_held_blames_the_machine_and_no_task_and_replaces_nobody";
+    let test = "debugger::a_debugger_pause_blames_the_machine_and_replaces_no_worker";
     let mut child = Command::new(std::env::current_exe().unwrap());
     let child = child.args([test, "--exact", "--nocapture"]).env(IN_CHILD, "1").stdout(Stdio::piped());
     let mut child = child.spawn().unwrap();

@@ -20,7 +20,7 @@ fn pair() -> (UnixStream, Peer) {
 }
 
 #[test]
-fn with_an_eager_hand_off_an_event_is_seen_while_the_worker_that_was_in_the_driver_is_stuck() {
+fn eager_handoff_serves_events_while_the_driver_worker_is_stuck() {
     watched(|| {
         // Without the sentinel, so that no other thread checks the driver.
         let runtime = watchdog::builder(2).eager_driver_handoff(true).build().unwrap();
@@ -58,7 +58,7 @@ fn with_an_eager_hand_off_an_event_is_seen_while_the_worker_that_was_in_the_driv
 }
 
 #[test]
-fn with_an_eager_hand_off_an_event_is_seen_while_every_worker_but_one_is_stuck_whatever_woke_them() {
+fn eager_handoff_serves_events_while_only_one_worker_is_free() {
     const WORKERS: usize = 4;
     watched(|| {
         // Without the sentinel, so that no other thread checks the driver.

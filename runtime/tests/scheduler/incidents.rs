@@ -44,7 +44,7 @@ fn sleep_until_open(open: &mpsc::Receiver<()>) -> u32 {
 }
 
 #[test]
-fn a_poll_that_sleeps_is_named_with_its_line_while_it_still_sleeps() {
+fn a_poll_that_sleeps_is_reported_with_its_line_while_it_lasts() {
     watched(|| {
         let runtime = with_sentinel(2).build().unwrap();
         let (open, is_open) = mpsc::channel();
@@ -148,7 +148,7 @@ fn stacks_and_incidents_can_be_switched_off() {
 }
 
 #[test]
-fn the_same_task_that_stalls_again_and_again_is_counted_and_not_told_again_and_again() {
+fn repeated_stalls_of_one_task_are_counted_but_not_all_recorded() {
     watched(|| {
         let runtime = with_sentinel(2).build().unwrap();
         for _ in 0..8 {
@@ -161,7 +161,7 @@ fn the_same_task_that_stalls_again_and_again_is_counted_and_not_told_again_and_a
 }
 
 #[test]
-fn a_block_that_is_announced_ends_the_incident_before_it_and_is_none_itself() {
+fn block_in_place_ends_the_incident_and_starts_no_new_one() {
     const AFTER: Duration = Duration::from_secs(1);
     watched(|| {
         let runtime = with_sentinel(2).incident_after(Some(AFTER)).incident_stacks(false).build().unwrap();

@@ -108,7 +108,7 @@ fn a_fetch_takes_no_more_than_batch_buffer_and_bounds_allow() {
 }
 
 #[test]
-fn the_tuner_begins_with_what_it_was_given_and_stays_in_its_bounds() {
+fn the_tuner_starts_as_configured_and_stays_within_bounds() {
     watched(|| {
         let begins = |builder: Builder| {
             let runtime = builder.build().unwrap();
@@ -252,7 +252,7 @@ fn threads_have_the_name_and_the_stack_that_were_asked_for() {
 }
 
 #[test]
-fn an_idle_thread_for_blocking_work_is_kept_as_long_as_was_asked_for() {
+fn idle_blocking_threads_exit_after_thread_keep_alive() {
     watched(|| {
         let blocking = |runtime: &Runtime| runtime.handle().snapshot().blocking;
         let patient = builder(1).thread_keep_alive(HOUR).build().unwrap();

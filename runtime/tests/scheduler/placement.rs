@@ -9,7 +9,7 @@ use volt::Placement::{Global, LeastLoaded, TwoChoices};
 use volt::task::yield_now;
 
 #[test]
-fn every_task_runs_once_under_concurrent_submits_steals_and_overflows() {
+fn every_task_runs_once_under_submits_steals_and_overflows() {
     for placement in [Global, TwoChoices, LeastLoaded] {
         for (workers, stealing) in [(1, true), (2, true), (4, true), (3, false)] {
             watched(|| {

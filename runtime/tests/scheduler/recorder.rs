@@ -131,7 +131,7 @@ fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
 }
 
 #[test]
-fn what_overflows_between_two_polls_is_not_noted_down_after_what_follows() {
+fn overflow_events_keep_the_time_order_of_their_track() {
     let (runtime, mut client) = runtime("overflowing", |builder| builder.worker_threads(1).local_queue_capacity(2));
     // Two tasks that wake each other use the LIFO slot up to its cap. It is flushed into a ring
     // that other tasks keep full.
@@ -188,7 +188,7 @@ fn the_return_of_a_stuck_worker_precedes_what_it_does_next() {
 }
 
 #[test]
-fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
+fn an_enabled_recorder_keeps_history_and_can_be_disabled() {
     let (runtime, mut client) = runtime("looking-back", |builder| builder.flight_recorder(true));
     let task = runtime.spawn(async {});
     let id: u64 = task.id().to_string().parse().unwrap();
@@ -213,7 +213,7 @@ fn a_recorder_that_was_on_looks_back_and_one_that_is_switched_off_stays_off() {
 }
 
 #[test]
-fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
+fn an_unknown_runtime_is_an_error_that_keeps_the_connection() {
     let (_runtime, mut client) = runtime("only-this", |builder| builder);
     let error = client.record(Some("another"), Duration::ZERO).unwrap_err();
     assert!(error.is_answer() && error.to_string().contains("no runtime is called \"another\""), "{error}");
@@ -221,7 +221,7 @@ fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+fn a_slow_recording_client_blocks_nothing_and_sees_loss_counts() {
     let (runtime, mut client) = runtime("unread", |builder| builder.flight_records(1024));
     client.record(Some("unread"), Duration::ZERO).unwrap();
     // Far more than the ring and the socket can store. The program's end does not wait for the

@@ -49,7 +49,7 @@ fn timers_fire_while_the_worker_that_sat_in_the_driver_blocks() {
 }
 
 #[test]
-fn sockets_are_served_while_the_worker_that_sat_in_the_driver_blocks() {
+fn sockets_are_served_while_the_driver_worker_is_blocked() {
     watched(|| {
         let runtime = runtime(2);
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -82,7 +82,7 @@ fn wait_for_block(runtime: &Runtime) {
 }
 
 #[test]
-fn a_child_in_the_lifo_slot_and_tasks_in_the_ring_are_taken_from_a_stuck_worker() {
+fn the_lifo_slot_and_ring_of_a_stuck_worker_are_taken_over() {
     for children in [1, 2, 10] {
         watched(|| {
             let runtime = runtime(2);
@@ -146,7 +146,7 @@ fn an_announced_block_costs_no_more_checks_than_busy_workers() {
 }
 
 #[test]
-fn a_runtime_whose_worker_is_stuck_for_good_ends_at_the_limit_and_its_sentinel_with_the_worker() {
+fn a_stuck_worker_ends_after_shutdown_timeout_once_released() {
     watched(|| {
         let runtime = runtime(2);
         let (open, is_open) = mpsc::channel::<()>();
@@ -193,7 +193,7 @@ fn thread_times(name: &str) -> (Duration, u64) {
 /// --nocapture`.
 #[test]
 #[cfg(target_os = "linux")]
-fn the_sentinel_costs_little_while_workers_are_busy_and_nothing_while_they_rest() {
+fn the_sentinel_costs_little_when_busy_and_nothing_when_idle() {
     const BUSY_FOR: Duration = Duration::from_secs(3);
     const RESTS_FOR: Duration = Duration::from_secs(2);
     const INTERVAL: Duration = Duration::from_millis(10);

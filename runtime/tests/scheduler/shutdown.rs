@@ -129,7 +129,7 @@ fn a_shutdown_from_inside_ends_tasks_that_spawn_tasks_as_well() {
 }
 
 #[test]
-fn a_stuck_task_and_a_stuck_thread_delay_the_end_by_the_limit_only() {
+fn shutdown_timeout_bounds_the_wait_for_stuck_tasks_and_threads() {
     watched(|| {
         let runtime = runtime(2);
         let (open, is_open) = mpsc::channel::<()>();
@@ -318,7 +318,7 @@ fn start_long_job(handle: &Handle) -> Arc<AtomicBool> {
 }
 
 #[test]
-fn a_runtime_that_is_dropped_in_a_blocking_job_of_its_own_waits_for_the_other_jobs_and_not_for_that_one() {
+fn a_runtime_dropped_in_its_own_blocking_job_waits_for_the_rest() {
     watched(|| {
         // With a limit that is never reached.
         let runtime = builder(2).shutdown_timeout(Duration::from_secs(3600)).build().unwrap();
@@ -339,7 +339,7 @@ fn a_runtime_that_is_dropped_in_a_blocking_job_of_its_own_waits_for_the_other_jo
 }
 
 #[test]
-fn a_runtime_that_is_dropped_in_a_blocking_job_of_another_waits_for_all_its_jobs() {
+fn a_runtime_dropped_in_anothers_blocking_job_awaits_its_jobs() {
     watched(|| {
         let (outer, inner) = (runtime(1), runtime(1));
         let has_ended = start_long_job(inner.handle());
@@ -372,7 +372,7 @@ fn dropping_a_runtime_in_async_code_is_refused_clearly() {
 }
 
 #[test]
-fn a_nested_block_on_is_refused_clearly_and_one_on_a_blocking_thread_is_not() {
+fn nested_block_on_panics_except_on_a_blocking_thread() {
     watched(|| {
         let (runtime, other) = (runtime(1), runtime(1));
         let message = "block_on was called inside a task or another block_on";

@@ -98,7 +98,7 @@ fn a_shutdown_without_a_thread_to_join_the_others_says_so() {
 }
 
 #[test]
-fn what_goes_on_after_the_limit_is_named_in_a_report_and_nothing_else_is() {
+fn work_left_after_the_shutdown_limit_is_named_in_a_report() {
     alone(|| {
         watched(|| {
             let reports = Reports::default();

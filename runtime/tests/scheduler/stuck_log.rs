@@ -91,7 +91,7 @@ fn runtime(has_stacks: bool) -> Runtime {
 }
 
 #[test]
-fn a_log_that_blocks_or_panics_stops_neither_healing_nor_the_end_nor_what_is_told_later() {
+fn a_blocking_or_panicking_logger_delays_no_healing_or_shutdown() {
     alone(|| {
         tracing::subscriber::set_global_default(Log).unwrap();
         for has_stacks in [false, true] {
@@ -137,7 +137,7 @@ fn a_log_that_blocks_or_panics_stops_neither_healing_nor_the_end_nor_what_is_tol
 
 #[test]
 #[cfg(target_os = "linux")]
-fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
+fn a_thread_start_failure_is_logged_off_the_healing_threads() {
     alone(|| {
         tracing::subscriber::set_global_default(Log).unwrap();
         watched(|| {
@@ -173,7 +173,7 @@ fn that_no_thread_can_be_started_is_told_by_none_that_is_needed_for_healing() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_job_without_a_thread_is_reported_while_all_sleep_and_at_the_end() {
+fn failed_blocking_jobs_are_reported_when_idle_and_at_shutdown() {
     alone(|| {
         tracing::subscriber::set_global_default(Log).unwrap();
         watched(|| {

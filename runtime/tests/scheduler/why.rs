@@ -41,7 +41,7 @@ async fn pass_on(mut from: UnboundedReceiver<()>, to: Option<UnboundedSender<()>
 }
 
 #[test]
-fn three_tasks_behind_a_timer_are_a_chain_that_ends_with_the_timer() {
+fn three_tasks_behind_a_timer_form_a_chain_ending_at_the_timer() {
     let (runtime, mut client) = runtime("chained");
     let ((to_second, second), (to_third, third)) = (unbounded_channel(), unbounded_channel());
     let second = runtime.spawn(pass_on(second, Some(to_third)));
@@ -85,7 +85,7 @@ fn tasks_that_wake_each_other_are_a_circle_that_ends() {
 }
 
 #[test]
-fn a_thread_a_blocking_job_and_a_task_that_has_ended_are_told_apart() {
+fn wakes_by_threads_blocking_jobs_and_ended_tasks_are_distinct() {
     let (runtime, mut client) = runtime("sources");
     let waiting = |name| {
         let (to, from) = unbounded_channel();

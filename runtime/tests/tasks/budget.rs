@@ -73,7 +73,7 @@ fn filled_stream(runtime: &Runtime) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn whatever_the_leaf_a_poll_ends_when_the_budget_is_spent_and_not_before() {
+fn every_leaf_operation_ends_the_poll_exactly_at_the_budget() {
     for (workers, budget) in [(1, 128), (1, 7), (2, 128)] {
         watched(|| {
             let runtime = builder(workers).coop_budget(budget).build().unwrap();
@@ -130,7 +130,7 @@ fn whatever_the_leaf_a_poll_ends_when_the_budget_is_spent_and_not_before() {
 }
 
 #[test]
-fn a_poll_that_spent_its_budget_is_counted_and_one_that_waited_is_not() {
+fn only_polls_that_exhaust_their_budget_count_as_coop_yields() {
     watched(|| {
         let yields = |runtime: &Runtime| runtime.handle().snapshot().workers[0].coop_yields;
         let runtime = builder(1).coop_budget(10).build().unwrap();
@@ -152,7 +152,7 @@ fn a_poll_that_spent_its_budget_is_counted_and_one_that_waited_is_not() {
 }
 
 #[test]
-fn a_local_task_has_the_budget_of_the_runtime_and_a_set_inside_it_takes_none_of_it() {
+fn a_local_task_gets_the_full_coop_budget_despite_inner_sets() {
     watched(|| {
         let runtime = builder(1).coop_budget(7).build().unwrap();
         let done = LocalSet::new().block_on(runtime.handle(), async {
@@ -177,7 +177,7 @@ fn a_local_task_has_the_budget_of_the_runtime_and_a_set_inside_it_takes_none_of_
 }
 
 #[test]
-fn an_operation_that_is_made_of_others_ends_with_a_budget_of_one() {
+fn compound_operations_complete_with_a_coop_budget_of_one() {
     watched(|| {
         let runtime = builder(1).coop_budget(1).build().unwrap();
         let folder = folder::Folder::new();
@@ -197,7 +197,7 @@ fn an_operation_that_is_made_of_others_ends_with_a_budget_of_one() {
 }
 
 #[test]
-fn an_executor_inside_a_task_that_keeps_the_refusals_to_itself_comes_to_an_end() {
+fn a_nested_executor_finishes_despite_budget_refusals() {
     watched(|| {
         let runtime = builder(1).coop_budget(7).build().unwrap();
         let task = runtime.spawn(async {

@@ -69,7 +69,7 @@ fn the_next_one_comes_with_the_id_under_which_it_was_started() {
 }
 
 #[test]
-fn all_outputs_come_in_one_and_a_panic_instead_of_them_aborts_the_others() {
+fn join_all_returns_all_outputs_and_aborts_the_rest_on_a_panic() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -96,7 +96,7 @@ fn all_outputs_come_in_one_and_a_panic_instead_of_them_aborts_the_others() {
 }
 
 #[test]
-fn tasks_that_are_detached_go_on_and_tasks_that_are_aborted_are_still_to_be_joined() {
+fn detached_tasks_continue_and_aborted_tasks_stay_joinable() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (done, is_done) = mpsc::channel();
@@ -157,7 +157,7 @@ fn a_handle_of_one_task_aborts_that_task_only() {
 }
 
 #[test]
-fn what_has_ended_is_taken_without_waiting_also_by_a_task_whose_budget_is_spent() {
+fn try_join_next_returns_ended_tasks_without_budget() {
     const TASKS: usize = 300;
     with_workers(|runtime| {
         let tried = runtime.spawn(async {

@@ -47,7 +47,7 @@ fn names(list: &TaskList) -> Vec<&str> {
 }
 
 #[test]
-fn a_task_tells_its_polls_their_time_its_last_wake_up_and_its_wakers() {
+fn the_task_list_reports_polls_busy_time_last_wake_and_wakers() {
     let (runtime, mut client) = runtime("accounts", 1);
     let polls = 7;
     let id = spawn_named(&runtime, "spins", async move {
@@ -125,7 +125,7 @@ fn the_highest_rank_stands_first_and_the_rest_is_counted() {
 }
 
 #[test]
-fn a_task_stuck_in_its_first_poll_is_told_and_those_behind_it_are_counted() {
+fn a_task_stuck_in_its_first_poll_is_listed_and_others_counted() {
     let (runtime, mut client) = runtime("stuck", 1);
     let (release, is_released) = mpsc::channel::<()>();
     let stuck = runtime.spawn(async move {
@@ -148,7 +148,7 @@ fn a_task_stuck_in_its_first_poll_is_told_and_those_behind_it_are_counted() {
 }
 
 #[test]
-fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
+fn an_unknown_runtime_is_an_error_that_keeps_the_connection() {
     let (_runtime, mut client) = runtime("there", 1);
     let error = client.tasks(Some("elsewhere"), &Query::default()).unwrap_err();
     assert!(error.is_answer(), "{error}");
@@ -156,7 +156,7 @@ fn a_runtime_that_is_not_there_is_an_answer_and_the_connection_stays() {
 }
 
 #[test]
-fn a_task_says_what_it_waits_for_and_where_and_no_longer_than_it_does() {
+fn a_task_reports_its_current_await_point() {
     let (runtime, mut client) = runtime("awaits", 1);
     let lock = std::sync::Arc::new(volt::sync::Mutex::new(()));
     let (sender, mut receiver) = volt::sync::mpsc::channel::<()>(1);

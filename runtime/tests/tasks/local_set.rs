@@ -26,7 +26,7 @@ async fn on_this_thread<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn timers_sockets_and_tasks_of_the_workers_wake_local_tasks_on_their_own_thread() {
+fn timers_sockets_and_worker_tasks_wake_local_tasks() {
     with_workers(|runtime| {
         let set = LocalSet::new();
         let log = Rc::new(RefCell::new(Vec::new()));
@@ -72,7 +72,7 @@ fn timers_sockets_and_tasks_of_the_workers_wake_local_tasks_on_their_own_thread(
 }
 
 #[test]
-fn a_run_ends_with_its_future_and_what_is_left_goes_on_in_the_next() {
+fn block_on_ends_with_its_future_and_keeps_other_local_tasks() {
     with_workers(|runtime| {
         let set = LocalSet::new();
         let rounds = Rc::new(Cell::new(0));
@@ -108,7 +108,7 @@ fn a_run_ends_with_its_future_and_what_is_left_goes_on_in_the_next() {
 }
 
 #[test]
-fn a_local_task_is_aborted_when_idle_and_when_queued_from_any_thread_and_not_behind_a_shield() {
+fn a_local_task_can_be_aborted_from_any_thread_unless_shielded() {
     with_workers(|runtime| {
         let set = LocalSet::new();
         set.block_on(runtime.handle(), async {
@@ -147,7 +147,7 @@ fn a_local_task_is_aborted_when_idle_and_when_queued_from_any_thread_and_not_beh
 }
 
 #[test]
-fn a_local_task_that_never_waits_lets_the_others_and_the_future_have_their_turn() {
+fn a_busy_local_task_does_not_starve_the_others() {
     watched(|| {
         let (runtime, set) = (runtime(1), LocalSet::new());
         set.block_on(runtime.handle(), async {
@@ -175,7 +175,7 @@ fn a_local_task_that_never_waits_lets_the_others_and_the_future_have_their_turn(
 }
 
 #[test]
-fn outside_of_a_set_there_is_no_place_for_a_local_task_and_it_is_said_so() {
+fn spawn_local_outside_a_local_set_panics_with_a_clear_message() {
     watched(|| {
         let runtime = runtime(1);
         let message = "spawn_local must be called inside a LocalSet";
@@ -250,7 +250,7 @@ impl Drop for WakesWhenDropped {
 }
 
 #[test]
-fn what_a_waker_of_the_set_does_when_it_is_dropped_may_wake_a_task_of_the_set() {
+fn dropping_a_local_sets_waker_may_wake_its_own_task() {
     watched(|| {
         for is_replaced in [true, false] {
             let mut set = LocalSet::new();
@@ -350,7 +350,7 @@ fn a_set_in_a_thread_local_ends_with_its_thread() {
 }
 
 #[test]
-fn destructors_that_keep_spawning_do_not_keep_a_set_from_its_end() {
+fn a_local_set_ends_although_destructors_keep_spawning() {
     /// Spawns another task that contains it whenever it is dropped.
     struct Respawns(Rc<Log>);
     #[derive(Default)]

@@ -109,7 +109,7 @@ fn is_well(runtime: &Runtime) {
 }
 
 #[test]
-fn a_panic_in_a_poll_is_the_joiners_error_in_the_first_poll_and_in_a_later_one() {
+fn a_panic_in_any_poll_is_returned_to_the_joiner() {
     with_workers(|runtime| {
         for polls in [0, 1, 5] {
             let task = runtime.spawn(async move {
@@ -127,7 +127,7 @@ fn a_panic_in_a_poll_is_the_joiners_error_in_the_first_poll_and_in_a_later_one()
 }
 
 #[test]
-fn a_future_that_panics_when_it_is_dropped_ends_its_task_whenever_that_is() {
+fn a_future_panicking_in_drop_ends_its_task_with_an_error() {
     with_workers(|runtime| {
         let with_bomb = || {
             let (bomb, (polled, was_polled)) = (Bomb, mpsc::channel());
@@ -164,7 +164,7 @@ fn a_future_that_panics_when_it_is_dropped_ends_its_task_whenever_that_is() {
 }
 
 #[test]
-fn an_output_or_a_payload_that_panics_when_it_is_dropped_hits_nobody() {
+fn outputs_and_payloads_that_panic_in_drop_are_contained() {
     with_workers(|runtime| {
         for is_dropped_first in [true, false] {
             let outputs = runtime.spawn(async {
@@ -192,7 +192,7 @@ fn an_output_or_a_payload_that_panics_when_it_is_dropped_hits_nobody() {
 }
 
 #[test]
-fn a_waker_that_panics_hits_neither_the_worker_that_calls_it_nor_the_waiters_beside_it() {
+fn a_panicking_waker_harms_neither_workers_nor_other_waiters() {
     with_workers(|runtime| {
         for panics_in_drop in [false, true] {
             let _entered = runtime.enter();
@@ -236,7 +236,7 @@ fn a_waker_that_panics_hits_neither_the_worker_that_calls_it_nor_the_waiters_bes
 }
 
 #[test]
-fn a_panic_in_a_set_in_a_scope_and_in_a_local_set_is_told_and_the_others_go_on() {
+fn join_sets_scopes_and_local_sets_survive_a_panicking_task() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -279,7 +279,7 @@ fn a_panic_in_a_set_in_a_scope_and_in_a_local_set_is_told_and_the_others_go_on()
 }
 
 #[test]
-fn a_shutdown_ends_whatever_panics_on_the_way_and_calls_every_waker() {
+fn shutdown_survives_panicking_tasks_and_calls_every_waker() {
     watched(|| {
         for workers in [1, 2, 4] {
             let runtime = watchdog::runtime(workers);

@@ -85,7 +85,7 @@ fn poll_read(stream: &mut TcpStream, bell: &Arc<Bell>) -> Poll<std::io::Result<(
 }
 
 #[test]
-fn a_sleep_that_is_dropped_fired_or_polled_by_another_keeps_no_waker() {
+fn a_dropped_fired_or_repolled_sleep_keeps_no_old_waker() {
     with_workers(|runtime| {
         let _entered = runtime.enter();
         let (first, second) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
@@ -183,7 +183,7 @@ fn a_handle_that_is_dropped_or_polled_by_another_keeps_no_waker() {
 }
 
 #[test]
-fn a_wait_for_a_socket_that_is_dropped_keeps_no_waker_and_a_socket_that_is_dropped_none_at_all() {
+fn dropping_a_socket_or_its_wait_releases_the_wakers() {
     with_workers(|runtime| {
         let bell = Arc::new(Bell::default());
         let (listener, mut client, server) = connection(&runtime);
@@ -238,7 +238,7 @@ fn a_shutdown_calls_every_waker_that_waits_and_keeps_none() {
 }
 
 #[test]
-fn a_task_that_is_cancelled_takes_the_wakers_along_that_it_has_left() {
+fn a_cancelled_task_drops_the_wakers_it_registered() {
     with_workers(|runtime| {
         let (bell, other) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
         let (listener, _client, server) = connection(&runtime);
@@ -340,7 +340,7 @@ fn spawn(runtime: &Runtime, end: End, tally: &Arc<Tally>) -> (JoinHandle<Token>,
 }
 
 #[test]
-fn future_output_and_payload_are_dropped_once_however_a_task_ends_and_whatever_becomes_of_its_handle() {
+fn future_output_and_payload_are_each_dropped_exactly_once() {
     use End::{AbortedAtOnce, AbortedIdle, Completes, Panics, ShutDown};
     use Fate::{DroppedAfterwards, DroppedAtOnce, Joined, OutlivesTheRuntime};
     watched(|| {

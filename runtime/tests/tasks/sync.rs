@@ -37,7 +37,7 @@ fn count(done: &AtomicU32) {
 }
 
 #[test]
-fn a_channel_of_a_hundred_thousand_messages_is_not_drained_in_one_poll() {
+fn a_receiver_does_not_drain_a_long_channel_in_one_poll() {
     watched(|| {
         let bounded = longest_run(|done| async move {
             let (sender, mut receiver) = mpsc::channel(MANY as usize);
@@ -60,7 +60,7 @@ fn a_channel_of_a_hundred_thousand_messages_is_not_drained_in_one_poll() {
 }
 
 #[test]
-fn whatever_is_always_ready_keeps_its_worker_for_its_budget_and_no_longer() {
+fn always_ready_primitives_are_limited_by_the_coop_budget() {
     watched(|| {
         let lock = longest_run(|done| async move {
             let mutex = Mutex::new(0);
@@ -123,7 +123,7 @@ fn whatever_is_always_ready_keeps_its_worker_for_its_budget_and_no_longer() {
 }
 
 #[test]
-fn tasks_of_several_workers_wait_for_each_other_and_nothing_is_lost() {
+fn no_message_is_lost_between_tasks_on_several_workers() {
     watched(|| {
         let runtime = builder(4).build().unwrap();
         let total = runtime.block_on(async {

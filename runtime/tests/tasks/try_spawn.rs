@@ -60,7 +60,7 @@ fn a_full_runtime_says_so_and_hands_the_future_back() {
 }
 
 #[test]
-fn callers_at_the_same_moment_do_not_go_beyond_the_capacity_together() {
+fn concurrent_try_spawn_calls_never_exceed_the_capacity() {
     const CAPACITY: usize = 64;
     const THREADS: usize = 8;
     watched(|| {
@@ -91,7 +91,7 @@ fn callers_at_the_same_moment_do_not_go_beyond_the_capacity_together() {
 }
 
 #[test]
-fn a_runtime_that_is_shut_down_says_so_and_hands_the_future_back() {
+fn try_spawn_after_shutdown_returns_the_future() {
     watched(|| {
         let runtime = runtime(1);
         let handle = runtime.handle().clone();
@@ -116,7 +116,7 @@ fn a_runtime_that_is_shut_down_says_so_and_hands_the_future_back() {
 }
 
 #[test]
-fn around_a_shutdown_every_future_is_run_or_cancelled_or_handed_back() {
+fn during_shutdown_each_future_is_cancelled_or_returned() {
     watched(|| {
         for _ in 0..100 {
             let runtime = runtime(2);

@@ -57,7 +57,7 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
 }
 
 #[test]
-fn control_characters_of_the_program_are_gone_from_text_and_json() {
+fn doctor_output_has_no_control_characters() {
     let (first, second) = (process(900, 300), process(1_900, 1_300));
     let all = told(&[&first, &second]);
     let both = text(&all, WIDE) + &json(&first, &second, &all).to_string();
@@ -79,7 +79,7 @@ fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
 }
 
 #[test]
-fn colours_are_there_only_where_they_are_wanted_and_the_word_is_always() {
+fn colours_are_optional_and_severity_words_are_always_shown() {
     let told = told(&[&process(900, 300)]);
     let colored = text(&told, Paper { columns: 80, has_colors: true });
     assert!(colored.starts_with("\u{1b}[1;31mCRITICAL\u{1b}[0m"), "{colored}");

@@ -52,7 +52,7 @@ fn panics_at(at_ns: u64, when_ns: u64) -> Flush {
 }
 
 #[test]
-fn what_came_before_a_trigger_is_written_and_the_names_that_came_earlier_still() {
+fn the_history_before_a_trigger_is_written_with_earlier_names() {
     let scratch = Scratch::new("before");
     let mut tape = scratch.tape(&[On::Panic], 1);
     let mut ended_at = None;
@@ -89,7 +89,7 @@ fn each_window_has_a_file_of_its_own_if_there_may_be_several() {
 }
 
 #[test]
-fn a_snapshot_that_is_held_weighs_what_its_workers_take_in_memory() {
+fn a_buffered_snapshot_is_charged_its_size_in_memory() {
     let scratch = Scratch::new("held");
     let mut tape = scratch.tape(&[On::Stall], 1);
     tape.look_back_ns = u64::MAX;
@@ -131,7 +131,7 @@ fn a_file_is_named_for_the_program_whatever_that_is_called() {
 }
 
 #[test]
-fn a_delay_counts_from_its_limit_on_and_nothing_is_written_for_less() {
+fn a_delay_trigger_fires_at_its_limit_and_not_below() {
     let scratch = Scratch::new("delay");
     let mut tape = scratch.tape(&[On::Delay(Duration::from_millis(5))], 1);
     let begin = |delay_ns| {

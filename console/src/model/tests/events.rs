@@ -19,7 +19,7 @@ fn events(model: &mut Model) -> Vec<String> {
 }
 
 #[test]
-fn what_the_console_found_when_it_came_is_no_event_and_what_comes_then_is() {
+fn the_first_snapshot_logs_no_events_and_later_changes_do() {
     let mut model = Model::new(STEP);
     model.update(stalled(1, 3));
     assert_eq!(events(&mut model), [] as [&str; 0]);
@@ -59,7 +59,7 @@ fn what_the_console_found_when_it_came_is_no_event_and_what_comes_then_is() {
 }
 
 #[test]
-fn events_are_bounded_and_a_flood_of_stuck_polls_is_told_by_number() {
+fn the_event_log_is_bounded_and_summarizes_floods() {
     let flood = |step: u64| {
         let mut process = fixture::process(2, step);
         let incident = |id| Incident { id, is_over: true, for_ns: 20_000_000, ..Incident::default() };
@@ -90,7 +90,7 @@ fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
 }
 
 #[test]
-fn a_counter_that_jumps_back_and_forth_counts_to_the_end_and_no_further() {
+fn an_oscillating_counter_saturates_instead_of_overflowing() {
     let mut model = Model::new(STEP);
     for (step, restarts) in [2, u64::MAX, 2, u64::MAX].into_iter().enumerate() {
         let mut process = fixture::process(2, step as u64 + 1);

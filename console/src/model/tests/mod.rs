@@ -101,7 +101,7 @@ fn the_busiest_of_equals_is_the_first() {
 }
 
 #[test]
-fn the_selection_of_workers_stops_at_both_ends_and_shrinks_with_them() {
+fn the_worker_selection_stays_within_the_list() {
     let mut model = fixture::model(4, 1);
     act(&mut model, Action::Move(-1));
     assert_eq!(model.selected_worker, 0);
@@ -161,7 +161,7 @@ fn losses_add_up_over_subscriptions() {
 }
 
 #[test]
-fn a_lost_connection_remembers_when_it_was_lost_until_it_is_back() {
+fn the_time_of_disconnection_persists_until_reconnect() {
     let mut model = fixture::model(2, 3);
     let lost_at = model.now;
     let disconnected = |reason: &str| Message::Disconnected { reason: reason.into(), retry_in: STEP };

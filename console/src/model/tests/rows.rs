@@ -8,7 +8,7 @@ fn incident(model: &Model) -> u64 {
 }
 
 #[test]
-fn the_selection_of_workers_passes_over_spares_that_are_off_and_leaves_one_that_goes_off() {
+fn the_worker_selection_skips_inactive_spares() {
     let mut model = Model::new(STEP);
     model.update(stalled(1, 1));
     assert_eq!(model.scene().unwrap().snapshot.workers.len(), 4, "two, a spare on duty, and one off");
@@ -60,7 +60,7 @@ fn the_latest_incident_is_followed_until_another_is_chosen() {
 }
 
 #[test]
-fn an_open_stack_stays_when_its_incident_is_gone_and_knows_when_that_is_over() {
+fn an_open_incident_stays_open_after_leaving_the_snapshot() {
     let mut model = Model::new(STEP);
     model.update(stalled(1, 4));
     act(&mut model, Action::Show(Screen::Incidents));
@@ -139,7 +139,7 @@ fn the_blame_table_keeps_its_choice_when_the_order_changes() {
 }
 
 #[test]
-fn tasks_are_asked_for_while_their_screen_is_shown_and_why_while_one_is_open() {
+fn the_task_list_and_wake_chain_are_requested_only_when_shown() {
     let mut model = fixture::stalled_model(2, 3);
     assert_eq!(model.wish(), crate::model::Wish::default());
     act(&mut model, Action::Show(Screen::Tasks));
@@ -178,7 +178,7 @@ fn tasks_are_sorted_turned_and_filtered_by_what_was_asked_last() {
 }
 
 #[test]
-fn a_chosen_task_stays_chosen_and_its_load_is_that_of_the_last_interval() {
+fn the_selected_task_stays_selected_and_its_load_is_current() {
     let mut model = fixture::tasks_model(2, 40);
     act(&mut model, Action::Move(5));
     let chosen = model.selected_task().unwrap().id;
@@ -193,7 +193,7 @@ fn a_chosen_task_stays_chosen_and_its_load_is_that_of_the_last_interval() {
 }
 
 #[test]
-fn processes_are_asked_for_while_their_screen_is_shown_and_the_chosen_one_stays_chosen() {
+fn the_process_list_is_requested_only_on_its_screen() {
     let mut model = fixture::stalled_model(2, 3);
     act(&mut model, Action::Show(Screen::Processes));
     let (runtime, query) = model.wish().processes.unwrap();
@@ -219,7 +219,7 @@ fn processes_are_asked_for_while_their_screen_is_shown_and_the_chosen_one_stays_
 }
 
 #[test]
-fn why_and_refusals_are_cleaned_and_the_next_list_takes_a_refusal_back() {
+fn chains_and_refusals_are_sanitized_and_lists_clear_refusals() {
     let mut model = fixture::tasks_model(2, 3);
     model.update(Message::Refused("too \u{1b}[2Jold".into()));
     assert_eq!(model.tasks.trouble.as_deref(), Some("too [2Jold"));
@@ -233,7 +233,7 @@ fn why_and_refusals_are_cleaned_and_the_next_list_takes_a_refusal_back() {
 }
 
 #[test]
-fn a_filter_is_asked_for_as_programs_cut_it_so_that_their_answer_is_known_as_the_one_asked_for() {
+fn the_requested_filter_is_truncated_as_programs_truncate_it() {
     let mut model = fixture::tasks_model(2, 9);
     model.list_mut().filter = "ü".repeat(150) + "x";
     let (_, query) = model.wish().tasks.unwrap();

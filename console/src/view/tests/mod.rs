@@ -34,7 +34,7 @@ fn show(model: &mut Model, screen: Screen) {
 }
 
 #[test]
-fn an_id_is_never_cut_however_large_it_has_grown_and_columns_that_do_not_fit_are_left_out() {
+fn task_and_process_ids_are_never_truncated() {
     let mut model = fixture::tasks_model(4, 60);
     let mut list = fixture::tasks("app", 9, 2);
     (list.rows[1].id, list.rows[2].id) = (1_234_567, u64::MAX);
@@ -51,7 +51,7 @@ fn an_id_is_never_cut_however_large_it_has_grown_and_columns_that_do_not_fit_are
 }
 
 #[test]
-fn a_small_screen_says_whether_the_program_is_well_and_where_not() {
+fn a_small_screen_shows_the_worst_finding_or_ok() {
     let model = fixture::stalled_model(4, 5);
     let drawn = screen(&model, (60, 15));
     let place = model.finding_rows()[0].1.locations[0].at().to_owned();
@@ -83,7 +83,7 @@ fn lamps_in_ascii_are_no_letters() {
 }
 
 #[test]
-fn with_ascii_there_is_nothing_else_on_any_screen_and_no_column_moves() {
+fn ascii_mode_draws_only_ascii_and_keeps_the_columns() {
     for mut model in every_screen() {
         for is_help_open in [false, true] {
             model.is_help_open = is_help_open;
@@ -193,7 +193,7 @@ fn every_size_from_the_minimum_on_is_drawn_whole() {
 }
 
 #[test]
-fn every_screen_is_drawn_whole_at_every_size_from_the_minimum_on() {
+fn every_screen_is_complete_at_every_supported_size() {
     for written in [0, 1, 7, 64] {
         for chosen in Screen::ALL {
             let mut model = fixture::model(3, 2);
@@ -262,7 +262,7 @@ fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
 }
 
 #[test]
-fn the_overview_names_the_line_of_a_stall_whole_and_the_task_whole_or_by_its_number() {
+fn the_overview_shows_stall_lines_untruncated() {
     let mut process = fixture::stalled(fixture::process(2, 3), 1);
     for (is_over, id) in [(false, 7), (true, 7), (true, 123_456_789_012)] {
         let incident = &mut process.runtimes[0].incidents.latest[0];

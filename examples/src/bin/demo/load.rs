@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_and_an_error_are_counted_apart_and_only_the_answer_is_timed() {
+    fn errors_are_counted_separately_and_not_timed() {
         let mut tally = Tally::default();
         tally.record(Handler::Cpu, Some(Duration::from_millis(1)));
         tally.record(Handler::Cpu, None);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_connection_with_a_clock_blocks_and_only_when_it_is_due() {
+    fn only_a_connection_with_a_due_timer_sends_a_blocking_request() {
         let asker = |next_block| Asker {
             connection: Connection { service: SocketAddr::from(([127, 0, 0, 1], 1)), sender: None },
             random: Random::new(7),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_adds_up_workers_and_runtimes_and_keeps_each_apart() {
+    fn the_summary_has_totals_and_values_per_handler_and_runtime() {
         let summary: Value = serde_json::from_str(&Summary::of(&reading(9, 10)).as_json()).unwrap();
         assert_eq!(summary["requests"], 9);
         assert_eq!(summary["errors"], 0);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_a_fault_and_no_answers_only_when_there_was_time_for_them() {
+    fn errors_fail_the_demo_and_no_answers_fail_a_full_run() {
         let fault = |reading: &Reading, end| Summary::of(reading).fault(end);
         let mut failed = reading(1, 1);
         failed.tally.record(Handler::Cpu, None);

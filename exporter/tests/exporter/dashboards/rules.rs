@@ -32,7 +32,7 @@ fn alerts_stand_by_themselves() {
 }
 
 #[test]
-fn recorded_series_say_their_level_their_metric_and_what_was_done() {
+fn recorded_series_are_named_level_metric_operation() {
     for (name, expression, _) in rules(RULES[0]) {
         let parts: Vec<_> = name.split(':').collect();
         let [level, metric, done] = parts[..] else { panic!("{name} is not level:metric:operation") };

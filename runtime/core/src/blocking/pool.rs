@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_cannot_be_started_are_reported_with_their_number() {
+    fn blocking_thread_start_failures_are_counted_and_reported() {
         let pool = without_threads();
         (0..201).for_each(|_| drop(submit(&pool)));
         let (error, times) = pool.0.settings.troubles.take(Trouble::NoBlockingThread, 0).unwrap();

@@ -7,7 +7,7 @@ use crate::config::{Backend, ParkSpin};
 use crate::runtime::Runtime;
 
 #[test]
-fn unusable_settings_are_errors_that_name_the_setting_and_the_remedy() {
+fn invalid_builder_settings_are_errors_with_a_remedy() {
     let base = Builder::new_multi_thread;
     let zero = Duration::ZERO;
     let cases = [
@@ -55,7 +55,7 @@ fn unusable_settings_are_errors_that_name_the_setting_and_the_remedy() {
 }
 
 #[test]
-fn a_backend_that_this_machine_lacks_is_an_error_and_not_silently_another() {
+fn the_builder_rejects_a_backend_this_machine_lacks() {
     let foreign = if cfg!(target_os = "linux") { Backend::Kqueue } else { Backend::Epoll };
     let error = Builder::new_multi_thread().backend_type(Some(foreign)).build().unwrap_err();
     assert!(error.is_system());
@@ -63,7 +63,7 @@ fn a_backend_that_this_machine_lacks_is_an_error_and_not_silently_another() {
 }
 
 #[test]
-fn no_two_runtimes_have_the_same_name_and_one_that_is_gone_has_none() {
+fn runtime_names_are_unique_and_freed_with_the_runtime() {
     let named = |name| Builder::new_multi_thread().worker_threads(1).control_socket(false).name(name).build().unwrap();
     let name_of = |runtime: &Runtime| runtime.handle().snapshot().runtime;
     let (first, second) = (named("twin"), named("twin"));

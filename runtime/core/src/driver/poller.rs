@@ -259,7 +259,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn an_error_makes_both_directions_worth_a_try_and_closes_neither() {
+    fn an_error_event_sets_readable_and_writable_but_not_closed() {
         assert_eq!(flags(false, false, true, false, false, false), Flags::READABLE.and(Flags::WRITABLE));
         assert_eq!(flags(true, false, false, true, false, false), Flags::READABLE.and(Flags::READ_CLOSED));
     }
@@ -280,13 +280,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_not_shorter_than_its_time_out_and_its_waker_is_sticky() {
+    fn a_driver_wait_lasts_its_timeout_and_its_waker_is_sticky() {
         waits_and_is_woken(&mut Poller::new(4).unwrap());
     }
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn a_punctual_sleep_has_no_slack_and_the_thread_has_it_back_then() {
+    fn a_punctual_sleep_removes_timer_slack_and_restores_it() {
         let slack_ns = || rustix::thread::current_timer_slack().unwrap();
         let usual_ns = slack_ns();
         let punctual = Punctual::begin(Duration::from_millis(1)).unwrap();

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_threads_spin_than_there_are_processors_and_those_of_another_process_do_not_count() {
+    fn spinning_threads_are_limited_to_the_processors_per_program() {
         let spinning = Spinning(AtomicU64::new(0));
         let all_of = |forks| Vec::from_iter(std::iter::from_fn(|| spinning.permit(forks, 3)).take(9));
         let parents = all_of(0);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_too_large_for_a_frame_is_cut_or_left_out_and_counted() {
+    fn an_oversized_recording_snapshot_is_cut_or_omitted() {
         let fake: Arc<dyn Observed> = Arc::new(Fake(Recorder::new(1, 0, 8, false)));
         let now = Instant::now();
         let mut cut = Vec::new();

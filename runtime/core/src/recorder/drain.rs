@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_left_out_and_what_was_overwritten_is_counted() {
+    fn a_drain_omits_records_before_its_window_and_counts_losses() {
         let recorder = Recorder::new(1, 0, 8, true);
         let writer = recorder.claim(FIRST).unwrap();
         (0..4).for_each(|at_ns| writer.note(at_ns, Event::SearchBegin));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lane_lost_that_was_claimed_later_is_counted_from_its_first_record() {
+    fn losses_on_a_newly_claimed_lane_count_from_its_first_record() {
         let recorder = Recorder::new(1, 0, 8, true);
         let mut drain = Drain::from_now(&recorder);
         let writer = recorder.claim(FIRST).unwrap();
@@ -349,7 +349,7 @@ mod tests {
     /// Two workers that wake and poll as fast as they can, with a drain that writes to a file
     /// meanwhile.
     #[test]
-    fn a_recording_beside_running_workers_is_whole_and_can_be_exported() {
+    fn a_recording_of_running_workers_is_complete_and_exportable() {
         const POLLS: u64 = if cfg!(miri) { 20 } else { 20_000 };
         let recorder = Recorder::new(2, 0, 256, true);
         let path = std::env::temp_dir().join(format!("volt-drain-{}.voltrec", std::process::id()));

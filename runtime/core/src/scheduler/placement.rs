@@ -294,7 +294,7 @@ mod tests {
     /// The tasks here never wait for anything: each one that is alive is queued or running. While
     /// all threads are stopped in a poll, nothing moves.
     #[test]
-    fn the_loads_are_what_is_queued_or_running_whenever_everybody_stands_still() {
+    fn worker_loads_equal_queued_plus_running_tasks_when_paused() {
         const WORKERS: usize = 3;
         const ROUNDS: u64 = if cfg!(miri) { 2 } else { 40 };
         for placement in [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded] {

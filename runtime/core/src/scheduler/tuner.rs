@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_stays_between_the_smallest_and_the_largest_sample() {
+    fn the_average_stays_between_the_extreme_samples() {
         for_random_ticks(|mut tuner, ticks| {
             let (mut low, mut high) = (tuner.avg_ns(), tuner.avg_ns());
             for (polls, poll_ns) in ticks {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_tuners_the_one_with_slower_polls_never_has_the_longer_interval() {
+    fn slower_polls_never_lengthen_the_global_queue_interval() {
         for_random_ticks(|mut faster, ticks| {
             let mut slower = tuner();
             for (polls, poll_ns) in ticks {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_has_one_number_which_leads_back_to_it_whoever_asks_first() {
+    fn a_location_maps_to_one_number_under_concurrent_requests() {
         let locations = Locations::new();
         let wanted: Vec<_> = (0..PLACES / 4).map(|_| leaked()).collect();
         let numbers = || -> Vec<u16> { wanted.iter().map(|location| locations.number_of(location)).collect() };

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_inside_another_ones_takes_only_its_own_wake_ups_for_its_own() {
+    fn a_nested_poll_records_only_its_own_self_wakes() {
         let (outer, inner) = (task(), task());
         assert!(!has_noted_own_wake(outer.as_raw()), "nothing is polled");
         let polled = Current::enter(&outer);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_here_is_the_task_that_is_polled_or_what_the_thread_does_between_polls() {
+    fn the_waker_source_is_the_polled_task_or_the_threads_activity() {
         let here = || with_waker(|waker| (waker.by, waker.task.map(|task| task.id)));
         assert_eq!(here(), (By::Outside, None));
         let polled = task();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_of_little_consequence_gets_no_seat_unless_it_stalled() {
+    fn a_minor_location_gets_no_series_unless_it_stalled() {
         let mut locations = Locations::default();
         let stalled = Blame { stalls: 1, ..blame("stalled", 0) };
         locations.take(&[blame("much", 10_000 * MS), blame("little", 20 * MS), stalled]);

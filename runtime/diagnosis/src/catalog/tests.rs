@@ -166,7 +166,7 @@ fn no_two_metrics_read_the_same_field() {
 }
 
 #[test]
-fn how_many_samples_there_are_depends_on_what_the_header_says_only() {
+fn the_sample_count_of_a_metric_depends_only_on_the_header() {
     let known = Worker {
         cpu_ns: Some(0),
         run_delay_ns: Some(0),
@@ -275,7 +275,7 @@ fn bucket_limits_are_exact_limits_of_the_histogram() {
 }
 
 #[test]
-fn series_of_a_histogram_are_found_and_those_of_a_counter_are_not() {
+fn find_series_matches_histogram_suffixes_only_for_histograms() {
     assert_eq!(find_series("volt_poll_duration_seconds_bucket").unwrap().name, "volt_poll_duration_seconds");
     assert!(find_series("volt_worker_polls_total").is_some());
     assert!(find_series("volt_worker_polls_total_count").is_none());

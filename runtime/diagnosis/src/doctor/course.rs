@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_again_too_soon_and_goes_on_is_reported_after_the_minute() {
+    fn an_early_recurring_finding_is_reported_after_the_minute() {
         let mut course = Course::default();
         assert_eq!(told(&mut course, &stuck(1, 7)), [true]);
         assert_eq!(told(&mut course, &at(20)), [false]);

@@ -54,7 +54,7 @@ fn a_runtime_that_was_built_anew_has_no_rates() {
 }
 
 #[test]
-fn a_process_has_rates_for_the_runtimes_that_both_snapshots_know() {
+fn rates_cover_only_runtimes_present_in_both_snapshots() {
     let process = |pid, runtimes| Process { pid, runtimes, ..Process::default() };
     let exporter = Snapshot { runtime: "exporter".into(), ..snapshot(4 * SECOND, 5) };
     let later = process(7, vec![exporter, snapshot(4 * SECOND, 300)]);
@@ -66,7 +66,7 @@ fn a_process_has_rates_for_the_runtimes_that_both_snapshots_know() {
 }
 
 #[test]
-fn a_worker_that_the_earlier_snapshot_did_not_have_counts_from_zero() {
+fn a_worker_missing_from_the_first_snapshot_starts_at_zero() {
     let mut earlier = snapshot(2 * SECOND, 100);
     earlier.workers.pop();
     let rates = Rates::between(&earlier, &snapshot(4 * SECOND, 300)).unwrap();
@@ -91,7 +91,7 @@ fn spares_off_duty_do_not_thin_out_the_mean() {
 }
 
 #[test]
-fn a_thread_of_which_the_kernel_tells_nothing_has_no_share_of_a_processor() {
+fn a_thread_without_kernel_statistics_has_no_cpu_ratio() {
     let (mut earlier, mut later) = (snapshot(2 * SECOND, 1), snapshot(4 * SECOND, 2));
     (earlier.workers[0].cpu_ns, later.workers[0].cpu_ns) = (Some(SECOND), Some(2 * SECOND));
     later.workers[0].run_delay_ns = Some(SECOND);

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_sender_that_gave_up_goes_to_the_next_that_waits() {
+    fn cancelling_a_blocked_send_passes_its_slot_to_the_next_sender() {
         let mailbox = full();
         let mut first = Box::pin(mailbox.push(message()));
         let mut second = pin!(mailbox.push(message()));

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_off_stays_closed_until_all_are_told_and_opens_in_a_fresh_session() {
+    fn a_broken_line_reopens_with_a_new_session_after_notification() {
         let (sink, traffic) = (Sink::default(), Traffic::default());
         let line = open(&traffic);
         line.bonds(|bonds| bonds.watched.insert(3, (Pid::new(Node::LOCAL, 1, 1), MonitorId(4))));

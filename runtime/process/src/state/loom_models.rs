@@ -224,7 +224,7 @@ fn twin_a_message_that_is_told_of_before_it_is_there_is_found() {
 }
 
 #[test]
-fn twin_a_completion_that_is_told_of_before_it_is_there_is_found() {
+fn twin_a_completion_announced_before_it_is_stored_is_found() {
     breaks("an event is lost", None, completer::<TellsFirst>);
 }
 

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_has_lived_for_long_begins_again_with_the_first_pause() {
+    fn a_long_lived_child_resets_its_restart_backoff() {
         let backoff = Backoff::default();
         assert_eq!(backoff.failures(0, Some(Duration::ZERO)), 1);
         assert_eq!(backoff.failures(4, None), 5);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_restart_more_than_the_window_allows_is_refused_until_the_oldest_is_past() {
+    fn restarts_above_the_intensity_are_refused_within_the_window() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut intensity = Intensity::new(3, Duration::from_secs(10));

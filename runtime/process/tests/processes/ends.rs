@@ -210,7 +210,7 @@ fn a_name_is_free_before_anybody_is_told_of_the_end() {
 }
 
 #[test]
-fn a_name_that_is_given_while_its_process_ends_is_not_left_behind() {
+fn a_name_registered_while_its_process_exits_is_removed() {
     with_system(async |system| {
         for _ in 0..500 {
             let pid = system.spawn(idle()).unwrap();

@@ -28,7 +28,7 @@ fn an_inbox_that_another_task_reads_gets_everything() {
 }
 
 #[test]
-fn an_inbox_that_another_task_has_says_that_its_process_has_ended() {
+fn an_inbox_moved_to_another_task_ends_with_its_process() {
     with_system(async |system| {
         for is_killed in [true, false] {
             let (hands, reads) = volt::sync::oneshot::channel();

@@ -68,7 +68,7 @@ fn each_senders_messages_keep_their_order_under_every_policy() {
 }
 
 #[test]
-fn a_process_that_yields_sends_and_sends_by_itself_overtakes_nothing() {
+fn try_send_does_not_overtake_yielded_sends() {
     const COUNT: u32 = 300;
     with_system(async |system| {
         let ends = system.exec(Spawn::new(receiver()).name("receiver").mailbox(1, Overflow::Block));
@@ -214,7 +214,7 @@ fn nobody_waits_for_room_in_its_own_mailbox() {
 }
 
 #[test]
-fn however_much_mail_there_is_a_process_that_waits_for_its_yields_is_not_stepped_for_it() {
+fn mail_does_not_step_a_process_that_awaits_its_yields() {
     const LATER: volt_process::CommandId = volt_process::CommandId::new(300);
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {

@@ -201,7 +201,7 @@ async fn seen(system: &System, pid: Pid) -> Vec<u32> {
 }
 
 #[test]
-fn an_upgrade_takes_place_whatever_the_process_does_and_each_is_answered() {
+fn concurrent_upgrades_are_each_answered_without_losing_mail() {
     with_system(async |system| {
         let pid = system.spawn(Spawn::new(Collector::default())).unwrap();
         for n in 0..100_u32 {

@@ -99,7 +99,7 @@ fn is_bursting(reason: &ExitReason) -> bool {
 }
 
 #[test]
-fn wherever_a_process_panics_it_ends_is_closed_once_and_everybody_is_told() {
+fn a_panic_anywhere_in_a_process_ends_it_and_notifies_others() {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
             let waits = |request: volt_process::Request<'_>| {
@@ -175,7 +175,7 @@ fn wherever_a_process_panics_it_ends_is_closed_once_and_everybody_is_told() {
 }
 
 #[test]
-fn several_destructors_that_panic_end_their_process_and_nothing_else() {
+fn several_panicking_destructors_end_only_their_own_process() {
     type Says = fn(&mut Output);
     fn yields(out: &mut Output) {
         (0..2).for_each(|tag| out.request(tag, CommandId::new(401), Payload::new(Bomb("it bursts"))));
@@ -261,7 +261,7 @@ fn a_message_that_sends_when_it_is_dropped_meets_no_lock() {
 }
 
 #[test]
-fn a_panic_without_words_and_one_that_panics_when_it_is_dropped_are_told_all_the_same() {
+fn a_panic_with_a_non_string_payload_is_still_reported() {
     with_system(async |system| {
         let payloads: [fn() -> Box<dyn Any + Send>; 2] = [|| Box::new(7), || Box::new(Bomb("again"))];
         for payload in payloads {

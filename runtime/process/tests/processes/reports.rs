@@ -59,7 +59,7 @@ fn deaf(system: &System, capacity: usize, overflow: Overflow) -> Pid {
 }
 
 #[test]
-fn messages_that_find_no_room_are_counted_when_they_come_and_the_deepest_mailbox_is_told() {
+fn lost_messages_and_the_deepest_mailboxes_are_reported() {
     with_system(async |system| {
         let pid = deaf(&system, 4, Overflow::DropNewest);
         assert!(system.register("deaf", pid));
@@ -105,7 +105,7 @@ fn a_mailbox_rises_only_if_each_sample_finds_it_deeper() {
 }
 
 #[test]
-fn the_totals_of_several_systems_add_up_and_one_that_is_gone_is_not_counted() {
+fn totals_add_up_over_live_systems_only() {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
             assert_eq!(volt::Handle::current().snapshot().processes, None);

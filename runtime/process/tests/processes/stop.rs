@@ -73,7 +73,7 @@ fn a_step_that_never_returns_is_told_to_others_as_its_end() {
 }
 
 #[test]
-fn who_waits_for_a_worker_at_the_end_is_forced_and_not_in_a_step() {
+fn a_process_queued_at_shutdown_is_forced_and_not_counted_stuck() {
     watchdog::watched(|| {
         // Without the sentinel, no other worker takes over the task that is queued behind the held
         // one.
@@ -192,7 +192,7 @@ fn nothing_is_left_of_a_process_however_it_ends() {
 }
 
 #[test]
-fn thousands_of_processes_one_after_the_other_take_no_more_places_than_one() {
+fn sequential_processes_reuse_the_same_slots() {
     watchdog::with_one_worker(|runtime| {
         runtime.block_on(async {
             let system = System::new(&volt::Handle::current());
@@ -207,7 +207,7 @@ fn thousands_of_processes_one_after_the_other_take_no_more_places_than_one() {
 }
 
 #[test]
-fn a_function_that_will_not_hear_that_it_is_to_end_lets_others_run_and_is_ended() {
+fn shutdown_forces_a_process_that_ignores_termination() {
     watchdog::with_workers(|runtime| {
         let system = System::new(runtime.handle());
         let deaf = volt_process::from_fn(async |mut inbox, _| {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_send_that_waits_for_one_process_holds_up_those_to_others_however_they_are_made() {
+fn a_blocked_yielded_send_delays_all_later_sends() {
     with_system(async |system| {
         let (full, gate) = gated(&system, 1).await;
         system.try_send(full, Payload::empty()).unwrap();
@@ -76,7 +76,7 @@ impl Process for Unheeding {
 }
 
 #[test]
-fn a_process_that_wants_no_events_overtakes_none_of_its_sends_either() {
+fn a_process_ignoring_events_cannot_overtake_its_own_sends() {
     with_system(async |system| {
         let (full, gate) = gated(&system, 1).await;
         system.try_send(full, Payload::empty()).unwrap();
@@ -146,7 +146,7 @@ fn calls_and_sends_that_are_yielded_arrive_in_one_order() {
 }
 
 #[test]
-fn a_yielded_call_whose_turn_does_not_come_ends_at_its_limit_and_is_not_sent() {
+fn a_queued_call_that_times_out_is_never_sent() {
     with_system(async |system| {
         let (full, gate) = gated(&system, 1).await;
         system.try_send(full, Payload::empty()).unwrap();

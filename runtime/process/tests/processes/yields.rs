@@ -82,7 +82,7 @@ fn a_handler_completes_now_by_a_future_or_from_another_thread() {
 }
 
 #[test]
-fn two_handlers_for_one_command_are_refused_when_the_system_is_built() {
+fn duplicate_handlers_and_bad_process_limits_fail_the_build() {
     watchdog::with_one_worker(|runtime| {
         let carry_out = |request: Request<'_>| request.complete_yield(Ok(Payload::empty()));
         let builder = System::builder().handler(COMMAND, carry_out).handler(COMMAND, carry_out);
@@ -281,7 +281,7 @@ fn ticks_do_not_pile_up_for_a_process_that_wants_no_events() {
 }
 
 #[test]
-fn an_upgrade_keeps_pid_mail_and_state_and_one_that_fails_changes_nothing() {
+fn an_upgrade_keeps_pid_mail_and_state_or_changes_nothing() {
     struct Second {
         first: Collector,
     }

@@ -172,7 +172,7 @@ fn a_wake_up_points_from_its_poll_to_the_poll_that_it_led_to() {
 }
 
 #[test]
-fn a_wake_up_between_polls_gets_a_slice_to_begin_in_and_one_without_a_poll_gets_no_arrow() {
+fn a_wake_outside_polls_gets_a_slice_only_if_a_poll_follows() {
     let (read, exported) = export_of(&[flush([
         (2, 100, Event::Wake { task: 5, location: 0, by: Waker::Outside }),
         (2, 110, Event::Spawn { task: 6, location: 0 }),
@@ -206,7 +206,7 @@ fn a_recording_that_begins_and_ends_in_a_poll_shows_both_whole() {
 }
 
 #[test]
-fn where_events_were_lost_the_trace_says_how_many_and_stays_balanced() {
+fn lost_events_are_shown_in_a_trace_that_stays_balanced() {
     let mut second = flush([(0, 900, poll_end(3, 200)), (0, 950, Event::SearchBegin)]);
     second.chunks[0].lost = 42;
     let (read, exported) = export_of(&[flush([(0, 100, poll_begin(1, 0))]), second]);
@@ -218,7 +218,7 @@ fn where_events_were_lost_the_trace_says_how_many_and_stays_balanced() {
 }
 
 #[test]
-fn a_recording_that_claims_to_have_lost_more_than_there_can_be_is_exported() {
+fn a_recording_with_excessive_loss_counts_is_exported() {
     let lossy = |at_ns, events: usize| {
         let mut made = flush([(0, at_ns, Event::SearchBegin), (1, at_ns, Event::SearchBegin)]);
         made.chunks.iter_mut().for_each(|chunk| chunk.lost = u64::MAX);
@@ -230,7 +230,7 @@ fn a_recording_that_claims_to_have_lost_more_than_there_can_be_is_exported() {
 }
 
 #[test]
-fn a_poll_whose_end_was_not_noted_down_ends_where_the_worker_goes_on() {
+fn a_poll_without_a_recorded_end_ends_at_the_next_event() {
     let (read, _) = export_of(&[flush([
         (0, 100, poll_begin(1, 0)),
         (0, 200, poll_begin(2, 0)),
@@ -287,7 +287,7 @@ fn an_incident_stands_on_the_track_of_the_worker_that_it_holds() {
 }
 
 #[test]
-fn what_happens_to_processes_stands_on_the_track_on_which_it_happened() {
+fn process_events_appear_on_the_track_where_they_occurred() {
     let (room, child) = (7 << 32 | 1, 9 << 32);
     let mut flush = flush([
         (0, 100, Event::ProcessStart { process: child, parent: 8 }),

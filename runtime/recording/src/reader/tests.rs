@@ -170,7 +170,7 @@ fn what_is_no_recording_is_refused() {
 }
 
 #[test]
-fn a_seek_finds_the_flush_that_holds_a_time_and_knows_the_names_before_it() {
+fn a_seek_finds_the_flush_of_a_time_and_loads_earlier_names() {
     let mut reader = open(recording(9));
     for (at_ns, expected) in [(0, 100), (100, 100), (101, 200), (550, 600), (900, 900), (250, 300)] {
         reader.seek(at_ns).unwrap();
@@ -215,7 +215,7 @@ fn a_file_that_grows_is_read_as_far_as_it_was() {
 }
 
 #[test]
-fn a_frame_that_was_not_whole_when_the_file_was_opened_stays_out() {
+fn a_frame_incomplete_at_open_is_truncated_even_if_completed() {
     let scratch = Scratch::new();
     let (path, whole) = (scratch.path().join("x.voltrec"), recording(2));
     std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();

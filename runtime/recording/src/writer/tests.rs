@@ -262,7 +262,7 @@ fn bounds_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_full_disk_ends_the_recording_and_what_was_recorded_stays_readable() {
+fn a_full_disk_stops_the_writer_and_keeps_data_readable() {
     let disk = Disk { space_bytes: 2_500_000, ..Disk::default() };
     let mut writer = Writer::with_store(Box::new(disk.clone()), settings("x".into(), 9), Head::default()).unwrap();
     let mut written = 0;

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_hierarchy_of_version_1_goes_first_and_usage_only_from_the_same_group() {
+    fn cgroup_v1_takes_precedence_and_usage_needs_the_same_group() {
         let mounts = "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n33 31 0:30 / /cg/acct rw - cgroup cgroup rw,cpuacct\n\
                       41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n";
         let same = levels("2:cpuacct:/a\n1:cpu:/a\n0::/b\n", mounts);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_is_told_its_path_outside_finds_itself_at_the_mount() {
+    fn cgroup_paths_from_outside_resolve_to_the_container_mount() {
         let inside = "32 31 0:29 /docker/ab /cg/a\\040b rw - cgroup cgroup rw,cpu\n";
         assert_eq!(folders("1:cpu:/docker/ab\n", inside), ["/cg/a b/"]);
         assert_eq!(folders("1:cpu:/docker/ab/c\n", inside), ["/cg/a b/c", "/cg/a b/"]);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_of_the_counts_are_understood_and_a_group_without_quota_has_none() {
+    fn cgroup_v1_and_v2_throttling_counts_and_quotas_are_parsed() {
         let two = "usage_usec 7\nuser_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 40\n";
         let one = "nr_periods 9\nnr_throttled 3\nthrottled_time 40000\n";
         let counts = Throttling { throttles: 3, throttled_ns: 40_000, usage_ns: Some(7_000) };

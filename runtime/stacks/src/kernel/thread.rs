@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn a_thread_that_got_the_id_of_one_that_has_ended_is_not_taken_for_it() {
+    fn a_probe_does_not_follow_a_reused_thread_id() {
         let own = || rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let mut probe = std::thread::spawn(move || ThreadProbe::new(own())).join().unwrap();
         // As if this thread had received the ended thread's id.

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_not_known_for_one_thing_is_left_to_the_function() {
+    fn ambiguous_system_calls_are_left_to_the_kernel_function() {
         assert_eq!(call(libc::SYS_prctl, [0, 0]), None);
         assert_eq!(call(libc::SYS_mmap, [0, 0]), Some(Wait::Memory));
         assert_eq!(Wait::of_call(Inside::Exception), None);

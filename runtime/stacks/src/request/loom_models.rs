@@ -140,7 +140,7 @@ fn loom_an_answer_announced_early_is_read_while_it_is_written() {
 }
 
 #[test]
-fn loom_an_answer_that_publishes_nothing_is_read_while_it_is_written() {
+fn loom_an_answer_without_release_is_read_while_written() {
     breaks("Concurrent read and write accesses", None, model(&[1], claim, finish_without_release));
 }
 

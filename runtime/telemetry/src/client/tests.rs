@@ -160,7 +160,7 @@ fn flushes_come_as_they_are_sent_and_an_answer_ends_them() {
 }
 
 #[test]
-fn a_server_of_another_major_version_is_refused_with_both_numbers() {
+fn a_major_version_mismatch_is_refused_with_both_versions() {
     let scratch = Scratch::new();
     let (path, server) = server(scratch.path(), "s", |stream| {
         let version = Version { major: 9, minor: 4 };
@@ -376,7 +376,7 @@ fn newer() -> Vec<u8> {
 }
 
 #[test]
-fn a_server_that_never_stops_talking_of_other_things_costs_no_more_than_the_time_out() {
+fn unrelated_replies_do_not_extend_the_reply_timeout() {
     let scratch = Scratch::new();
     let (path, chatty) = server(scratch.path(), "s", |mut stream| {
         send_reply(&stream, &hello());
@@ -398,7 +398,7 @@ fn a_server_that_never_stops_talking_of_other_things_costs_no_more_than_the_time
 }
 
 #[test]
-fn a_server_that_says_a_byte_now_and_then_costs_no_more_than_the_time_out() {
+fn a_dripping_server_does_not_extend_the_timeouts() {
     let scratch = Scratch::new();
     let drip = |mut stream: UnixStream, bytes: Vec<u8>| {
         for byte in bytes {

@@ -37,7 +37,7 @@ fn findings_come_through_a_message_as_they_were() {
 }
 
 #[test]
-fn findings_of_rules_of_tomorrow_are_left_out_and_too_many_refused() {
+fn unknown_findings_are_skipped_and_too_many_are_refused() {
     let mut json =
         serde_json::to_value(Snapshot { findings: Some(vec![finding(); 2]), ..Snapshot::default() }).unwrap();
     json["findings"][0]["rule"] = "of-tomorrow".into();

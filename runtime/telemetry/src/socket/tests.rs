@@ -62,7 +62,7 @@ fn an_unsafe_directory_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn nobody_is_told_to_change_or_remove_a_directory_that_may_be_for_others() {
+fn errors_never_advise_changing_or_removing_a_shared_directory() {
     let scratch = Scratch::new();
     std::fs::create_dir(scratch.path().join("opt")).unwrap();
     std::fs::set_permissions(scratch.path().join("opt"), PermissionsExt::from_mode(0o755)).unwrap();

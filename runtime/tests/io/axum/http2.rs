@@ -54,7 +54,7 @@ fn a_websocket_may_come_over_http2() {
 }
 
 #[test]
-fn what_begins_like_http2_and_goes_on_otherwise_is_served_or_ended_in_time() {
+fn a_partial_http2_preface_is_served_as_http1_or_times_out() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, address) = listen().await;

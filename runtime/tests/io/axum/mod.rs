@@ -229,7 +229,7 @@ fn a_connection_above_the_limit_is_served_when_another_ends() {
 }
 
 #[test]
-fn who_does_not_read_its_answer_holds_a_connection_no_longer_than_it_may() {
+fn an_unread_response_is_ended_by_the_write_timeout() {
     /// Far more than the buffers of a socket and its peer can store.
     const LEN: usize = 32 << 20;
     with_workers(|runtime| {
@@ -276,7 +276,7 @@ fn heads_above_the_limit_are_refused() {
 }
 
 #[test]
-fn a_graceful_shutdown_answers_what_it_began_and_takes_nothing_new() {
+fn graceful_shutdown_finishes_requests_and_accepts_no_new_ones() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let begun = Arc::new(AtomicUsize::new(0));
@@ -329,7 +329,7 @@ fn a_graceful_shutdown_answers_what_it_began_and_takes_nothing_new() {
 }
 
 #[test]
-fn a_request_that_has_arrived_when_the_shutdown_begins_is_answered() {
+fn a_request_received_before_shutdown_is_answered() {
     watchdog::with_one_worker(|runtime| {
         runtime.block_on(async {
             let (listener, address) = listen().await;

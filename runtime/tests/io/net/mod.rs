@@ -271,7 +271,7 @@ fn readable_and_writable_wait_until_an_attempt_is_worth_it() {
 }
 
 #[test]
-fn dropping_the_writing_half_ends_the_stream_and_reuniting_does_not() {
+fn dropping_the_write_half_ends_the_stream_but_reunite_does_not() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (client, mut server) = pair().await;
@@ -374,7 +374,7 @@ fn what_is_tried_fills_several_buffers_and_peeks_take_nothing() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_an_error_and_others_are_looked_up_meanwhile() {
+fn an_unknown_host_name_does_not_block_other_lookups() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let nobody = volt::spawn(async { lookup_host("nobody.invalid:80").await.map(drop) });

@@ -20,11 +20,9 @@ fn child(test: &str) -> Option<Child> {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody() {
+fn a_sigstop_pause_blames_the_machine_and_replaces_no_worker() {
     const STOPPED_FOR: Duration = Duration::from_millis(400);
-    if let Some(mut child) =
-        child("healing::machine::a_process_that_was_stopped_and_goes_on_blames_the_machine_and_replaces_nobody")
-    {
+    if let Some(mut child) = child("healing::machine::a_sigstop_pause_blames_the_machine_and_replaces_no_worker") {
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         while !line.contains("works") {
@@ -96,7 +94,7 @@ fn cpu_time() -> Duration {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn where_no_thread_can_be_started_that_is_counted_and_the_worker_itself_goes_on_later() {
+fn failed_spare_starts_are_counted_and_the_worker_resumes() {
     alone(|| {
         watched(|| {
             let runtime = builder(1)

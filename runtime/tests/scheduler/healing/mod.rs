@@ -62,7 +62,7 @@ fn block_all(runtime: &Runtime, workers: usize) -> Vec<(mpsc::Sender<()>, volt::
 }
 
 #[test]
-fn tasks_run_while_every_worker_is_blocked_and_the_spare_leaves_afterwards() {
+fn tasks_run_while_all_workers_block_and_spares_leave_later() {
     for workers in [1, 2, 4] {
         watched(|| {
             let runtime = runtime(workers);
@@ -157,7 +157,7 @@ fn what_a_stuck_poll_wakes_is_run_by_others() {
 }
 
 #[test]
-fn a_lock_that_is_held_across_a_block_is_waited_for_and_given_up() {
+fn a_lock_held_across_a_stall_is_eventually_released() {
     watched(|| {
         let runtime = runtime(2);
         let lock = Arc::new(Mutex::new(0));
@@ -188,7 +188,7 @@ fn a_lock_that_is_held_across_a_block_is_waited_for_and_given_up() {
 }
 
 #[test]
-fn when_the_spares_are_stuck_too_it_is_said_and_all_goes_on_as_soon_as_one_is_free() {
+fn stuck_spares_are_reported_and_tasks_resume_once_one_is_free() {
     watched(|| {
         let runtime =
             builder(1).sentinel_interval(Some(Duration::from_millis(10))).max_spare_workers(2).build().unwrap();
@@ -223,7 +223,7 @@ fn without_spares_a_runtime_works_as_if_there_were_no_sentinel() {
 }
 
 #[test]
-fn a_task_that_comes_back_to_the_worker_that_held_it_up_has_waited_once() {
+fn the_delay_of_a_rescued_task_is_charged_only_once() {
     watched(|| {
         let runtime =
             builder(1).sentinel_interval(Some(Duration::from_millis(10))).max_spare_workers(0).build().unwrap();
@@ -244,7 +244,7 @@ fn a_task_that_comes_back_to_the_worker_that_held_it_up_has_waited_once() {
 }
 
 #[test]
-fn a_shutdown_while_workers_are_stuck_waits_for_them_and_for_the_spares() {
+fn shutdown_waits_for_stuck_workers_and_their_spares() {
     watched(|| {
         let runtime = runtime(2);
         let blockers = block_all(&runtime, 2);
@@ -284,7 +284,7 @@ fn a_local_set_that_blocks_holds_up_its_own_tasks_and_no_other() {
 }
 
 #[test]
-fn a_block_that_is_announced_lets_others_run_with_and_without_the_sentinel() {
+fn block_in_place_lets_other_tasks_run_without_the_sentinel_too() {
     for interval in [None, Some(Duration::from_millis(10))] {
         for workers in [1, 2] {
             watched(|| {
@@ -309,7 +309,7 @@ fn a_block_that_is_announced_lets_others_run_with_and_without_the_sentinel() {
 }
 
 #[test]
-fn in_a_block_that_is_announced_one_may_block_on_a_future_and_panic() {
+fn a_closure_in_block_in_place_may_block_on_a_future_and_panic() {
     watched(|| {
         let runtime = builder(1).build().unwrap();
         let handle = runtime.handle().clone();
@@ -362,7 +362,7 @@ fn a_poll_that_burns_is_asked_to_yield_when_others_wait() {
 }
 
 #[test]
-fn without_stealing_or_with_a_slot_that_is_left_alone_a_stuck_worker_holds_up_nobody_either() {
+fn a_stuck_worker_blocks_no_task_without_ring_or_lifo_stealing() {
     let settings: [fn(Builder) -> Builder; 2] =
         [|builder| builder.enable_stealing(false), |builder| builder.lifo_steal_after(Duration::MAX)];
     for with in settings {
@@ -389,7 +389,7 @@ fn block_on_inside<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_future_that_a_task_blocks_on_goes_on_though_the_poll_was_asked_to_yield() {
+fn a_future_blocked_on_inside_a_task_proceeds_after_preemption() {
     watched(|| {
         let runtime = runtime(1);
         let (sender, mut receiver) = volt::sync::mpsc::channel(1);
@@ -429,7 +429,7 @@ async fn work_locally() -> u32 {
 }
 
 #[test]
-fn stall_after_stall_ends_with_as_many_workers_as_were_asked_for() {
+fn repeated_stalls_leave_the_configured_number_of_workers() {
     watched(|| {
         let runtime = runtime(2);
         for _ in 0..20 {

@@ -157,7 +157,7 @@ fn work_spreads_over_all_workers() {
 }
 
 #[test]
-fn two_tasks_that_wake_each_other_for_ever_do_not_starve_a_third() {
+fn two_tasks_waking_each_other_do_not_starve_a_third() {
     with_one_worker(|runtime| {
         let (ping, pong) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
         let hops = Arc::new(AtomicU64::new(0));
@@ -220,7 +220,7 @@ fn a_child_behind_a_long_poll_is_taken_by_another_worker() {
 }
 
 #[test]
-fn a_task_from_outside_gets_its_turn_among_tasks_that_wake_themselves() {
+fn an_external_task_is_not_starved_by_self_waking_tasks() {
     with_workers(|runtime| {
         let stop = Arc::new(AtomicBool::new(false));
         let hogs: Vec<_> = (0..16)
@@ -402,7 +402,7 @@ fn every_wake_up_is_counted_with_its_reason() {
 }
 
 #[test]
-fn a_wake_up_by_another_during_a_poll_is_not_counted_as_the_tasks_own() {
+fn a_wake_by_another_thread_during_a_poll_is_no_self_wake() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let (to_other, has_waker) = mpsc::channel::<Waker>();

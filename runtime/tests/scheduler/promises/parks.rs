@@ -24,7 +24,7 @@ fn what_comes_before_during_and_after_a_spin_is_not_lost() {
 }
 
 #[test]
-fn a_worker_that_spins_before_it_sleeps_counts_that_and_one_that_may_not_does_not() {
+fn park_spin_is_counted_and_park_spin_off_disables_it() {
     watched(|| {
         let spins = |runtime: &Runtime| -> u64 {
             let workers = runtime.handle().snapshot().workers;
@@ -71,7 +71,7 @@ fn the_park_time_out_catches_nothing() {
 }
 
 #[test]
-fn the_park_time_out_backs_off_while_it_finds_nothing_and_in_the_end_one_worker_keeps_it() {
+fn park_timeouts_back_off_until_only_one_worker_keeps_them() {
     watched(|| {
         // 1, 2, 4, 8 and 16 ms, and then 32 ms for the worker in the driver and none for the
         // others.

@@ -224,7 +224,7 @@ fn blocking_work_runs_beside_the_workers_and_knows_its_runtime() {
 }
 
 #[test]
-fn the_blocking_pool_never_exceeds_its_limit_and_runs_everything() {
+fn the_blocking_pool_runs_all_jobs_within_its_thread_limit() {
     watched(|| {
         let runtime = watchdog::builder(1).max_blocking_threads(3).build().unwrap();
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -281,7 +281,7 @@ fn a_task_wakes_another_runtimes_task() {
 }
 
 #[test]
-fn the_current_runtime_is_that_of_the_latest_guard_that_lives_in_whatever_order_guards_go() {
+fn the_latest_live_enter_guard_determines_the_current_runtime() {
     watched(|| {
         let runtimes = [(); 3].map(|()| runtime(1));
         let name_of = |runtime: &volt::Runtime| runtime.handle().snapshot().runtime;
@@ -298,7 +298,7 @@ fn the_current_runtime_is_that_of_the_latest_guard_that_lives_in_whatever_order_
 }
 
 #[test]
-fn wakes_go_to_the_tasks_own_runtime_whoever_makes_them_and_to_nobody_when_that_is_gone() {
+fn a_wake_goes_to_the_tasks_own_runtime_or_is_ignored() {
     watched(|| {
         for _ in 0..50 {
             let (one, other) = (runtime(1), runtime(2));

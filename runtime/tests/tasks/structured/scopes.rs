@@ -31,7 +31,7 @@ fn a_scope_waits_for_all_its_children() {
 }
 
 #[test]
-fn the_first_error_in_a_scope_cancels_the_others_and_comes_back_when_they_are_gone() {
+fn the_first_error_cancels_the_scope_and_is_returned_last() {
     with_workers(|runtime| {
         let held = Arc::new(());
         let inside = held.clone();
@@ -80,7 +80,7 @@ impl Future for Reenters {
 }
 
 #[test]
-fn errors_that_come_too_late_may_use_their_scope_when_they_are_dropped() {
+fn late_scope_errors_may_use_the_scope_in_drop() {
     with_workers(|runtime| {
         let times = Arc::new(AtomicUsize::new(0));
         let inside = times.clone();
@@ -103,7 +103,7 @@ fn errors_that_come_too_late_may_use_their_scope_when_they_are_dropped() {
 }
 
 #[test]
-fn a_late_error_that_panics_when_it_is_dropped_does_not_keep_the_scope_from_waiting() {
+fn a_scope_still_waits_if_a_late_error_panics_in_drop() {
     struct Bomb(Arc<AtomicUsize>, bool);
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -133,7 +133,7 @@ fn a_late_error_that_panics_when_it_is_dropped_does_not_keep_the_scope_from_wait
 }
 
 #[test]
-fn a_child_that_a_closed_runtime_refuses_may_use_its_scope_when_it_is_dropped() {
+fn a_child_refused_by_a_closed_runtime_may_use_scope_in_drop() {
     watched(|| {
         let (open, closed) = (runtime(1), runtime(1));
         let handle = closed.handle().clone();
@@ -185,7 +185,7 @@ fn dropping_a_scope_aborts_its_children_though_they_hold_it() {
 }
 
 #[test]
-fn a_body_that_panics_takes_its_children_along_before_the_panic_goes_on() {
+fn a_panicking_scope_body_cancels_its_children_first() {
     with_workers(|runtime| {
         let held = Arc::new(());
         let inside = held.clone();
@@ -219,7 +219,7 @@ impl Drop for SlowToDrop {
 }
 
 #[test]
-fn a_child_that_starts_another_while_it_is_cancelled_is_waited_for_with_it() {
+fn a_scope_waits_for_children_spawned_during_cancellation() {
     with_workers(|runtime| {
         let held = Arc::new(());
         let inside = held.clone();

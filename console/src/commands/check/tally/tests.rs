@@ -68,7 +68,7 @@ fn a_percentile_lets_the_few_be() {
 }
 
 #[test]
-fn what_a_bucket_leaves_open_is_not_exceeded_unless_it_is_known_exactly() {
+fn a_limit_inside_a_bucket_is_exceeded_only_if_proven() {
     // 51 and 52 ms share a bucket.
     let mut after = runtime(200, &[52]);
     let tally = seen([runtime(100, &[]), after.clone()]);
@@ -148,7 +148,7 @@ fn no_worker_has_a_longer_poll_than_the_longest() {
 }
 
 #[test]
-fn a_runtime_that_is_built_anew_is_counted_from_its_begin_and_one_that_went_stays_counted() {
+fn a_rebuilt_runtime_is_counted_anew_and_ended_ones_still_count() {
     let mut again = runtime(300, &[80]);
     again.started_at_ns = 250 * MS;
     let tally = seen([runtime(100, &[1]), runtime(200, &[1, 1]), again]);
@@ -165,7 +165,7 @@ fn a_runtime_that_is_built_anew_is_counted_from_its_begin_and_one_that_went_stay
 }
 
 #[test]
-fn the_exceeded_come_first_and_snapshots_without_histograms_are_no_pass() {
+fn exceeded_limits_come_first_and_missing_histograms_are_marked() {
     let mut after = runtime(200, &[80]);
     let limits = [(Measure::Delay, limit("1s")), (Measure::Poll, limit("50ms"))];
     let verdicts = seen([runtime(100, &[]), after.clone()]).judge(None, &limits);

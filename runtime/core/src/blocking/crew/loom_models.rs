@@ -338,7 +338,7 @@ impl Steps for GivesUpThoughPromised {
 }
 
 #[test]
-fn loom_twin_a_thread_that_gives_up_though_it_was_promised_is_found() {
+fn loom_twin_a_promised_thread_that_exits_is_found() {
     breaks("PROMISED", Some(2), || jobs_that_meet::<GivesUpThoughPromised>(MEET_AND_TIME_OUT));
 }
 

@@ -78,7 +78,7 @@ fn no_token_is_lost_in_a_ping_pong() {
 }
 
 #[test]
-fn the_emulated_futex_sleeps_only_on_the_expected_value_and_wakes() {
+fn the_emulated_futex_sleeps_only_on_the_expected_value() {
     let futex = Arc::new(emulated::Futex::new(1));
     assert_eq!(futex.wait(0, None), Slept::Woken);
     while futex.wait(1, Some(Duration::from_millis(1))) != Slept::TimedOut {}

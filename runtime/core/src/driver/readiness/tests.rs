@@ -34,7 +34,7 @@ fn a_flag_told_again_after_the_check_is_not_cleared() {
 }
 
 #[test]
-fn clearing_one_direction_leaves_the_other_and_what_is_closed_stays_so() {
+fn clearing_one_direction_keeps_the_other_and_closed_flags() {
     let readiness = Readiness::new(Flags::READABLE.and(Flags::WRITABLE));
     readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
     assert!(readiness.check(Direction::Read).unwrap().is_none());
@@ -45,7 +45,7 @@ fn clearing_one_direction_leaves_the_other_and_what_is_closed_stays_so() {
 }
 
 #[test]
-fn an_attempt_in_one_direction_that_would_have_blocked_refutes_its_end_and_one_in_either_does_not() {
+fn only_a_one_way_attempt_that_would_block_refutes_closure() {
     let closed = Flags::READ_CLOSED.and(Flags::WRITE_CLOSED);
     let readiness = Readiness::new(closed);
     let both = Flags::from(Direction::Read).and(Direction::Write.into());
@@ -61,7 +61,7 @@ fn an_attempt_in_one_direction_that_would_have_blocked_refutes_its_end_and_one_i
 }
 
 #[test]
-fn every_task_in_the_queue_is_woken_and_the_other_direction_is_not() {
+fn an_event_wakes_all_waiters_of_its_direction_only() {
     let readiness = Readiness::new(Flags::NONE);
     let (reads, writes) = (Arc::new(Count::default()), Arc::new(Count::default()));
     let (reader, writer) = (Waker::from(reads.clone()), Waker::from(writes.clone()));

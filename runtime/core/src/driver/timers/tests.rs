@@ -32,7 +32,7 @@ fn waker() -> Waker {
 }
 
 #[test]
-fn a_timer_fires_at_the_first_tick_at_or_after_its_deadline_and_never_before() {
+fn a_timer_fires_at_its_deadline_tick_and_never_earlier() {
     let timers = Timers::new(0);
     let (_, armed) = timers.arm(3 * TICK + 1, waker()).unwrap();
     assert_eq!(armed, Armed::Quietly, "no worker sleeps");
@@ -49,7 +49,7 @@ fn a_timer_fires_at_the_first_tick_at_or_after_its_deadline_and_never_before() {
 }
 
 #[test]
-fn only_a_deadline_before_the_sleepers_limit_is_told_and_only_once() {
+fn only_a_deadline_before_the_sleepers_limit_wakes_it_once() {
     let timers = Timers::new(0);
     let _ = timers.arm(3_600_000 * TICK, waker()).unwrap();
     assert_eq!(timers.begin_sleep(0, None), Some(Duration::from_nanos(3_600_000 * TICK)));

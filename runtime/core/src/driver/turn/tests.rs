@@ -37,7 +37,7 @@ fn pair() -> (net::TcpStream, mio::net::TcpStream) {
 }
 
 #[test]
-fn a_backend_that_is_not_there_is_an_error_that_names_one_that_is() {
+fn an_unavailable_backend_is_an_error_naming_an_available_one() {
     let foreign = if NATIVE.0 == Backend::Epoll { Backend::Kqueue } else { Backend::Epoll };
     let error = Driver::new(Some(foreign), 64, troubles()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
@@ -65,7 +65,7 @@ fn an_unpark_before_the_sleep_ends_it_at_once() {
 }
 
 #[test]
-fn a_timer_armed_while_the_driver_sleeps_for_an_hour_ends_the_sleep_on_time() {
+fn a_new_earlier_timer_ends_the_drivers_sleep_on_time() {
     let driver = driver();
     let _hour = driver.arm_timer(clock::now_ns() + 3_600_000_000_000, Waker::noop().clone()).unwrap();
     let long = Wait::UntilTimer { at_most: Some(Duration::from_secs(10)) };
@@ -93,7 +93,7 @@ fn a_timer_armed_while_the_driver_sleeps_for_an_hour_ends_the_sleep_on_time() {
 }
 
 #[test]
-fn a_sleep_with_a_limit_times_out_and_one_that_fires_a_timer_did_not() {
+fn a_bounded_driver_wait_times_out_unless_a_timer_fires() {
     let driver = driver();
     let limit = Wait::UntilTimer { at_most: Some(Duration::from_millis(2)) };
     let mut turn = driver.try_turn(0).unwrap();
@@ -150,7 +150,7 @@ fn data_wakes_the_reader_and_hang_up_ends_every_wait() {
 }
 
 #[test]
-fn an_event_for_a_socket_that_is_gone_does_not_reach_the_next_one_at_its_index() {
+fn a_stale_event_does_not_reach_a_socket_reusing_its_slot() {
     let driver = driver();
     let (mut there, mut here) = pair();
     let (token, _) = driver.register(&mut here, BOTH, Flags::NONE).unwrap();

@@ -367,7 +367,7 @@ fn a_worker_that_polls_and_hands_the_driver_to_nobody_is_found() {
 }
 
 #[test]
-fn a_searcher_that_polls_and_hands_the_driver_to_nobody_is_found() {
+fn a_searcher_that_polls_without_driver_hand_off_is_found() {
     breaks("deadlock", None, || model_of_eager_hand_off(hand_on, leave_searchers));
 }
 

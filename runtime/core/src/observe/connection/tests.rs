@@ -152,7 +152,7 @@ fn a_client_is_slow_from_when_it_last_read() {
 }
 
 #[test]
-fn the_outbox_takes_one_frame_of_any_size_or_several_below_its_limit() {
+fn the_outbox_accepts_one_large_frame_or_several_small_ones() {
     let (mut connection, _client, _) = pair();
     assert!(connection.push(vec![0; LIMITS.outbox_bytes - 10], &LIMITS));
     assert!(!connection.answer(vec![0; 11], &LIMITS));

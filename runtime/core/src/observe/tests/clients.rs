@@ -76,7 +76,7 @@ fn a_flood_of_requests_is_answered_in_order_and_holds_nobody_up() {
 }
 
 #[test]
-fn a_flood_that_reconnects_is_throttled_and_gives_its_places_back() {
+fn a_flood_of_reconnects_is_throttled_and_frees_its_slots() {
     // Any processor time that a client uses is more than its share, and takes hours to pay off.
     let limits = Limits { credit: Duration::ZERO, pays: 1_000_000_000, ..Limits::DEFAULT };
     let scene = Scene::with(limits, Fake { name: "main".into(), ..Fake::default() });
@@ -213,7 +213,7 @@ fn a_client_that_has_asked_may_rest() {
 }
 
 #[test]
-fn however_often_is_wished_for_watching_takes_a_small_part_of_a_processor() {
+fn frequent_subscriptions_are_limited_to_a_small_cpu_share() {
     // So expensive that the shortest interval would use a noticeable part of a processor.
     let scene = Scene::with(Limits { rest: 1000, ..Limits::DEFAULT }, Fake { workers: 24, ..Fake::default() });
     let mut client = scene.client();
@@ -225,7 +225,7 @@ fn however_often_is_wished_for_watching_takes_a_small_part_of_a_processor() {
 }
 
 #[test]
-fn a_client_that_does_not_read_loses_snapshots_and_then_its_place() {
+fn a_slow_client_loses_snapshots_and_is_then_dropped() {
     let limits = Limits { unread: Duration::from_millis(500), rest: 0, ..Limits::DEFAULT };
     // Some 100 KiB per snapshot, so that the kernel's buffer and the outbox fill up soon.
     let scene = Scene::with(limits, Fake { workers: 24, ..Fake::default() });
@@ -272,7 +272,7 @@ fn clients_that_vanish_leave_nothing_behind() {
 }
 
 #[test]
-fn one_client_too_many_is_told_so_and_a_place_that_is_freed_is_given() {
+fn excess_clients_are_refused_until_a_slot_is_free() {
     let scene = Scene::new();
     let mut clients: Vec<_> = (0..Limits::DEFAULT.clients).map(|_| scene.client()).collect();
     let error = Client::connect(&scene.path()).unwrap_err();
@@ -334,7 +334,7 @@ fn stacks_go_first_the_oldest_before_the_newest() {
 }
 
 #[test]
-fn a_snapshot_too_large_goes_without_histograms_then_without_workers() {
+fn an_oversized_snapshot_drops_histograms_and_then_workers() {
     let histograms = Limits { reply_bytes: 24 * 1024, ..Limits::DEFAULT };
     let everything = Limits { reply_bytes: 4 * 1024, ..Limits::DEFAULT };
     let nothing = Limits { reply_bytes: 512, ..Limits::DEFAULT };

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runtime() {
+fn a_taken_name_gets_the_lowest_free_numeric_suffix() {
     let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
     let mut held: Vec<_> = ["api", "api", "api-2", "api", "api-2"].map(|wanted| registry.register(wanted)).into();
     let names: Vec<_> = held.iter().map(Registration::name).collect();
@@ -19,7 +19,7 @@ fn a_name_that_is_taken_gets_the_lowest_free_number_and_comes_free_with_its_runt
 }
 
 #[test]
-fn a_runtime_that_is_being_built_holds_its_name_and_is_not_shown() {
+fn a_runtime_under_construction_reserves_its_name_unlisted() {
     let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
     let fake = Arc::new(Fake { name: "api".into(), ..Fake::default() });
     let building = registry.register("api");
@@ -62,7 +62,7 @@ fn the_socket_lives_as_long_as_somebody_wants_it() {
 }
 
 #[test]
-fn a_runtime_that_wants_no_socket_opens_none_and_is_seen_in_process() {
+fn a_runtime_without_a_control_socket_is_visible_in_process() {
     let folder = Folder::new();
     let environment = folder.environment();
     let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
@@ -76,7 +76,7 @@ fn a_runtime_that_wants_no_socket_opens_none_and_is_seen_in_process() {
 }
 
 #[test]
-fn a_socket_that_cannot_be_opened_stops_nobody_and_is_tried_again() {
+fn a_control_socket_that_fails_to_open_is_retried_later() {
     let folder = Folder::new();
     let environment = folder.environment();
     std::fs::write(folder.sockets(), "in the way").unwrap();
@@ -92,7 +92,7 @@ fn a_socket_that_cannot_be_opened_stops_nobody_and_is_tried_again() {
 }
 
 #[test]
-fn starts_and_ends_at_once_leave_nothing_behind_and_nobody_without_a_socket() {
+fn concurrent_registrations_leave_no_sockets_or_threads() {
     const THREADS: usize = 8;
     const ROUNDS: usize = 200;
     let folder = Folder::new();

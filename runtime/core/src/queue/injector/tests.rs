@@ -52,7 +52,7 @@ fn a_closed_queue_hands_items_back_and_gives_out_what_it_has() {
 }
 
 #[test]
-fn a_queue_that_is_closed_to_what_is_new_takes_the_rest_in_and_counts_what_it_took() {
+fn a_queue_closed_to_new_tasks_still_accepts_rescheduled_ones() {
     let (injector, counted) = (Injector::new(), std::cell::Cell::new(0));
     let count = || counted.set(counted.get() + 1);
     injector.push_new(1, 0, count).unwrap();

@@ -94,7 +94,7 @@ fn thief_at_work(shared: &Shared<u32>, count: u32) {
 }
 
 #[test]
-fn while_a_thief_is_at_work_the_owner_pops_and_nobody_else_takes() {
+fn during_a_steal_the_owner_can_pop_and_others_cannot_steal() {
     for first in FIRSTS {
         let (mut victim, stealer) = filled(8, first, 8);
         let (mut thief, _) = ring(8);
@@ -111,7 +111,7 @@ fn while_a_thief_is_at_work_the_owner_pops_and_nobody_else_takes() {
 }
 
 #[test]
-fn a_thief_whose_own_ring_is_being_copied_from_counts_that_room_as_taken() {
+fn a_thief_counts_slots_being_stolen_from_it_as_occupied() {
     let (_victim, stealer) = filled(8, 0, 8);
     let (mut thief, _) = filled(4, u32::MAX - 1, 4);
     thief_at_work(&thief.shared, 3);

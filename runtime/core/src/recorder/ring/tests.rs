@@ -46,7 +46,7 @@ fn the_oldest_is_overwritten_and_counted_by_who_missed_it() {
 }
 
 #[test]
-fn a_ring_has_one_writer_at_a_time_and_the_next_goes_on_where_it_stopped() {
+fn a_ring_has_one_writer_and_the_next_continues_in_place() {
     let ring = Ring::new(8);
     let mut reader = RingReader::from_oldest(&ring);
     let writer = Ring::claim(&ring).unwrap();
@@ -65,7 +65,7 @@ fn a_capacity_is_a_power_of_two() {
 }
 
 #[test]
-fn a_reader_beside_a_fast_writer_gives_whole_records_in_order_and_counts_the_rest() {
+fn a_reader_gets_whole_ordered_records_beside_a_fast_writer() {
     let ring = Ring::new(64);
     let is_over = Arc::new(AtomicBool::new(false));
     let reader = thread::spawn({

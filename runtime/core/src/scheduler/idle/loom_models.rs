@@ -437,7 +437,7 @@ fn two_tasks_that_meet_get_two_workers() {
 }
 
 #[test]
-fn two_tasks_that_meet_get_two_workers_that_search_only_when_woken() {
+fn two_tasks_that_meet_get_two_workers_searching_only_if_woken() {
     holds(Some(2), || model::<AsBuilt>(TWO_ONLY_WOKEN));
 }
 

@@ -158,7 +158,7 @@ mod tests {
     use crate::builder::Builder;
 
     #[test]
-    fn a_task_without_a_waker_is_stranded_and_one_with_a_waker_is_not() {
+    fn only_tasks_without_a_waker_are_stranded() {
         let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let kept: Arc<Mutex<Vec<Waker>>> = Arc::default();
         let wait = |keeps: bool| {

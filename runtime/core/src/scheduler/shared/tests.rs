@@ -103,7 +103,7 @@ fn lost_wakeup(shared: &Shared, before: &Snapshot) -> Option<Finding> {
 }
 
 #[test]
-fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
+fn the_park_timeout_rescues_and_reports_a_lost_wakeup() {
     for placement in [Placement::Global, Placement::LeastLoaded] {
         let runtime = parked(placement, Some(Duration::from_millis(200)));
         let shared = runtime.handle().shared();
@@ -121,7 +121,7 @@ fn a_task_nobody_was_woken_for_is_caught_by_the_net_and_counted_and_named() {
 }
 
 #[test]
-fn without_the_net_the_doctor_names_the_task_that_nobody_was_woken_for() {
+fn the_doctor_reports_a_lost_wakeup_without_a_park_timeout() {
     let runtime = parked(Placement::Global, None);
     let shared = runtime.handle().shared();
     let join = submit_and_wake_nobody(shared);

@@ -77,12 +77,12 @@ fn a_worker_that_comes_back(replace: Replace) -> impl Fn() + Send + Sync + 'stat
 }
 
 #[test]
-fn loom_a_worker_that_comes_back_while_it_is_declared_away_is_counted_once() {
+fn loom_a_returning_worker_declared_away_is_counted_once() {
     holds(None, a_worker_that_comes_back(replace));
 }
 
 #[test]
-fn loom_twin_a_declaration_that_is_taken_back_by_a_store_is_found() {
+fn loom_twin_a_declaration_taken_back_by_a_store_is_found() {
     breaks("COUNTED", None, a_worker_that_comes_back(replace_counting_twice));
 }
 
@@ -113,12 +113,12 @@ fn a_worker_that_blocks(begin_blocking: fn(&Staff, usize)) -> impl Fn() + Send +
 }
 
 #[test]
-fn loom_a_worker_that_says_that_it_blocks_while_it_is_declared_away_is_counted_once() {
+fn loom_a_blocking_worker_declared_away_is_counted_once() {
     holds(None, a_worker_that_blocks(Staff::begin_blocking));
 }
 
 #[test]
-fn loom_twin_a_block_that_is_counted_whoever_saw_it_first_is_found() {
+fn loom_twin_a_block_counted_twice_is_found() {
     breaks("COUNTED", None, a_worker_that_blocks(begin_blocking_counting_twice));
 }
 
@@ -203,7 +203,7 @@ fn loom_a_spare_that_is_leaving_is_not_declared_away() {
 }
 
 #[test]
-fn loom_twin_a_spare_that_leaves_without_saying_so_first_is_found() {
+fn loom_twin_a_spare_that_leaves_without_marking_it_is_found() {
     let fault = leave_without_keeping_the_sentinel_away;
     breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_away(fault));
 }
@@ -314,11 +314,11 @@ fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + '
 }
 
 #[test]
-fn loom_a_push_of_a_worker_that_is_declared_away_reaches_others_once() {
+fn loom_a_push_by_a_worker_declared_away_is_transferred_once() {
     holds(None, a_push_beside_the_sentinel(true));
 }
 
 #[test]
-fn loom_twin_a_sentinel_that_empties_the_slot_only_once_is_found() {
+fn loom_twin_a_sentinel_that_empties_the_slot_once_is_found() {
     breaks("stranded", None, a_push_beside_the_sentinel(false));
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_stuck_worker_is_replaced_and_the_spare_leaves_after_its_return() {
+fn a_stuck_worker_is_replaced_until_it_returns() {
     let staff = Staff::new(2, 2);
     assert_eq!((staff.able(), staff.on_duty(), staff.in_use()), (2, 2, 2));
     assert!(staff.declare_away(0));

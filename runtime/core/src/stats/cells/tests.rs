@@ -20,7 +20,7 @@ fn with_header(f: impl FnOnce(&Header)) {
 }
 
 #[test]
-fn a_poll_is_in_flight_from_its_begin_to_its_end_and_counted_once() {
+fn a_poll_is_in_flight_until_it_ends_and_is_counted_once() {
     with_header(|task| {
         let (cells, mut floor_ns) = (WorkerCells::new(), [0; PHASES.len()]);
         assert_eq!(read(&cells, &mut floor_ns).in_flight, None);
@@ -53,7 +53,7 @@ fn what_is_asked_of_a_poll_that_is_over_is_not_told_of_the_next() {
 }
 
 #[test]
-fn what_is_left_of_a_budget_and_the_lifo_polls_of_a_tick_follow_from_counts() {
+fn budget_left_and_lifo_polls_are_derived_from_counts() {
     with_header(|task| {
         let (cells, mut floor_ns) = (WorkerCells::new(), [0; PHASES.len()]);
         let mut told = |cells| {
@@ -96,7 +96,7 @@ fn the_phases_add_up_to_the_time_that_went_by() {
 }
 
 #[test]
-fn a_reader_beside_the_writer_sees_no_phase_twice_and_no_poll_in_halves() {
+fn a_concurrent_reader_gets_consistent_worker_counters() {
     with_header(|task| {
         let (cells, is_over) = (Arc::new(WorkerCells::new()), Arc::new(AtomicBool::new(false)));
         let began_ns = crate::clock::now_ns();

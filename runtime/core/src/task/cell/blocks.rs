@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_last_is_used_first_by_all_of_its_class_and_by_no_other() {
+    fn freed_blocks_are_reused_last_in_first_out_by_size_class() {
         keep_at_most(LIMIT, || {
             let freed = allocate_and_free([1_u64; 13], 3);
             assert_eq!(held(), 3 * 104);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_what_is_too_large_or_aligned_too_far_nor_outside_workers() {
+    fn only_workers_cache_blocks_of_normal_size_and_alignment() {
         #[derive(Clone, Copy)]
         #[repr(align(64))]
         struct Aligned(#[expect(dead_code, reason = "room")] u8);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_as_long_as_its_value_and_no_longer_than_the_c_library_makes_it() {
+    fn block_sizes_match_the_c_librarys_rounding() {
         for (bytes, class) in [
             (8, class_of::<[u8; 8]>()),
             (9, class_of::<[u8; 9]>()),

@@ -90,7 +90,7 @@ impl std::task::Wake for Count {
 }
 
 #[test]
-fn the_output_reaches_a_joiner_who_asks_before_and_one_who_asks_after() {
+fn a_joiner_gets_the_output_before_or_after_completion() {
     let queue = Queue::default();
     let count = Arc::new(Count::default());
     let (mut before, after) = (queue.spawn(async { String::from("b") }), queue.spawn(async { String::from("a") }));
@@ -104,7 +104,7 @@ fn the_output_reaches_a_joiner_who_asks_before_and_one_who_asks_after() {
 
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn a_task_takes_120_bytes_beside_what_its_future_and_output_need() {
+fn task_overhead_is_120_bytes() {
     // Together with the allocator's word this is a multiple of 16. A future with a niche for the
     // tag of the stage costs as little as one without size.
     assert_eq!(size_of::<Cell<std::future::Ready<()>, Arc<()>>>(), 120);
@@ -146,7 +146,7 @@ fn a_waker_outlives_its_task_and_wakes_nothing() {
 }
 
 #[test]
-fn a_task_woken_in_its_poll_runs_again_and_one_woken_twice_runs_once() {
+fn a_wake_during_a_poll_reschedules_and_double_wakes_coalesce() {
     let queue = Queue::default();
     let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
     let mut polls = 0;
@@ -390,7 +390,7 @@ fn nothing_leaks_whichever_of_handle_and_task_goes_first() {
 }
 
 #[test]
-fn an_output_that_panics_when_it_is_dropped_is_contained_whoever_drops_it() {
+fn an_output_that_panics_in_drop_is_contained() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -406,7 +406,7 @@ fn an_output_that_panics_when_it_is_dropped_is_contained_whoever_drops_it() {
 }
 
 #[test]
-fn a_task_may_be_run_and_freed_by_another_thread_while_its_waker_is_at_work() {
+fn a_task_may_run_and_be_freed_during_a_concurrent_wake() {
     for _ in 0..if cfg!(miri) { 10 } else { 1_000 } {
         let queue = Queue::default();
         let kept: Arc<Mutex<Option<Waker>>> = Arc::default();

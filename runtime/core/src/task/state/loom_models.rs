@@ -118,7 +118,7 @@ fn wake_owned_model(wake: fn(&State) -> Wake) {
 }
 
 #[test]
-fn loom_wakers_that_go_with_their_wake_up_lose_no_wake_up_and_no_reference() {
+fn loom_wake_by_value_loses_no_wake_and_no_reference() {
     holds(None, || {
         wake_model(|state| {
             state.add_reference();
@@ -129,7 +129,7 @@ fn loom_wakers_that_go_with_their_wake_up_lose_no_wake_up_and_no_reference() {
 }
 
 #[test]
-fn loom_twin_a_waker_that_goes_with_its_wake_up_and_does_not_say_so_leaks_the_task() {
+fn loom_twin_wake_by_value_without_transfer_leaks_the_task() {
     breaks("each waker's reference was handed on or released", Some(2), || wake_owned_model(State::wake));
 }
 
@@ -208,7 +208,7 @@ fn start_model(start: fn(&State) -> Start) {
 }
 
 #[test]
-fn loom_a_wake_beside_the_start_of_a_poll_is_seen_by_it_or_leads_to_another() {
+fn loom_a_wake_at_the_start_of_a_poll_is_seen_or_reschedules() {
     holds(None, || start_model(State::start));
 }
 
@@ -297,7 +297,7 @@ fn loom_cancel_beside_the_end_of_a_poll_drops_the_task() {
 }
 
 #[test]
-fn loom_twin_a_cancel_that_only_sets_the_flag_leaves_the_task_idle() {
+fn loom_twin_a_cancel_that_only_sets_a_flag_leaves_tasks_idle() {
     breaks("a cancelled task is dropped", None, || cancel_model(cancel_flag_only));
 }
 
@@ -502,7 +502,7 @@ fn loom_twin_publishing_unchecked_leaves_a_joiner_asleep() {
 }
 
 #[test]
-fn loom_twin_a_waker_replaced_without_being_retracted_is_woken_while_it_changes() {
+fn loom_twin_an_unretracted_waker_is_woken_while_replaced() {
     #[derive(Clone, Copy)]
     struct RetractsNothing;
     impl Steps for RetractsNothing {
@@ -537,14 +537,14 @@ fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
 }
 
 #[test]
-fn loom_output_and_waker_are_dropped_once_when_the_handle_goes_beside_completion() {
+fn loom_output_and_waker_drop_once_beside_a_handle_drop() {
     // The runner's reference, and the scheduler's.
     holds(None, || drop_join_model::<AsBuilt>(true, 1));
     holds(None, || drop_join_model::<AsBuilt>(true, 2));
 }
 
 #[test]
-fn loom_a_task_whose_handle_goes_beside_completion_is_freed_once_after_all_uses() {
+fn loom_a_task_is_freed_once_if_its_handle_drops_at_completion() {
     holds(None, || drop_join_model::<AsBuilt>(false, 1));
     holds(None, || drop_join_model::<AsBuilt>(false, 2));
 }
@@ -562,7 +562,7 @@ fn loom_twin_a_completer_that_never_releases_the_waker_leaks_it() {
 }
 
 #[test]
-fn loom_twin_a_completer_that_drops_the_waker_unasked_races_with_the_handle() {
+fn loom_twin_an_unconditional_waker_drop_races_with_the_handle() {
     #[derive(Clone, Copy)]
     struct DropsUnasked;
     impl Steps for DropsUnasked {
@@ -699,7 +699,7 @@ fn shield_model(leave: fn(&State) -> Wake) {
 }
 
 #[test]
-fn loom_a_shield_left_beside_a_cancellation_and_the_end_of_a_poll_lets_the_task_end() {
+fn loom_a_task_ends_if_its_shield_drops_beside_a_cancel() {
     holds(None, || shield_model(State::leave_shield));
 }
 
@@ -749,12 +749,12 @@ fn ask_model(cancel: fn(&State) -> Wake) {
 }
 
 #[test]
-fn loom_a_shielded_task_that_is_cancelled_beside_the_end_of_a_poll_sees_it() {
+fn loom_a_shielded_task_observes_a_cancel_at_the_end_of_a_poll() {
     holds(None, || ask_model(State::cancel));
 }
 
 #[test]
-fn loom_twin_a_cancellation_without_another_poll_is_not_seen_behind_a_shield() {
+fn loom_twin_a_cancel_without_a_new_poll_is_missed_in_a_shield() {
     breaks("a shielded task sees that it is cancelled", None, || ask_model(cancel_without_another_poll));
 }
 

@@ -34,7 +34,7 @@ fn a_task_cancelled_just_before_its_shield_is_polled_again() {
 }
 
 #[test]
-fn a_waker_that_goes_with_its_wake_up_leaves_its_reference_to_the_notified_or_releases_it() {
+fn wake_by_value_transfers_or_releases_its_reference() {
     let nothing = WakeOwned::Nothing { was_last_reference: false };
     for keeps_reference in [false, true] {
         let state = idle();
@@ -71,7 +71,7 @@ fn a_wake_during_the_poll_reschedules() {
 }
 
 #[test]
-fn a_task_that_wakes_itself_is_rescheduled_without_a_change_of_the_word() {
+fn rescheduling_a_self_woken_task_leaves_the_state_unchanged() {
     let state = State::new();
     let before = word(&state);
     assert_eq!(state.start(), Start::Poll);
@@ -122,7 +122,7 @@ fn a_shield_defers_the_cancellation_until_it_is_left() {
 }
 
 #[test]
-fn a_guard_dropped_outside_the_poll_lets_the_cancellation_through() {
+fn dropping_a_shield_outside_a_poll_lets_cancellation_proceed() {
     let state = State::new();
     assert_eq!(state.start(), Start::Poll);
     state.enter_shield().unwrap();

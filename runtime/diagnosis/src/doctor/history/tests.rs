@@ -215,7 +215,7 @@ fn a_short_outage_is_reported_though_its_stack_is_read_late() {
 }
 
 #[test]
-fn of_several_stalls_at_one_line_the_worst_is_shown_and_counted_once() {
+fn the_worst_of_several_stalls_at_a_line_is_shown_once() {
     let mut history = History::default();
     history.check(&at(9));
     let mut now = at(10);
@@ -287,7 +287,7 @@ fn another_runtime_of_that_name_has_a_history_of_its_own() {
 }
 
 #[test]
-fn however_many_places_are_stuck_few_are_known_and_the_past_make_room() {
+fn the_history_of_stuck_locations_is_bounded() {
     let mut history = History::default();
     for second in 1..=300 {
         let mut now = at(second);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_lost_node_ends_calls_watches_and_links_and_nothing_of_it_stays() {
+fn losing_a_node_ends_its_calls_monitors_and_links() {
     with_two(async |hub, alpha, beta| {
         let silent = volt_process::from_fn(async |mut inbox, _input| {
             let mut held: Vec<Option<Reply>> = Vec::new();
@@ -63,7 +63,7 @@ fn a_lost_node_ends_calls_watches_and_links_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn a_node_that_did_not_notice_its_own_loss_is_told_when_it_is_back() {
+fn a_node_unaware_of_its_loss_is_notified_on_return() {
     with_two(async |hub, alpha, beta| {
         let (here, _here_hears) = probe(&alpha);
         let (there, mut hears) = probe(&beta);
@@ -84,7 +84,7 @@ fn a_node_that_did_not_notice_its_own_loss_is_told_when_it_is_back() {
 }
 
 #[test]
-fn a_pid_of_an_earlier_life_of_a_node_reaches_nobody_in_the_next() {
+fn a_pid_from_a_nodes_earlier_run_matches_no_process() {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
             let hub = Hub::new();
@@ -114,7 +114,7 @@ fn a_pid_of_an_earlier_life_of_a_node_reaches_nobody_in_the_next() {
 }
 
 #[test]
-fn a_node_that_leaves_is_lost_at_once_and_its_last_words_come_first() {
+fn a_departing_node_delivers_its_last_messages_first() {
     with_two(async |hub, alpha, _beta| {
         let gamma = system(hub.join(node("gamma")));
         meet(&alpha, &gamma).await;

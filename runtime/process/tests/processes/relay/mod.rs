@@ -181,7 +181,7 @@ fn a_process_is_found_by_name_called_and_told_who_calls() {
 }
 
 #[test]
-fn only_bytes_and_nothing_cross_and_the_rest_is_refused_before_it_is_sent() {
+fn only_byte_payloads_of_limited_size_are_sent_to_other_nodes() {
     with_two(async |_hub, alpha, beta| {
         let (pid, _hears) = probe(&beta);
         let sent = alpha.relay_counts().unwrap().sent;
@@ -291,7 +291,7 @@ fn a_second_node_of_one_name_is_refused_and_named() {
 }
 
 #[test]
-fn a_full_mailbox_refuses_what_comes_from_elsewhere_and_holds_nobody_up() {
+fn a_full_mailbox_refuses_remote_messages_without_blocking() {
     with_two(async |_hub, alpha, beta| {
         for (overflow, undelivered) in [(Overflow::Block, 3), (Overflow::DropNewest, 6)] {
             let (open, gate) = volt::sync::oneshot::channel::<()>();

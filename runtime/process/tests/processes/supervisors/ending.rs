@@ -77,7 +77,7 @@ fn one_restart_too_many_is_left_to_the_supervisor_above() {
 }
 
 #[test]
-fn a_supervisor_that_is_asked_to_end_ends_its_children_last_first_and_starts_nobody() {
+fn a_terminated_supervisor_stops_its_children_in_reverse_order() {
     with_system(async |system, log| {
         let children = ["a", "b", "c", "d"].map(|name| permanent(name, &log));
         let supervisor = children.into_iter().fold(Supervisor::new(Strategy::OneForOne), Supervisor::child);
@@ -149,7 +149,7 @@ fn nobody_below_a_killed_supervisor_lives_on() {
 const MANY: usize = 3000;
 
 #[test]
-fn thousands_that_were_added_are_ended_at_once_whatever_each_of_them_does() {
+fn a_supervisor_ends_thousands_of_dynamic_children_in_parallel() {
     with_system(async |system, log| {
         let pid = system.spawn(Supervisor::new(Strategy::OneForOne).child(permanent("a", &log)).into_spawn()).unwrap();
         let supervisor = SupervisorRef::new(&system, pid);
@@ -185,7 +185,7 @@ fn the_end_of_a_system_is_no_failure_of_its_children() {
 /// A shutdown cancels processes in the order of the registry. With many processes in between, these
 /// children exit before their supervisor is cancelled.
 #[test]
-fn children_that_a_shutdown_asks_before_their_supervisor_are_not_started_again() {
+fn shutdown_does_not_restart_children_of_a_later_supervisor() {
     with_system(async |system, log| {
         let idle = || Spawn::new(Probe { name: "idle".to_owned(), log: Log::new(), is_deaf: false, fails: false });
         // The registry distributes processes over 64 shards, which are cancelled one after the

@@ -153,7 +153,7 @@ fn one_for_one_starts_again_who_failed_and_nobody_else() {
 }
 
 #[test]
-fn one_for_all_ends_the_others_last_first_and_starts_all_first_first() {
+fn one_for_all_stops_in_reverse_order_and_restarts_in_order() {
     with_system(async |system, log| {
         let lines = b_of_three_fails(&system, &log, Strategy::OneForAll).await;
         assert_eq!(lines, [at(0, &["-b", "-c", "-a"]), at(1, &["+a", "+b", "+c"])].concat());
@@ -188,7 +188,7 @@ fn a_group_waits_for_the_slowest_end_before_anybody_is_started() {
 }
 
 #[test]
-fn permanent_ones_are_always_started_again_transient_ones_after_a_failure_temporary_ones_never() {
+fn restart_policies_decide_which_children_are_restarted() {
     with_system(async |system, log| {
         let cases = [("end", vec!["+p"]), ("fail", vec!["+p", "+t"]), ("panic", vec!["+p", "+t"])];
         for (way, again) in cases {
@@ -217,7 +217,7 @@ fn permanent_ones_are_always_started_again_transient_ones_after_a_failure_tempor
 }
 
 #[test]
-fn a_temporary_child_that_its_group_takes_along_does_not_come_back() {
+fn one_for_all_does_not_restart_a_temporary_child() {
     with_system(async |system, log| {
         let supervisor = Supervisor::new(Strategy::OneForAll).backoff(exact()).child(permanent("p", &log));
         let supervisor = supervisor.child(ChildSpec::temporary("o", probe("o", &log))).child(transient("t", &log));
@@ -239,7 +239,7 @@ fn a_temporary_child_that_its_group_takes_along_does_not_come_back() {
 }
 
 #[test]
-fn pauses_double_while_a_child_fails_and_begin_anew_after_a_long_life() {
+fn restart_backoff_doubles_on_failures_and_resets_after_90_s() {
     with_system(async |system, log| {
         let supervisor = Supervisor::new(Strategy::OneForOne).backoff(exact()).child(permanent("a", &log));
         system.spawn(supervisor.intensity(100, LONG).into_spawn()).unwrap();

@@ -127,7 +127,7 @@ fn a_blocked_thread_is_told_by_its_call_first() {
 }
 
 #[test]
-fn blocked_outside_of_calls_it_waits_for_a_page_or_for_a_lock_on_its_memory() {
+fn a_thread_blocked_in_an_exception_waits_for_a_page_or_a_lock() {
     let outside = |state, function| asleep(state, Some(Inside::Exception), function);
     for (state, function, cause_told) in [
         (ThreadState::Uninterruptible, "folio_wait_bit_common", Cause::PageIn),
@@ -142,7 +142,7 @@ fn blocked_outside_of_calls_it_waits_for_a_page_or_for_a_lock_on_its_memory() {
 }
 
 #[test]
-fn without_the_call_the_function_tells_and_without_both_the_state() {
+fn the_cause_falls_back_to_the_function_and_then_to_the_state() {
     let (sleeping, on_disk) = (ThreadState::Sleeping, ThreadState::Uninterruptible);
     for (state, function, has_faulted, cause_told) in [
         (sleeping, "hrtimer_nanosleep", false, Cause::Sleep),
@@ -173,7 +173,7 @@ fn a_stopped_thread_is_stopped_wherever_it_was() {
 }
 
 #[test]
-fn a_kernel_that_says_nothing_but_the_clock_still_tells_who_burns_it() {
+fn cpu_time_alone_identifies_a_cpu_bound_thread() {
     let blind = ThreadSample { times: ThreadTimes { run_ns: MS, ..ThreadTimes::default() }, ..ThreadSample::default() };
     let burnt = ThreadSample { times: ThreadTimes { run_ns: 9 * MS, ..blind.times }, is_on_cpu: true, ..blind };
     assert_eq!(cause(blind, burnt), Cause::Cpu);

@@ -101,7 +101,7 @@ fn is_on_disk() -> bool {
 }
 
 #[test]
-fn a_thread_that_reads_a_file_through_memory_that_is_not_there_waits_for_pages() {
+fn file_reads_through_a_mapping_are_classified_as_page_ins() {
     let file = file();
     let going = Going::new();
     let is_going = going.clone();
@@ -128,7 +128,7 @@ fn a_thread_that_reads_a_file_through_memory_that_is_not_there_waits_for_pages()
 }
 
 #[test]
-fn a_thread_that_reads_a_file_by_calls_waits_for_io_though_the_same_pages_are_missing() {
+fn file_reads_by_system_call_are_classified_as_io() {
     let file = file();
     let going = Going::new();
     let is_going = going.clone();
@@ -195,7 +195,7 @@ fn withhold(map: &Map) -> rustix::io::Result<OwnedFd> {
 }
 
 #[test]
-fn a_page_that_somebody_withholds_is_waited_for_as_one_from_the_disk() {
+fn a_userfaultfd_wait_is_classified_as_a_page_in() {
     let map = Map::of_nothing();
     let withheld = match withhold(&map) {
         Ok(withheld) => withheld,

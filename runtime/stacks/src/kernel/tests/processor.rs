@@ -18,7 +18,7 @@ fn could_run(told: &Tally) -> bool {
 }
 
 #[test]
-fn a_loop_burns_the_processor_in_windows_shorter_than_a_tick_and_longer() {
+fn a_busy_loop_is_classified_as_cpu_in_any_window() {
     let _alone = processors();
     let going = Going::new();
     let is_going = going.clone();
@@ -76,7 +76,7 @@ fn alternates(spin_for: Duration, sleep_for: Duration, cause: Cause) {
 }
 
 #[test]
-fn who_spins_most_of_the_time_burns_the_processor_and_who_sleeps_most_of_it_sleeps() {
+fn the_dominant_activity_determines_the_cause() {
     let _alone = processors();
     // The turns are short enough for several to fit into one time slice of a busy machine.
     alternates(Duration::from_micros(900), Duration::from_micros(20), Cause::Cpu);

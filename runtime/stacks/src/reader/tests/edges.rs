@@ -161,7 +161,7 @@ fn a_thread_that_ends_is_not_waited_for() {
 }
 
 #[test]
-fn a_registration_ends_with_its_thread_though_its_guard_was_forgotten() {
+fn a_registration_ends_with_its_thread_if_the_guard_is_leaked() {
     let sampler = sampler();
     let thread = thread::spawn({
         let sampler = sampler.clone();
@@ -190,7 +190,7 @@ fn a_second_registration_of_a_thread_leaves_the_first_as_it_is() {
 }
 
 #[test]
-fn a_thread_that_does_not_answer_is_given_up_and_its_late_answer_goes_nowhere() {
+fn a_capture_times_out_and_its_late_answer_is_discarded() {
     let signal = own_signal(4);
     let sampler = Arc::new(Sampler::new(Some(signal)).unwrap());
     let deaf = Arc::new(AtomicBool::new(true));
@@ -258,7 +258,7 @@ std::arch::global_asm!(
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn code_without_unwind_tables_is_leapt_over_and_the_stack_says_so() {
+fn code_without_unwind_tables_is_skipped_and_reported() {
     unsafe extern "C" {
         fn volt_test_without_tables(work: extern "C" fn());
     }

@@ -328,7 +328,7 @@ fn stuck_in_handler(sampler: &Arc<Sampler>, signal: c_int, prepare: fn()) -> Vic
 }
 
 #[test]
-fn a_thread_in_another_handler_is_found_and_so_is_what_that_interrupted() {
+fn a_thread_in_another_signal_handler_is_unwound_completely() {
     let (sampler, signal) = (sampler(), own_signal(1));
     handle(signal, 0, do_in_handler);
     let victim = stuck_in_handler(&sampler, signal, || {});
@@ -345,7 +345,7 @@ fn use_alternate_stack() {
 }
 
 #[test]
-fn a_thread_on_its_alternate_stack_is_found_and_so_is_its_own_stack() {
+fn a_thread_on_its_alternate_stack_is_unwound_completely() {
     let (sampler, signal) = (sampler(), own_signal(2));
     handle(signal, libc::SA_ONSTACK, do_in_handler);
     let victim = stuck_in_handler(&sampler, signal, use_alternate_stack);

@@ -90,7 +90,7 @@ fn the_error_number_of_the_thread_stays() {
 }
 
 #[test]
-fn a_registered_thread_lets_the_signal_through_and_blocks_it_again_if_it_did_before() {
+fn registering_unblocks_the_signal_and_dropping_restores_it() {
     let signal = own_signal(8);
     let sampler = Sampler::new(Some(signal)).unwrap();
     mask(libc::SIG_BLOCK, signal);

@@ -5,7 +5,7 @@ fn incident(spawned_at: &str, cause: Cause) -> Incident {
 }
 
 #[test]
-fn of_one_kind_one_a_second_is_written_down_and_the_others_are_counted() {
+fn similar_incidents_are_recorded_once_a_second_and_counted() {
     let (log, second) = (Log::default(), 1_000_000_000);
     assert_eq!(log.open(incident("a:1", Cause::Sleep), second), Some(1));
     assert_eq!(log.open(incident("a:1", Cause::Sleep), second + 1), None);

@@ -4,7 +4,7 @@ use super::*;
 /// blocks.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
-fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_given_up() {
+fn a_finished_poll_opens_no_incident_for_the_next_poll() {
     use std::sync::mpsc;
 
     const STUCK_FOR_NS: u64 = 20_000_000;
@@ -43,7 +43,7 @@ fn a_poll_that_is_over_becomes_no_incident_of_the_next_and_what_watched_it_is_gi
 /// enough to be an outage.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
-fn an_incident_that_was_only_counted_is_written_down_if_it_lasts() {
+fn a_suppressed_incident_is_recorded_if_it_lasts() {
     use std::sync::mpsc;
 
     const MS: u64 = 1_000_000;

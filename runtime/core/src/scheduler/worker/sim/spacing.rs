@@ -139,7 +139,7 @@ fn the_gauge_is_the_measured_spacing_within_20_percent() {
 }
 
 #[test]
-fn steady_polls_are_checked_by_interval_sudden_long_ones_by_time() {
+fn steady_polls_are_checked_by_interval_and_slow_ones_by_time() {
     for (builder, target) in builders() {
         let poll_ns = std::sync::atomic::AtomicU64::new(US);
         let poll_ns: &'static _ = Box::leak(Box::new(poll_ns));

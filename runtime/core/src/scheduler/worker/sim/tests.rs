@@ -123,7 +123,7 @@ fn a_global_queue_that_is_never_due_is_found() {
 }
 
 #[test]
-fn a_lifo_slot_that_is_renewed_before_the_ring_had_its_turn_is_found() {
+fn a_lifo_slot_renewed_before_the_rings_turn_is_found() {
     breaks(Fault::LifoRenewed, &["passes its ring over", "waits in Ring", "waits in Inbox"]);
 }
 
