@@ -307,7 +307,7 @@ fn a_panic_in_a_recording_is_its_end_and_the_observer_lives_on() {
     scene.fake.is_broken.store(true, Ordering::SeqCst);
     client.record(None, Duration::ZERO).unwrap();
     let error = client.next_flush(LONG).unwrap_err();
-    assert!(error.is_answer() && error.to_string().contains("a fault in Volt"), "{error}");
+    assert!(error.is_answer() && error.to_string().contains("because Volt panicked"), "{error}");
     // ORDERING: see above.
     scene.fake.is_broken.store(false, Ordering::SeqCst);
     client.snapshot().unwrap();
