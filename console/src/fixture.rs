@@ -64,6 +64,7 @@ pub(crate) fn runtime(name: &str, workers: u32, at_ns: u64, step: u64) -> Snapsh
             park_spin: "adaptive".into(),
             enable_stealing: true,
             park_timeout_ns: Some(10_000_000),
+            flavor: "multi_thread".into(),
             io_backend: "epoll".into(),
         },
         parked_bitmap,

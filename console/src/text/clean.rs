@@ -41,7 +41,9 @@ pub fn process(mut process: Process) -> Process {
     for runtime in &mut process.runtimes {
         in_place(&mut runtime.runtime);
         let config = &mut runtime.config;
-        [&mut config.placement, &mut config.park_spin, &mut config.io_backend].into_iter().for_each(in_place);
+        [&mut config.placement, &mut config.park_spin, &mut config.flavor, &mut config.io_backend]
+            .into_iter()
+            .for_each(in_place);
         runtime.incomplete.iter_mut().for_each(in_place);
         for poll in runtime.workers.iter_mut().filter_map(|worker| worker.in_flight.as_mut()) {
             poll.task_name.iter_mut().for_each(in_place);
@@ -196,7 +198,13 @@ mod tests {
             blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
             runtime: evil(),
             incomplete: vec![evil()],
-            config: Config { placement: evil(), park_spin: evil(), io_backend: evil(), ..Config::default() },
+            config: Config {
+                placement: evil(),
+                park_spin: evil(),
+                flavor: evil(),
+                io_backend: evil(),
+                ..Config::default()
+            },
             workers: vec![Worker { in_flight: Some(in_flight), ..Worker::default() }],
             ..Snapshot::default()
         };

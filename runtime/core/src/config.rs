@@ -207,6 +207,8 @@ impl Default for ParkSpin {
 /// The settings of one runtime, checked by the Builder.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Whether the tasks run on the thread that calls `block_on`.
+    pub(crate) is_current_thread: bool,
     pub(crate) workers: usize,
     /// See [`Builder::budget_per_tick`](crate::builder::Builder::budget_per_tick).
     pub budget_per_tick: u32,
@@ -281,6 +283,7 @@ impl Config {
             .to_owned(),
             enable_stealing: self.enable_stealing,
             park_timeout_ns: self.park_timeout.map(crate::clock::saturating_ns),
+            flavor: if self.is_current_thread { "current_thread" } else { "multi_thread" }.to_owned(),
             io_backend: io_backend.to_owned(),
         }
     }

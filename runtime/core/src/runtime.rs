@@ -32,7 +32,9 @@ use crate::handle::Handle;
 use crate::observe::registry::{Observed, Registration};
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
+use crate::scheduler::seat::Seat;
 use crate::scheduler::shared::Shared;
+use crate::scheduler::worker::Worker;
 use crate::stats::locations::of_number;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
@@ -118,13 +120,17 @@ impl Runtime {
         self.handle.spawn_blocking(f)
     }
 
-    /// Runs a future on this thread and returns its output; see [`Handle::block_on`].
+    /// Runs a future on this thread and returns its output.
+    ///
+    /// The tasks of a multi-thread runtime run on its workers, as with [`Handle::block_on`]. In a
+    /// [current-thread runtime](crate::builder::Builder::new_current_thread) this thread also runs
+    /// the tasks, timers and sockets until the future is ready.
     ///
     /// # Panics
     /// Inside a task or another `block_on`, and if the future panics.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        self.handle.block_on(future)
+        self.handle.block_on_and_run(future)
     }
 
     /// Makes this runtime current on this thread while the guard lives; see [`Handle::enter`].
@@ -199,6 +205,10 @@ impl Runtime {
         let Some(registration) = self.registration.take() else { return };
         let shared = self.handle.shared();
         shared.close();
+        // Nothing else has the seat: `block_on` borrows the runtime.
+        if let Some(core) = shared.seat.as_ref().and_then(Seat::try_take) {
+            Worker::new(shared.clone(), 0, core).run_to_end();
+        }
         let has_passed = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let workers = shared.wait_for_workers(deadline);
         let mut joiner = None;

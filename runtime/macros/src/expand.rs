@@ -13,7 +13,7 @@ use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Error, Result, ReturnType, Signature, Visibility};
 
-use crate::options::Options;
+use crate::options::{Flavor, Options};
 
 /// The attribute that is being expanded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,10 @@ fn plain_function(entry: Entry, options: &Options, function: &Function) -> Token
     let Signature { ident, output, .. } = signature;
     let volt = options.volt.as_ref().map_or_else(|| quote!(::volt), ToTokens::to_token_stream);
     let test = (entry == Entry::Test).then(|| quote!(#[::core::prelude::v1::test]));
-    let workers = options.worker_threads.or(entry.default_workers()).map(|workers| quote!(.worker_threads(#workers)));
+    let is_current_thread = options.flavor == Some(Flavor::CurrentThread);
+    let builder = if is_current_thread { quote!(new_current_thread) } else { quote!(new_multi_thread) };
+    let workers = options.worker_threads.or_else(|| entry.default_workers().filter(|_| !is_current_thread));
+    let workers = workers.map(|workers| quote!(.worker_threads(#workers)));
     let name = options.name.as_ref().map(|name| quote!(.name(#name)));
     let start_paused = options.start_paused.map(|is_paused| quote!(.start_paused(#is_paused)));
     let failed = failure_text(ident);
@@ -134,7 +137,7 @@ fn plain_function(entry: Entry, options: &Options, function: &Function) -> Token
         #(#attributes)*
         #visibility fn #ident() #output {
             #signature #body
-            match #volt::Builder::new_multi_thread() #workers #name #start_paused .build() {
+            match #volt::Builder::#builder() #workers #name #start_paused .build() {
                 ::core::result::Result::Ok(runtime) => runtime.block_on(#ident()),
                 ::core::result::Result::Err(error) => ::core::panic!(#failed, error),
             }
@@ -236,6 +239,8 @@ mod tests {
         assert!(plain.starts_with("# [:: core :: prelude :: v1 :: test] # [ignore] fn t ()"), "{plain}");
         assert!(plain.contains("worker_threads (2usize)"), "{plain}");
         assert!(of(quote!(worker_threads = 1)).contains("worker_threads (1usize)"));
+        let current_thread = of(quote!(flavor = "current_thread"));
+        assert!(current_thread.contains("new_current_thread () . build ()"), "{current_thread}");
     }
 
     #[test]

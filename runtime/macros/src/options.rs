@@ -11,6 +11,7 @@ use syn::{Error, LitBool, LitInt, LitStr, Path, Result};
 /// The parsed options; `None` for each option that was not given.
 #[derive(Default)]
 pub(crate) struct Options {
+    pub(crate) flavor: Option<Flavor>,
     pub(crate) worker_threads: Option<usize>,
     pub(crate) name: Option<String>,
     pub(crate) start_paused: Option<bool>,
@@ -18,19 +19,35 @@ pub(crate) struct Options {
     pub(crate) volt: Option<Path>,
 }
 
+/// Where the tasks of the runtime run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    MultiThread,
+    CurrentThread,
+}
+
 /// The list of options in the message about an unknown option.
-const KNOWN: &str = "`worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`";
+const KNOWN: &str =
+    "`flavor = \"current_thread\"`, `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`";
 
 impl Options {
     /// Parses the tokens between the parentheses. Without tokens, all options keep their defaults.
     pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
         let mut options = Options::default();
-        syn::meta::parser(|meta| options.take(&meta)).parse2(tokens)?;
+        syn::meta::parser(|meta| options.take(&meta)).parse2(tokens.clone())?;
+        if options.flavor == Some(Flavor::CurrentThread) && options.worker_threads.is_some() {
+            return Err(Error::new_spanned(
+                tokens,
+                "a current-thread runtime has no worker threads: remove `worker_threads`, or use `flavor = \"multi_thread\"`",
+            ));
+        }
         Ok(options)
     }
 
     fn take(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
-        if meta.path.is_ident("worker_threads") {
+        if meta.path.is_ident("flavor") {
+            set_once(&mut self.flavor, meta, flavor)
+        } else if meta.path.is_ident("worker_threads") {
             set_once(&mut self.worker_threads, meta, worker_threads)
         } else if meta.path.is_ident("name") {
             set_once(&mut self.name, meta, name)
@@ -54,6 +71,16 @@ fn set_once<'a, T>(
     }
     *slot = Some(read(meta)?);
     Ok(())
+}
+
+fn flavor(meta: &ParseNestedMeta<'_>) -> Result<Flavor> {
+    const EXPECTED: &str = "`flavor` is \"multi_thread\", the default, or \"current_thread\"";
+    let text: LitStr = meta.value()?.parse().map_err(|error| Error::new(error.span(), EXPECTED))?;
+    match text.value().as_str() {
+        "multi_thread" => Ok(Flavor::MultiThread),
+        "current_thread" => Ok(Flavor::CurrentThread),
+        _ => Err(Error::new(text.span(), EXPECTED)),
+    }
 }
 
 fn worker_threads(meta: &ParseNestedMeta<'_>) -> Result<usize> {
@@ -126,15 +153,18 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_named_and_the_known_ones_are_listed() {
-        let error = error_of(quote!(flavor = "multi_thread"));
+        let error = error_of(quote!(threads = 4));
         assert_eq!(
             error,
-            "unknown option `flavor`: the options are `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`"
+            "unknown option `threads`: the options are `flavor = \"current_thread\"`, `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`"
         );
     }
 
     #[test]
     fn no_workers_are_refused_with_a_remedy() {
+        let both = error_of(quote!(flavor = "current_thread", worker_threads = 2));
+        assert!(both.contains("remove `worker_threads`"), "{both}");
+        assert!(error_of(quote!(flavor = "threads")).contains("\"current_thread\""));
         let error = error_of(quote!(worker_threads = 0));
         assert!(error.contains("`worker_threads = 0`") && error.contains("leave the option out"), "{error}");
     }

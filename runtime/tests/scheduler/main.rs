@@ -5,6 +5,7 @@
 mod watchdog;
 
 mod control_socket;
+mod current_thread;
 mod debugger;
 mod doctor_events;
 mod driver;

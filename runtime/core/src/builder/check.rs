@@ -92,6 +92,13 @@ impl Builder {
             return Err(BuildError::invalid("thread_name", format_args!("{:?}", config.thread_name), "leave out NUL"));
         }
         let mut config = config.clone();
+        if config.is_current_thread {
+            config.workers = 1;
+            config.max_spare_workers = 0;
+            config.enable_stealing = false;
+            config.max_lifo_polls_per_tick = 0;
+            return Ok(config);
+        }
         if config.workers == 0 {
             config.workers = thread::available_parallelism().map_or(1, usize::from).min(config::MAX_WORKERS);
         }

@@ -63,6 +63,7 @@ impl Builder {
     /// Returns a builder for a multi-threaded runtime, with the default settings.
     pub fn new_multi_thread() -> Self {
         let config = Config {
+            is_current_thread: false,
             workers: 0,
             budget_per_tick: config::BUDGET_PER_TICK,
             coop_budget: config::COOP_BUDGET,
@@ -104,6 +105,36 @@ impl Builder {
             flight_records: config::FLIGHT_RECORDS,
         };
         Self { name: None, spare_workers: None, test_clock: None, config }
+    }
+
+    /// Returns a builder for a current-thread runtime, with the default settings.
+    ///
+    /// Such a runtime starts no worker thread. A thread that calls
+    /// [`Runtime::block_on`](crate::runtime::Runtime::block_on) is its worker: it polls the given
+    /// future, the tasks, timers and sockets, until the future is ready. Between two calls no task
+    /// makes progress. If several threads call `block_on`, one of them runs the tasks, and each of
+    /// the others polls its own future; when the first one returns, another one continues.
+    /// [`Handle::block_on`](crate::handle::Handle::block_on) never runs tasks, timers or sockets.
+    ///
+    /// Tasks are polled in the order in which they were woken, as long as no more than
+    /// `local_queue_capacity` of them wait. A task that blocks delays all others, since no other
+    /// thread can run them: the sentinel reports it, but has no spare worker to replace the thread.
+    /// `worker_threads`, `max_spare_workers`, `enable_stealing` and `max_lifo_polls_per_tick` have
+    /// no effect.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_current_thread().build()?;
+    /// let here = std::thread::current().id();
+    /// runtime.block_on(async {
+    ///     let task = volt::spawn(async { std::thread::current().id() });
+    ///     assert_eq!(task.await.unwrap(), here);
+    /// });
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn new_current_thread() -> Self {
+        let mut builder = Self::new_multi_thread();
+        builder.config.is_current_thread = true;
+        builder
     }
 
     #[cfg(test)]
@@ -290,6 +321,10 @@ impl Builder {
             BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
         };
         // If a worker cannot be started, dropping `runtime` ends those that were.
+        if shared.seat.is_some() {
+            // Its worker is the thread in `block_on`; the shutdown runs it to its end.
+            shared.worker_starts();
+        }
         for (index, core) in cores.into_iter().enumerate() {
             let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -16,6 +16,10 @@ use crate::context::{self, EnterGuard};
 use crate::coop;
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::spin::Habit;
+use crate::scheduler::core::Core;
+use crate::scheduler::seat::Seat;
+use crate::scheduler::worker::Worker;
+use crate::scheduler::worker::seated::Main;
 use crate::task::cell::new_task;
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
@@ -96,7 +100,9 @@ impl Handle {
     }
 
     /// Runs a future on this thread and returns its output. The tasks that it spawns run on the
-    /// workers, which also drive its timers and sockets.
+    /// workers, which also drive its timers and sockets. In a
+    /// [current-thread runtime](crate::builder::Builder::new_current_thread) they run only while
+    /// another thread is in [`Runtime::block_on`](crate::runtime::Runtime::block_on).
     ///
     /// # Panics
     /// Inside a task or another `block_on`, where it would block a worker; in a child process that
@@ -105,6 +111,55 @@ impl Handle {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on(self, future)
     }
+
+    /// For the runtime: as [`block_on`](Self::block_on), and runs the tasks of a current-thread
+    /// runtime.
+    #[track_caller]
+    pub(crate) fn block_on_and_run<F: Future>(&self, future: F) -> F::Output {
+        match &self.shared.seat {
+            Some(seat) => block_on_seat(self, seat, future),
+            None => block_on(self, future),
+        }
+    }
+}
+
+/// See [`Runtime::block_on`](crate::runtime::Runtime::block_on).
+#[track_caller]
+fn block_on_seat<F: Future>(handle: &Handle, seat: &Seat<Core>, future: F) -> F::Output {
+    check_block_on(handle);
+    let location = Location::caller();
+    let output = context::in_block_on(handle, || {
+        let shared = handle.shared();
+        let main = Main::new(shared, location);
+        let waker = Waker::from(main.clone());
+        let mut future = pin!(future);
+        let mut output = None;
+        // A panic is passed on after the seat was left.
+        let mut poll = || {
+            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
+            output = match catch_unwind(AssertUnwindSafe(poll)) {
+                Ok(Poll::Pending) => None,
+                Ok(Poll::Ready(output)) => Some(Ok(output)),
+                Err(panic) => Some(Err(panic)),
+            };
+            output.is_some()
+        };
+        loop {
+            if let Some(core) = seat.take(&main.parker) {
+                let mut worker = Worker::new(shared.clone(), 0, core);
+                worker.run_seated(&main, &mut poll);
+                seat.leave(worker.into_core());
+                break;
+            }
+            if main.take_woken() && coop::limited(shared.config.coop_budget, &mut poll) {
+                seat.withdraw(&main.parker);
+                break;
+            }
+            wait_for(&main.parker, shared.config.park_spin);
+        }
+        output.expect("the loop ends with an output")
+    });
+    output.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Wakes the thread of a `block_on`.
@@ -124,12 +179,7 @@ impl Wake for ThreadWaker {
 /// See [`Handle::block_on`].
 #[track_caller]
 fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
-    handle.shared().home.expect_here();
-    assert!(
-        !context::is_async(),
-        "block_on was called inside a task or another block_on, where it would block a worker: await the future instead, or \
-         call block_on in spawn_blocking"
-    );
+    check_block_on(handle);
     context::in_block_on(handle, || {
         let thread = Arc::new(ThreadWaker(Arc::new(Parker::new())));
         if let Some(clock) = &handle.shared().driver.test_clock {
@@ -146,6 +196,16 @@ fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
             wait_for(&thread.0, config.park_spin);
         }
     })
+}
+
+#[track_caller]
+fn check_block_on(handle: &Handle) {
+    handle.shared().home.expect_here();
+    assert!(
+        !context::is_async(),
+        "block_on was called inside a task or another block_on, where it would block a worker: await the future instead, or \
+         call block_on in spawn_blocking"
+    );
 }
 
 thread_local! {

@@ -12,6 +12,7 @@ pub(crate) mod ends;
 pub(crate) mod idle;
 pub(crate) mod leases;
 pub(crate) mod parking;
+pub(crate) mod seat;
 pub(crate) mod staff;
 
 #[cfg(not(loom))]

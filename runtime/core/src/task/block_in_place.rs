@@ -3,6 +3,10 @@
 use crate::context;
 use crate::scheduler::current;
 
+/// The panic message in a current-thread runtime.
+const CURRENT_THREAD: &str = "block_in_place can only be called on a multi-thread runtime: a current-thread runtime has no other \
+                              thread for its tasks; use spawn_blocking";
+
 /// Runs a blocking closure on the current worker's thread, while another thread takes over the
 /// worker's tasks.
 ///
@@ -20,6 +24,14 @@ use crate::scheduler::current;
 ///
 /// On a thread that is not a worker, for example in `Runtime::block_on` or outside a runtime, the
 /// closure is simply called.
+///
+/// # Panics
+///
+/// Panics on the thread that runs a
+/// [current-thread runtime](crate::builder::Builder::new_current_thread), which has no other thread
+/// for its tasks, and if the closure panics.
+///
+/// # Cancel safety
 ///
 /// The closure cannot be cancelled, and delays the shutdown of the runtime. Each call of
 /// `spawn_blocking` costs more, but leaves the task free to do other things.
@@ -41,12 +53,16 @@ use crate::scheduler::current;
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
+#[track_caller]
 pub fn block_in_place<F, R>(f: F) -> R
 where
     F: FnOnce() -> R,
 {
     current::with_worker(|worker| match worker {
-        Some(worker) => worker.block_in_place(f),
+        Some(worker) => {
+            assert!(!worker.is_seated(), "{CURRENT_THREAD}");
+            worker.block_in_place(f)
+        }
         None => context::outside_block_on(f),
     })
 }

@@ -184,6 +184,9 @@ pub struct Config {
     pub enable_stealing: bool,
     /// First park timeout, ns; `None` if parked workers sleep until they are woken.
     pub park_timeout_ns: Option<u64>,
+    /// Where tasks run: `multi_thread` on worker threads, `current_thread` on a thread in
+    /// `block_on`. Empty if the program is too old to report it.
+    pub flavor: String,
     /// The I/O backend: `epoll`, `kqueue`.
     pub io_backend: String,
 }

@@ -245,8 +245,9 @@ impl<'a> Rounds<'a> {
     fn check_driver(&self, now_ns: u64) -> bool {
         let shared = self.shared;
         let interval_ns = clock::saturating_ns(self.interval);
-        let is_overdue =
-            shared.driver.owner().is_none() && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns;
+        let is_overdue = !shared.is_seat_free()
+            && shared.driver.owner().is_none()
+            && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns;
         let has_woken = is_overdue && shared.wake_one();
         shared.sentinel.rescues.add(u64::from(has_woken));
         has_woken
@@ -276,7 +277,8 @@ impl<'a> Rounds<'a> {
                 if remote.cells.ask_to_yield(stuck.poll_seq) {
                     sentinel.preempts.add(1);
                 }
-                if !self.is_to_be_replaced(stuck, now_ns) || !self.declare_away(stuck) {
+                // No other thread may run the tasks of a current-thread runtime.
+                if shared.seat.is_some() || !self.is_to_be_replaced(stuck, now_ns) || !self.declare_away(stuck) {
                     continue;
                 }
                 has_acted = true;

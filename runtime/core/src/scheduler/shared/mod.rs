@@ -23,6 +23,7 @@ use super::listing::chosen::Listing;
 use super::listing::processes::Sources;
 use super::placement::Placer;
 use super::remote::{Remote, slot};
+use super::seat::Seat;
 use super::sentinel::counts::Sentinel;
 use super::sentinel::incidents;
 use super::spares::Spares;
@@ -70,6 +71,8 @@ pub struct Shared {
     pub(super) start_spare: StartSpare,
     /// The Tokio runtime that runs beside this one. Set before the first worker starts.
     compat: OnceLock<Compat>,
+    /// The seat of the worker, in a current-thread runtime.
+    pub(crate) seat: Option<Seat<Core>>,
     pub(crate) incidents: incidents::Log,
     pub(crate) troubles: Arc<Troubles>,
     /// Copies the stacks of stuck polls, if that is enabled and supported.
@@ -113,6 +116,7 @@ impl Shared {
         let slots = config.workers + config.max_spare_workers;
         let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(|index| slot(&config, index, seed)).unzip();
         let spare_cores = cores.split_off(config.workers);
+        let seat = config.is_current_thread.then(|| Seat::new(cores.remove(0)));
         let recorder =
             Recorder::new(config.workers, config.max_spare_workers, config.flight_records, config.flight_recorder);
         let shared = Self {
@@ -133,6 +137,7 @@ impl Shared {
             driver: Arc::new(driver),
             blocking,
             compat: OnceLock::new(),
+            seat,
             sentinel: Sentinel::new(),
             leases: CachePadded(Leases::new()),
             started_at_ns: clock::now_ns(),
@@ -149,6 +154,10 @@ impl Shared {
             remotes: remotes.into(),
             config,
         };
+        if shared.seat.is_some() {
+            // The worker counts as parked until a thread takes the seat.
+            shared.idle.begin_park(0, false);
+        }
         (shared, cores)
     }
 
@@ -189,13 +198,18 @@ impl Shared {
     }
 
     /// Returns whether all workers on duty are parked, one of them in the driver, no spare is on
-    /// duty, and there is no trouble to report.
+    /// duty, and there is no trouble to report; or whether no thread has the seat of a
+    /// current-thread runtime.
     pub(super) fn is_at_rest(&self) -> bool {
         let on_duty = self.staff.on_duty();
-        on_duty == self.config.workers
-            && self.idle.parked_count() == on_duty
-            && self.driver.owner().is_some()
-            && !self.troubles.has_news()
+        let are_parked =
+            on_duty == self.config.workers && self.idle.parked_count() == on_duty && self.driver.owner().is_some();
+        (are_parked || self.is_seat_free()) && !self.troubles.has_news()
+    }
+
+    /// Returns whether this is a current-thread runtime, and no thread is its worker now.
+    pub(super) fn is_seat_free(&self) -> bool {
+        self.seat.as_ref().is_some_and(Seat::is_free)
     }
 
     /// Returns the remotes of the workers, and of the spares that were ever on duty.

@@ -42,6 +42,7 @@ mod park;
 pub(crate) mod record;
 mod run;
 mod search;
+pub(crate) mod seated;
 
 use record::wake_of;
 
@@ -66,6 +67,8 @@ pub(crate) struct Worker {
     lifo_hits: Cell<u64>,
     /// Ticks since the clock was last compared with the system's.
     ticks_since_clock_check: Cell<u32>,
+    /// The main future of the thread that is the worker of a current-thread runtime.
+    main: Option<Arc<seated::Main>>,
 }
 
 impl Worker {
@@ -81,6 +84,7 @@ impl Worker {
             recorder,
             lifo_hits: Cell::new(0),
             ticks_since_clock_check: Cell::new(0),
+            main: None,
         }
     }
 

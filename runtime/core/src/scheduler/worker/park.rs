@@ -91,7 +91,10 @@ impl Parks for Worker {
     /// until the kernel has woken the worker that sleeps for it.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;
-        shared.has_work_for(self.index) || !shared.injector.is_empty_locked() || shared.is_done()
+        shared.has_work_for(self.index)
+            || !shared.injector.is_empty_locked()
+            || shared.is_done()
+            || self.is_main_woken()
     }
 
     fn count_park(&self) {

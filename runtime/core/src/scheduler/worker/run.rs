@@ -45,7 +45,7 @@ impl Worker {
         goes_off
     }
 
-    fn on_duty(&self, f: impl FnOnce()) {
+    pub(super) fn on_duty(&self, f: impl FnOnce()) {
         // If the thread cannot be registered, its stack is never sampled.
         let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
         self.remote.set_thread(registered.as_ref().map(|registered| registered.thread().clone()));

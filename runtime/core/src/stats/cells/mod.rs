@@ -22,6 +22,7 @@
 //!   phase, so that the figures advance while a worker is stuck. The phase is a sequence lock too:
 //!   (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.
 
+mod main_poll;
 mod phases;
 
 use std::panic::Location;

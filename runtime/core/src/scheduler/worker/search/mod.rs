@@ -56,12 +56,18 @@ impl Worker {
             }
         };
         if task.is_some() {
-            if core.is_searching || core.has_slept {
-                self.begin_work(core);
-            }
+            self.begin_work_if_needed(core);
             self.cells().ensure_phase(Phase::Busy, core.now_ns);
         }
         task
+    }
+
+    /// Called when the worker has found something to poll.
+    #[inline]
+    pub(super) fn begin_work_if_needed(&self, core: &mut Core) {
+        if core.is_searching || core.has_slept {
+            self.begin_work(core);
+        }
     }
 
     /// The worker found its first task after a search or a sleep.
