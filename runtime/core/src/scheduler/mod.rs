@@ -40,6 +40,8 @@ pub(crate) mod shared;
 #[cfg(not(loom))]
 pub(crate) mod spares;
 #[cfg(not(loom))]
+pub(crate) mod submits;
+#[cfg(not(loom))]
 pub(crate) mod tuner;
 #[cfg(not(loom))]
 pub(crate) mod worker;

@@ -7,7 +7,7 @@
 //! `snapshot`. All threads write here; each part documents how.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle as JoinThread;
 
@@ -28,6 +28,7 @@ use super::sentinel::counts::Sentinel;
 use super::sentinel::incidents;
 use super::spares::Spares;
 use super::staff::Staff;
+use super::submits::Submits;
 use crate::blocking::pool::Pool;
 use crate::clock;
 use crate::compat::Compat;
@@ -87,8 +88,7 @@ pub struct Shared {
     is_closed: AtomicBool,
     /// How many new tasks came into the global queue, and into each worker's inbox.
     arrivals: Box<[Arrivals]>,
-    /// How many tasks were woken outside the workers.
-    injected: CachePadded<AtomicU64>,
+    pub(in crate::scheduler) submits: Submits,
     /// Calls of `try_spawn` that have found room and have not used it yet.
     arriving: CachePadded<AtomicUsize>,
     census: Census,
@@ -143,7 +143,7 @@ impl Shared {
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
             arrivals: (0..=remotes.len()).map(|_| Arrivals::default()).collect(),
-            injected: CachePadded(AtomicU64::new(0)),
+            submits: Submits::new(),
             arriving: CachePadded(AtomicUsize::new(0)),
             census: Census::default(),
             listing: Listing::default(),

@@ -84,7 +84,7 @@ impl Shared {
                 len: self.injector.len() as u64,
                 oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
                 // ORDERING: Relaxed; only a statistic.
-                injected: outside + self.injected.load(Ordering::Relaxed),
+                injected: outside + self.submits.counted(),
                 overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
             },
             tasks: volt_telemetry::Tasks {

@@ -160,6 +160,7 @@ impl Shared {
         let chosen = self.place();
         let arrivals = &self.arrivals[chosen.map_or(0, |worker| worker + 1)];
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
+        let _submit = self.submits.begin();
         // Submit (1)
         queue.push_new(task, submitted_at_ns, || arrivals.add_one())?;
         #[cfg(test)]

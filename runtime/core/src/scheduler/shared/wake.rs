@@ -1,8 +1,6 @@
 //! Submits tasks from outside the workers, or from a worker that cannot run them itself, and wakes
 //! workers for them. The steps are those of `idle`.
 
-use std::sync::atomic::Ordering;
-
 use super::Shared;
 use crate::driver::parker::Unparked;
 use crate::scheduler::parking;
@@ -28,6 +26,7 @@ impl Shared {
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
         // Stamped a moment ago, by the thread that woke it.
         let now_ns = task.header().submitted_at_ns();
+        let mut submit = self.submits.begin();
         // Submit (1)
         // A shutdown closes the inboxes first, since their workers may end before the others.
         let pushed = queue.push(task, now_ns).or_else(|task| self.injector.push(task, now_ns));
@@ -36,8 +35,7 @@ impl Shared {
             task.cancel_now();
             return;
         }
-        // ORDERING: Relaxed; only a statistic.
-        self.injected.fetch_add(1, Ordering::Relaxed);
+        submit.count();
         #[cfg(test)]
         if sim::delays_wake_up(chosen) {
             return;
@@ -119,6 +117,7 @@ impl Shared {
             return;
         }
         let count = tasks.len();
+        let _submit = self.submits.begin();
         if let Err(tasks) = self.injector.push_batch(tasks.into_iter(), now_ns) {
             // The workers have ended.
             tasks.into_iter().for_each(Notified::cancel_now);

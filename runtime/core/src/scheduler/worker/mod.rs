@@ -318,6 +318,7 @@ impl Worker {
     #[cold]
     fn overflow(&self, core: &mut Core, task: Notified) {
         self.cells().overflows.add(1);
+        let _submit = self.shared.submits.begin();
         let now_ns = clock::now_ns();
         // If this is between two polls, the next poll begins after this time.
         core.now_ns = now_ns;

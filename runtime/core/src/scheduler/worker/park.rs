@@ -54,12 +54,15 @@ impl Worker {
         }
         let slept = core.park_timeout.unwrap_or_default();
         core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
-        // A task has waited for as long as this worker slept, and no searcher was on the way to it:
-        // a wake-up was lost.
+        // A task has waited for as long as this worker slept, no searcher was on the way to it, and
+        // no thread is between its push and its wake-up: a wake-up was lost.
         let queues = [&self.shared.injector, &self.remote.inbox];
         let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
         let waited_ns = oldest_at_ns.map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
-        if waited_ns >= clock::saturating_ns(slept) && self.shared.idle.searching() == 0 {
+        if waited_ns >= clock::saturating_ns(slept)
+            && self.shared.idle.searching() == 0
+            && !self.shared.submits.is_any_under_way()
+        {
             self.cells().lost_wakeup_rescues.add(1);
         }
     }
@@ -223,14 +226,16 @@ impl SleptBy {
 mod tests {
     use super::*;
     #[cfg(target_os = "linux")]
-    use crate::scheduler::{current, shared::without_threads};
+    use crate::scheduler::current;
+    use crate::scheduler::shared::without_threads;
+    use std::sync::Arc;
 
     /// Writing the log may block; it must not delay the tasks that the driver has collected.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_driver_that_fails_is_reported_after_its_wake_ups() {
+        use std::sync::Mutex;
         use std::sync::atomic::{AtomicBool, Ordering};
-        use std::sync::{Arc, Mutex};
         use std::task::{Wake, Waker};
 
         struct Woken(AtomicBool);
@@ -286,5 +291,29 @@ mod tests {
         );
         assert_eq!(SleptBy::Futex(Slept::TimedOut).reason(), WakeReason::Timeout);
         assert_eq!(SleptBy::Futex(Slept::Woken).reason(), WakeReason::Spurious);
+    }
+
+    /// The kernel may stop a thread between the push of a task and the wake-up for it.
+    #[test]
+    fn a_submit_under_way_is_no_lost_wake_up() {
+        use crate::task::cell::{Nowhere, new_task};
+        use crate::task::id::Id;
+
+        let (shared, mut cores) = without_threads(1);
+        let shared = Arc::new(shared);
+        let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+        let (task, _join) = new_task(async {}, Nowhere, Id::next(), std::panic::Location::caller(), None);
+        let submit = shared.submits.begin();
+        assert!(shared.injector.push(task, 1).is_ok(), "the queue is open");
+        let rescues_after_a_time_out = || {
+            let mut core = worker.core.borrow_mut();
+            core.now_ns = clock::now_ns();
+            core.park_timeout = Some(Duration::from_nanos(1));
+            worker.back_off(&mut core, WakeReason::Timeout);
+            worker.cells().lost_wakeup_rescues.get()
+        };
+        assert_eq!(rescues_after_a_time_out(), 0);
+        drop(submit);
+        assert_eq!(rescues_after_a_time_out(), 1, "the thread has gone without a wake-up");
     }
 }
