@@ -38,7 +38,7 @@ fn watchdog() -> Watchdog {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         if receiver.recv_timeout(2 * LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("the test hangs");
+            let _result = std::io::Write::write_all(&mut std::io::stderr(), b"the test hangs\n");
             std::process::abort();
         }
     });

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses what it needs")]
 
 use std::any::type_name_of_val;
+use std::io::{self, Write};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -32,7 +33,8 @@ pub fn watched(test: impl FnOnce()) {
     let (done, is_done) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
         if is_done.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("{name} hangs");
+            // Not a print macro: the harness captures these, and the abort would lose the name.
+            let _result = writeln!(io::stderr(), "{name} hangs");
             std::process::abort();
         }
     });

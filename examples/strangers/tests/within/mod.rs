@@ -24,7 +24,7 @@ where
         let (done, is_done) = mpsc::channel::<()>();
         let watchdog = std::thread::spawn(move || {
             if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("{name} hangs");
+                let _result = std::io::Write::write_all(&mut std::io::stderr(), format!("{name} hangs\n").as_bytes());
                 std::process::abort();
             }
         });

@@ -25,7 +25,7 @@ pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
         let (done, is_done) = mpsc::channel::<()>();
         let watchdog = std::thread::spawn(move || {
             if is_done.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprintln!("{name} hangs");
+                let _result = std::io::Write::write_all(&mut std::io::stderr(), format!("{name} hangs\n").as_bytes());
                 std::process::abort();
             }
         });
