@@ -194,7 +194,7 @@ macro_rules! crowd {
     };
 }
 
-crowd!(volt_crowd, volt_runtime, volt::time::sleep_until, std::convert::identity);
+crowd!(volt_crowd, volt_runtime, volt::time::sleep_until, volt::time::Instant::from_std);
 crowd!(tokio_crowd, tokio_runtime, tokio::time::sleep_until, tokio::time::Instant::from_std);
 
 /// Measures how long a byte takes from the sender's call to the task that waits for it.

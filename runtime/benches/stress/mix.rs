@@ -369,7 +369,7 @@ fn crowd(handle: &Handle, world: &Arc<World>, tasks: usize) {
         let token = Token::new(world);
         handle.spawn(async move {
             let _token = token;
-            volt::time::sleep_until(deadline).await;
+            volt::time::sleep_until(deadline.into()).await;
         })
     };
     let crowd: Vec<_> = (0..tasks).map(|_| one()).collect();

@@ -9,9 +9,11 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::compat::Entered;
 use crate::coop;
+use crate::driver::test_clock;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
 use crate::scheduler::current;
@@ -106,6 +108,23 @@ pub fn driver() -> Arc<Driver> {
     let shared = handle.shared();
     shared.home.expect_here();
     shared.driver.clone()
+}
+
+/// Returns the time of the current runtime's test clock, or `None` if there is no such clock.
+#[inline]
+pub(crate) fn test_now() -> Option<Instant> {
+    test_clock::is_in_use().then(test_now_here).flatten()
+}
+
+#[cold]
+fn test_now_here() -> Option<Instant> {
+    let now = |entered: &RefCell<Vec<Rc<Handle>>>| {
+        let entered = entered.borrow();
+        let clock = entered.last()?.shared().driver.test_clock.as_ref()?;
+        Some(clock.now().now)
+    };
+    // If the thread is ending, no runtime is current.
+    ENTERED.try_with(now).ok().flatten()
 }
 
 /// Returns whether this thread runs a task or the future of a `block_on`, and so must not block.

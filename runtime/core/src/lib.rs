@@ -42,6 +42,8 @@ pub mod context;
 #[cfg(not(loom))]
 pub mod handle;
 #[cfg(not(loom))]
+pub mod instant;
+#[cfg(not(loom))]
 pub mod observe;
 #[cfg(not(loom))]
 pub mod runtime;

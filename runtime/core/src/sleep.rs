@@ -1,7 +1,8 @@
 //! `sleep`, the timer on which all other timers of Volt are built.
 //!
 //! A [`Sleep`] consists of a deadline and, once it was polled, the key of its entry in the
-//! runtime's timer wheel, with the identity of the waker in that entry.
+//! runtime's timer wheel, with the identity of the waker in that entry. Volt's own code uses
+//! [`RawSleep`], which is the same without a pin.
 //!
 //! Invariants:
 //! * *Last waker*: the wheel contains the waker of the last poll.
@@ -18,80 +19,190 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::{Duration, Instant};
+use std::time::{self, Duration};
+
+use pin_project_lite::pin_project;
 
 use crate::clock::Both;
 use crate::driver::turn::Driver;
 use crate::driver::wheel::Key;
+use crate::instant::Instant;
 use crate::{clock, context, coop};
 
-/// The distance of "never": 30 years, since `Instant` has no maximum.
+/// The longest distance of a deadline that is given as a duration: 30 years, since `Instant` has no
+/// maximum.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// Waits until `duration` has elapsed.
 ///
-/// Waits at least that long, and usually less than a quarter of a millisecond longer (see the
-/// module `volt::time`). A duration that exceeds the range of `Instant` is replaced by 30 years, so
-/// `Duration::MAX` waits practically forever.
+/// Never completes early. Usually completes less than a quarter of a millisecond late (see the
+/// module `volt::time`). A duration of more than 30 years is cut to 30 years.
 ///
 /// # Panics
-/// Panics if called outside of a runtime, and when awaited after the runtime was shut down.
+/// Panics if called outside a runtime, and if awaited after the runtime was shut down.
 ///
 /// # Cancel safety
-/// This function is cancel safe. Dropping the future disarms the timer.
+/// Cancel safe: dropping the future disarms the timer.
 ///
 /// ```
-/// use std::time::{Duration, Instant};
+/// use volt::time::{Duration, Instant, sleep};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async {
 /// let began = Instant::now();
-/// volt::time::sleep(Duration::from_millis(10)).await;
+/// sleep(Duration::from_millis(10)).await;
 /// assert!(began.elapsed() >= Duration::from_millis(10));
 /// # });
 /// ```
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep::after(context::driver(), duration)
+    Sleep { raw: RawSleep::after(context::driver(), duration) }
 }
 
-/// Waits until `deadline`. Completes immediately if it has passed.
+/// Waits until `deadline`. If it has passed, the first poll completes.
 ///
 /// # Panics
-/// Same as [`sleep`].
+/// Panics in the same cases as [`sleep`].
 ///
 /// # Cancel safety
-/// Same as [`sleep`].
+/// The same as for [`sleep`].
 ///
 /// ```
-/// use std::time::{Duration, Instant};
+/// use volt::time::{Duration, Instant, sleep_until};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async {
 /// let deadline = Instant::now() + Duration::from_millis(5);
-/// volt::time::sleep_until(deadline).await;
+/// sleep_until(deadline).await;
 /// assert!(Instant::now() >= deadline);
 /// # });
 /// ```
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep::on(context::driver(), deadline)
+    Sleep { raw: RawSleep::until(context::driver(), deadline) }
 }
 
-/// Returns `start + duration`, or 30 years from now if there is no such instant.
+/// Returns whether `duration` leads from now to an instant that can be represented.
+pub fn is_reachable(duration: Duration) -> bool {
+    duration <= FAR || Instant::now().checked_add(duration).is_some()
+}
+
+/// Returns `start + duration`. Cuts the duration to 30 years, and returns `start` if the sum cannot
+/// be represented.
 pub fn after(start: Instant, duration: Duration) -> Instant {
-    start.checked_add(duration).unwrap_or_else(|| Instant::now() + FAR)
+    start.checked_add(duration.min(FAR)).unwrap_or(start)
 }
 
-/// Future returned by [`sleep`] and [`sleep_until`]. It remains ready once its deadline has passed.
+pin_project! {
+    /// The future returned by [`sleep`] and [`sleep_until`].
+    ///
+    /// It must be pinned to be polled or [reset](Self::reset): by `.await`, with `volt::pin!` or
+    /// [`std::pin::pin!`], or in a `Box::pin`.
+    ///
+    /// ```
+    /// use volt::time::{Duration, sleep};
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut limit = std::pin::pin!(sleep(Duration::from_millis(5)));
+    /// let mut ticks = volt::time::interval(Duration::from_millis(1));
+    /// loop {
+    ///     volt::select! {
+    ///         () = &mut limit => break,
+    ///         _ = ticks.tick() => {}
+    ///     }
+    /// }
+    /// assert!(limit.is_elapsed());
+    /// # });
+    /// ```
+    #[project(!Unpin)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct Sleep {
+        raw: RawSleep,
+    }
+}
+
+impl Sleep {
+    /// Returns the instant at which the sleep ends.
+    ///
+    /// ```
+    /// use volt::time::{Duration, Instant, sleep_until};
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let deadline = Instant::now() + Duration::from_secs(3600);
+    /// assert_eq!(sleep_until(deadline).deadline(), deadline);
+    /// # });
+    /// ```
+    pub fn deadline(&self) -> Instant {
+        self.raw.deadline()
+    }
+
+    /// Returns whether the sleep has ended: a poll has completed it, or its timer has fired.
+    ///
+    /// The timer is armed by the first poll and by [`reset`](Self::reset). A sleep that was neither
+    /// polled nor reset returns false, even after its deadline.
+    ///
+    /// ```
+    /// use volt::time::{Instant, sleep_until};
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut sleep = std::pin::pin!(sleep_until(Instant::now()));
+    /// assert!(!sleep.is_elapsed());
+    /// sleep.as_mut().await;
+    /// assert!(sleep.is_elapsed());
+    /// # });
+    /// ```
+    pub fn is_elapsed(&self) -> bool {
+        self.raw.is_elapsed()
+    }
+
+    /// Changes the deadline to an earlier or a later one, also after the sleep has ended.
+    ///
+    /// The task that polled the sleep last is woken at the new deadline. The sleep stays on the
+    /// runtime in which it was created.
+    ///
+    /// ```
+    /// use volt::time::{Duration, Instant, sleep};
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut sleep = std::pin::pin!(sleep(Duration::from_secs(3600)));
+    /// sleep.as_mut().reset(Instant::now() + Duration::from_millis(5));
+    /// sleep.await;
+    /// # });
+    /// ```
+    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        self.project().raw.reset(deadline);
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(self.project().raw).poll(cx)
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.raw.fmt(f)
+    }
+}
+
+/// A [`Sleep`] that needs no pin: for intervals, timeouts and sockets, which own one each.
 #[must_use = "futures do nothing unless you `.await` or poll them"]
-pub struct Sleep {
+pub struct RawSleep {
     driver: Arc<Driver>,
     deadline: Instant,
     /// The deadline on the program's clock.
     deadline_ns: u64,
     /// The entry in the wheel. It may have fired since.
     armed: Option<Armed>,
+    /// Whether it was polled or reset since it was created.
+    is_started: bool,
 }
 
 struct Armed {
@@ -114,86 +225,78 @@ impl Identity {
     }
 }
 
-impl Sleep {
-    /// Creates a sleep on `driver`, independent of the runtime that this thread is in.
-    pub(crate) fn on(driver: Arc<Driver>, deadline: Instant) -> Sleep {
+impl RawSleep {
+    /// Creates a sleep on `driver`, which may belong to another runtime than the current one.
+    pub fn until(driver: Arc<Driver>, deadline: Instant) -> RawSleep {
         let clocks = driver.now();
-        Sleep::new(driver, clocks, deadline)
+        RawSleep::new(driver, clocks, deadline)
     }
 
-    /// Creates a sleep of `duration` on `driver`.
-    #[doc(hidden)]
-    pub fn after(driver: Arc<Driver>, duration: Duration) -> Sleep {
+    /// Creates a sleep of `duration` on `driver`. Durations of more than 30 years are cut.
+    pub fn after(driver: Arc<Driver>, duration: Duration) -> RawSleep {
         let clocks = driver.now();
-        Sleep::new(driver, clocks, after(clocks.now, duration))
+        RawSleep::new(driver, clocks, after(clocks.now.into(), duration))
     }
 
-    /// Returns the present time on the clock of its driver.
-    #[doc(hidden)]
+    fn new(driver: Arc<Driver>, clocks: Both, deadline: Instant) -> RawSleep {
+        let deadline_ns = clocks.ns_of(deadline.into_std());
+        RawSleep { driver, deadline, deadline_ns, armed: None, is_started: false }
+    }
+
+    /// Returns the current time on the clock that the sleep uses.
     pub fn now(&self) -> Instant {
-        self.driver.now().now
+        self.driver.now().now.into()
     }
 
-    fn new(driver: Arc<Driver>, clocks: Both, deadline: Instant) -> Sleep {
-        Sleep { driver, deadline, deadline_ns: clocks.ns_of(deadline), armed: None }
-    }
-
-    /// Returns the instant at which the sleep ends.
+    /// See [`Sleep::deadline`].
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Returns whether the deadline has passed.
-    pub fn is_elapsed(&self) -> bool {
-        // The program's clock stays within microseconds of `Instant`. A sleep must not end early by
-        // either of them.
+    /// See [`Sleep::is_elapsed`].
+    fn is_elapsed(&self) -> bool {
+        let is_armed = || self.armed.is_some() && !self.driver.timers.has_fired(self.deadline_ns);
+        self.is_started && self.is_due() && !is_armed()
+    }
+
+    /// Returns whether the deadline has passed, on both clocks.
+    fn is_due(&self) -> bool {
+        // The program's clock stays within microseconds of the system's. The sleep must not end
+        // early on either of them.
         match &self.driver.test_clock {
-            None => clock::now_ns() >= self.deadline_ns && Instant::now() >= self.deadline,
+            None => clock::now_ns() >= self.deadline_ns && time::Instant::now() >= self.deadline.into_std(),
             Some(clock) => clock.now_ns() >= self.deadline_ns,
         }
     }
 
-    /// Sets another deadline, earlier or later, even after the sleep has ended. A task that awaits
-    /// it is woken at the new deadline.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    ///
-    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    /// # runtime.block_on(async {
-    /// let mut sleep = volt::time::sleep(Duration::from_secs(3600));
-    /// sleep.reset(Instant::now() + Duration::from_millis(5));
-    /// sleep.await;
-    /// # });
-    /// ```
+    /// See [`Sleep::reset`].
     pub fn reset(&mut self, deadline: Instant) {
         self.deadline = deadline;
+        self.is_started = true;
         self.move_timer();
     }
 
     /// Moves the timer to where the deadline is on the program's clock.
     fn move_timer(&mut self) {
-        self.deadline_ns = self.driver.now().ns_of(self.deadline);
+        self.deadline_ns = self.driver.now().ns_of(self.deadline.into_std());
         let armed = self.armed.as_ref();
         if !armed.is_some_and(|armed| self.driver.reset_timer(armed.key, self.deadline_ns)) {
             self.armed = None;
         }
     }
 
-    /// Same as [`reset`](Self::reset), but only the next poll arms the timer.
-    #[doc(hidden)]
+    /// Changes the deadline and disarms the timer; only the next poll arms it again.
     pub fn reset_disarmed(&mut self, deadline: Instant) {
         self.disarm();
         self.deadline = deadline;
-        self.deadline_ns = self.driver.now().ns_of(deadline);
+        self.deadline_ns = self.driver.now().ns_of(deadline.into_std());
     }
 
-    /// Polls without using the cooperative budget: for a time-out, whose inner future may have used
-    /// all of it.
-    #[doc(hidden)]
+    /// Polls the sleep without the cooperative budget.
     #[inline]
     pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.is_elapsed() {
+        self.is_started = true;
+        while !self.is_due() {
             // Checked in each iteration, since a shutdown, too, removes the entry from the wheel.
             assert!(!self.driver.timers.is_shut_down(), "{SHUT_DOWN}");
             let waker = Identity::of(cx.waker());
@@ -233,9 +336,10 @@ impl Sleep {
 /// The message of the panic if a sleep can never end.
 const SHUT_DOWN: &str = "the runtime whose timer this is was shut down, so it would never fire";
 
-impl Future for Sleep {
+impl Future for RawSleep {
     type Output = ();
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let unit = ready!(coop::poll_proceed(cx));
         ready!(self.poll_elapsed(cx));
@@ -244,13 +348,13 @@ impl Future for Sleep {
     }
 }
 
-impl Drop for Sleep {
+impl Drop for RawSleep {
     fn drop(&mut self) {
         self.disarm();
     }
 }
 
-impl fmt::Debug for Sleep {
+impl fmt::Debug for RawSleep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sleep")
             .field("deadline", &self.deadline)
@@ -275,7 +379,7 @@ mod tests {
             let mut sleep = sleep(Duration::from_millis(30));
             // As if the program's clock had been behind when the sleep was created, and was
             // corrected since.
-            sleep.deadline_ns = clock::now_ns() + 1_000_000;
+            sleep.raw.deadline_ns = clock::now_ns() + 1_000_000;
             sleep.await;
             ended.send(began.elapsed()).unwrap();
         });

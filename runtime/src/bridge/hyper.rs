@@ -41,6 +41,9 @@ use ::hyper::rt::{Executor, Read, ReadBufCursor, Sleep, Timer, Write};
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use volt_core::context;
+use volt_core::sleep::RawSleep;
+
 /// Spawns hyper's background futures onto the current runtime.
 ///
 /// [`execute`](Executor::execute) panics if called outside a runtime, like
@@ -82,23 +85,22 @@ impl VoltTimer {
 
 impl Timer for VoltTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(VoltSleep { inner: crate::time::sleep(duration) })
+        Box::pin(VoltSleep { inner: RawSleep::after(context::driver(), duration) })
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(VoltSleep { inner: crate::time::sleep_until(deadline) })
+        Box::pin(VoltSleep { inner: RawSleep::until(context::driver(), deadline.into()) })
     }
 
-    /// Returns the time of the runtime's clock, which the sleeps use. Falls back to
-    /// `Instant::now()` outside a runtime: a client's connection pool may call this when it drops a
-    /// connection.
+    /// Returns the time of the runtime's clock, which the sleeps use. Does not panic outside a
+    /// runtime: a client's connection pool may call this when it drops a connection.
     fn now(&self) -> Instant {
-        crate::Handle::try_current().map_or_else(Instant::now, |_| crate::time::now())
+        crate::time::Instant::now().into_std()
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<VoltSleep>() {
-            Some(sleep) => sleep.get_mut().inner.reset(deadline),
+            Some(sleep) => sleep.get_mut().inner.reset(deadline.into()),
             None => *sleep = self.sleep_until(deadline),
         }
     }
@@ -106,7 +108,7 @@ impl Timer for VoltTimer {
 
 /// A Volt [`Sleep`](crate::time::Sleep) that implements hyper's `Sleep` trait.
 struct VoltSleep {
-    inner: crate::time::Sleep,
+    inner: RawSleep,
 }
 
 impl Future for VoltSleep {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::net::TcpStream;
-use crate::time::{Sleep, sleep};
+use volt_core::context;
+use volt_core::sleep::RawSleep;
 
 /// A TCP stream with a timeout on writes; see the module header.
 pub(super) struct Unstalled {
@@ -19,7 +20,7 @@ pub(super) struct Unstalled {
     /// `None` = no timeout.
     timeout: Option<Duration>,
     /// The timer of the write that is waiting.
-    limit: Option<Sleep>,
+    limit: Option<RawSleep>,
 }
 
 impl Unstalled {
@@ -34,7 +35,8 @@ impl Unstalled {
             return written;
         }
         let Some(timeout) = self.timeout else { return written };
-        ready!(Pin::new(self.limit.get_or_insert_with(|| sleep(timeout))).poll(cx));
+        let limit = self.limit.get_or_insert_with(|| RawSleep::after(context::driver(), timeout));
+        ready!(Pin::new(limit).poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side takes nothing")))
     }
 }

@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
-use volt_core::sleep::Sleep;
+use volt_core::sleep::RawSleep;
 use volt_shim::{AtomicU32, Mutex, Ordering};
 
 /// The first wait of an accept that ran out of resources, in ms: long enough to be cheap, short
@@ -51,7 +51,7 @@ pub(super) struct Acceptor<L: AsRawFd> {
     /// The next wait for resources, in ms; 0 if the last accept lacked none.
     backoff_ms: AtomicU32,
     /// The wait that `poll_accept` is in, if any.
-    poll_backoff: Mutex<Option<Sleep>>,
+    poll_backoff: Mutex<Option<RawSleep>>,
 }
 
 impl<L: AsRawFd> Acceptor<L> {
@@ -142,8 +142,8 @@ impl<L: AsRawFd> Acceptor<L> {
     }
 
     /// A sleep on the listener's own runtime, whichever runtime this thread belongs to.
-    fn pause(&self, delay: Duration) -> Sleep {
-        Sleep::after(self.io.driver().clone(), delay)
+    fn pause(&self, delay: Duration) -> RawSleep {
+        RawSleep::after(self.io.driver().clone(), delay)
     }
 }
 

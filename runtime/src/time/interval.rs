@@ -3,14 +3,17 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::time::test_clock::now;
-use volt_core::sleep::{Sleep, after, sleep_until};
+use volt_core::context;
+use volt_core::instant::Instant;
+use volt_core::sleep::{RawSleep, after};
 
 /// A tick that is taken later than this after its due time counts as missed, and
 /// [`MissedTickBehavior`] applies. The value is well above the lateness of timers themselves.
 const MISSED_AFTER: Duration = Duration::from_millis(5);
+/// The panic message for a period of zero.
+const ZERO_PERIOD: &str = "`period` must be non-zero.";
 
 /// Creates an [`Interval`] that ticks every `period`. The first tick completes immediately.
 ///
@@ -18,7 +21,7 @@ const MISSED_AFTER: Duration = Duration::from_millis(5);
 /// Panics if `period` is zero, or if called outside a runtime.
 ///
 /// ```
-/// use std::time::{Duration, Instant};
+/// use volt::time::{Duration, Instant};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async {
@@ -32,7 +35,8 @@ const MISSED_AFTER: Duration = Duration::from_millis(5);
 /// ```
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
-    interval_at(now(), period)
+    assert!(!period.is_zero(), "{ZERO_PERIOD}");
+    interval_at(Instant::now(), period)
 }
 
 /// Creates an [`Interval`] that ticks every `period`. The first tick completes at `start`.
@@ -41,7 +45,7 @@ pub fn interval(period: Duration) -> Interval {
 /// Panics if `period` is zero, or if called outside a runtime.
 ///
 /// ```
-/// use std::time::{Duration, Instant};
+/// use volt::time::{Duration, Instant};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async {
@@ -52,8 +56,12 @@ pub fn interval(period: Duration) -> Interval {
 /// ```
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
-    assert!(!period.is_zero(), "an interval's period must not be zero");
-    Interval { sleep: sleep_until(start), period, missed_tick_behavior: MissedTickBehavior::default() }
+    assert!(!period.is_zero(), "{ZERO_PERIOD}");
+    Interval {
+        sleep: RawSleep::until(context::driver(), start),
+        period,
+        missed_tick_behavior: MissedTickBehavior::default(),
+    }
 }
 
 /// Defines how an [`Interval`] behaves after a tick that was taken more than 5 ms late.
@@ -66,7 +74,6 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// Skip                              3    |  6  |     the next tick of the schedule; missed ticks are skipped
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum MissedTickBehavior {
     /// Ticks as fast as possible until caught up. The number of ticks stays correct.
     #[default]
@@ -98,7 +105,7 @@ impl MissedTickBehavior {
 /// The interval returned by [`interval`] and [`interval_at`].
 #[derive(Debug)]
 pub struct Interval {
-    sleep: Sleep,
+    sleep: RawSleep,
     period: Duration,
     missed_tick_behavior: MissedTickBehavior,
 }
@@ -121,7 +128,7 @@ impl Interval {
     /// # Panics
     /// Same as [`tick`](Self::tick).
     pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
-        ready!(Future::poll(Pin::new(&mut self.sleep), cx));
+        ready!(Pin::new(&mut self.sleep).poll(cx));
         let due = self.sleep.deadline();
         let now = self.sleep.now();
         let next = if now.saturating_duration_since(due) > MISSED_AFTER {
@@ -161,8 +168,7 @@ impl Interval {
     /// Sets the behavior after a missed tick.
     ///
     /// ```
-    /// use std::time::Duration;
-    /// use volt::time::{MissedTickBehavior, interval};
+    /// use volt::time::{Duration, MissedTickBehavior, interval};
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     /// # runtime.block_on(async {

@@ -4,39 +4,18 @@
 //! [`start_paused`](crate::Builder::start_paused) uses a separate clock for its timers. While that
 //! clock is paused, sleeping takes no real time: when the runtime has nothing left to do but wait
 //! for a timer, the clock advances to that timer. A test of one hour then takes a millisecond and
-//! gives the same result each time.
+//! gives the same result each time. [`Instant::now`](crate::time::Instant::now) returns the time of
+//! that clock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::task::yield_now;
 use volt_core::context;
 use volt_core::driver::test_clock::TestClock;
 use volt_core::driver::turn::Driver;
 
-/// Returns the current instant on the clock of the current runtime.
-///
-/// This is `Instant::now()`, unless a test has paused or advanced the clock.
-///
-/// # Panics
-/// Panics if called outside a runtime.
-///
-/// ```
-/// use std::time::Duration;
-///
-/// # fn main() -> Result<(), volt::BuildError> {
-/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).start_paused(true).build()?;
-/// runtime.block_on(async {
-///     let began = volt::time::now();
-///     volt::time::sleep(Duration::from_secs(3600)).await;
-///     assert!(volt::time::now() - began >= Duration::from_secs(3600));
-/// });
-/// # Ok(())
-/// # }
-/// ```
-#[track_caller]
-pub fn now() -> Instant {
-    context::driver().now().now
-}
+/// The panic message if the clock runs.
+const NOT_FROZEN: &str = "time is not frozen";
 
 /// Pauses the clock of the current runtime.
 ///
@@ -44,13 +23,30 @@ pub fn now() -> Instant {
 /// as soon as no task can run, no blocking closure runs and every thread in `block_on` waits, the
 /// clock jumps to the next timer.
 ///
+/// [`Instant::now`](crate::time::Instant::now) returns the same instant until the clock moves.
+///
 /// # Panics
 /// Panics if called outside a runtime, if the runtime has no test clock, or if the clock is already
 /// paused.
+///
+/// ```
+/// use volt::time::{Duration, Instant, advance, pause};
+///
+/// # fn main() -> Result<(), volt::BuildError> {
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).test_clock(true).build()?;
+/// runtime.block_on(async {
+///     pause();
+///     let began = Instant::now();
+///     advance(Duration::from_secs(60)).await;
+///     assert_eq!(began.elapsed(), Duration::from_secs(60));
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[track_caller]
 pub fn pause() {
     let driver = context::driver();
-    assert!(clock(&driver).pause().is_ok(), "the clock is paused already");
+    assert!(clock(&driver).pause().is_ok(), "time is already frozen");
     // A thread that is parked in the driver has computed its timeout from the running clock.
     driver.unpark();
 }
@@ -60,9 +56,25 @@ pub fn pause() {
 /// # Panics
 /// Panics if called outside a runtime, if the runtime has no test clock, or if the clock is not
 /// paused.
+///
+/// ```
+/// use volt::time::{Duration, pause, resume, sleep};
+///
+/// # fn main() -> Result<(), volt::BuildError> {
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).test_clock(true).build()?;
+/// runtime.block_on(async {
+///     pause();
+///     sleep(Duration::from_secs(3600)).await;
+///     resume();
+///     // This sleep takes real time.
+///     sleep(Duration::from_millis(5)).await;
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[track_caller]
 pub fn resume() {
-    assert!(clock(&context::driver()).resume().is_ok(), "the clock is not paused");
+    assert!(clock(&context::driver()).resume().is_ok(), "{NOT_FROZEN}");
 }
 
 /// Advances the clock of the current runtime by `duration`.
@@ -92,10 +104,7 @@ pub fn resume() {
 /// ```
 pub async fn advance(duration: Duration) {
     let driver = context::driver();
-    assert!(
-        clock(&driver).advance(duration).is_ok(),
-        "the clock is not paused: only one that stands still is moved on"
-    );
+    assert!(clock(&driver).advance(duration).is_ok(), "{NOT_FROZEN}");
     driver.fire_due();
     yield_now().await;
 }

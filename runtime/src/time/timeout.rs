@@ -1,36 +1,38 @@
 //! [`timeout`]: limits how long a future may take.
 
-use std::error::Error;
-use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
+use crate::time::error::Elapsed;
+use volt_core::context;
 use volt_core::driver::turn::Driver;
-use volt_core::sleep::{Sleep, sleep, sleep_until};
+use volt_core::instant::Instant;
+use volt_core::sleep::{RawSleep, is_reachable};
 
 /// Requires `future` to complete within `duration`.
 ///
 /// Each poll polls `future` before it checks the time, so a future that is ready wins even if the
 /// duration has elapsed. A future that never yields cannot be interrupted.
 ///
+/// If the current time plus `duration` cannot be represented, the timeout never elapses. Shorter
+/// durations of more than 30 years are cut to 30 years.
+///
 /// # Errors
 /// Returns [`Elapsed`] if the duration elapses first. Dropping the [`Timeout`] then drops `future`.
 ///
 /// # Panics
-/// Same as [`sleep`].
+/// Same as [`sleep`](super::sleep).
 ///
 /// # Cancel safety
 /// Dropping the returned future drops `future`: as cancel safe as `future`.
 ///
 /// ```
-/// use std::time::Duration;
-/// use volt::time::timeout;
+/// use volt::time::{Duration, timeout};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async {
@@ -40,7 +42,8 @@ use volt_core::sleep::{Sleep, sleep, sleep_until};
 /// ```
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-    Timeout { future: future.into_future(), sleep: sleep(duration) }
+    let future = future.into_future();
+    if is_reachable(duration) { timeout_on(context::driver(), duration, future) } else { Timeout::new(future, None) }
 }
 
 /// Requires `future` to complete before `deadline`. Otherwise like [`timeout`].
@@ -49,14 +52,13 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// Same as [`timeout`].
 ///
 /// # Panics
-/// Same as [`sleep`].
+/// Same as [`sleep`](super::sleep).
 ///
 /// # Cancel safety
 /// Same as [`timeout`].
 ///
 /// ```
-/// use std::time::{Duration, Instant};
-/// use volt::time::timeout_at;
+/// use volt::time::{Duration, Instant, timeout_at};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async {
@@ -67,27 +69,33 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// ```
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout { future: future.into_future(), sleep: sleep_until(deadline) }
+    Timeout::new(future.into_future(), Some(RawSleep::until(context::driver(), deadline)))
 }
 
 /// Creates a timeout on the timers of `driver`, which may belong to another runtime than the
 /// current one.
 pub(crate) fn timeout_on<F: Future>(driver: Arc<Driver>, duration: Duration, future: F) -> Timeout<F> {
-    Timeout { future, sleep: Sleep::after(driver, duration) }
+    Timeout::new(future, Some(RawSleep::after(driver, duration)))
 }
 
 pin_project! {
     /// The future returned by [`timeout`] and [`timeout_at`].
     #[derive(Debug)]
+    #[project(!Unpin)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Timeout<F> {
         #[pin]
         future: F,
-        sleep: Sleep,
+        // `None` = never.
+        sleep: Option<RawSleep>,
     }
 }
 
 impl<F> Timeout<F> {
+    fn new(future: F, sleep: Option<RawSleep>) -> Timeout<F> {
+        Timeout { future, sleep }
+    }
+
     /// Returns a reference to the wrapped future.
     pub fn get_ref(&self) -> &F {
         &self.future
@@ -112,39 +120,10 @@ impl<F: Future> Future for Timeout<F> {
         if let Poll::Ready(output) = this.future.poll(cx) {
             return Poll::Ready(Ok(output));
         }
+        let Some(sleep) = this.sleep else { return Poll::Pending };
+        ready!(sleep.poll_elapsed(cx));
         // Does not consume the task's budget: a future that spends all of it in each poll could
         // never be timed out.
-        this.sleep.poll_elapsed(cx).map(|()| Err(Elapsed { _private: () }))
-    }
-}
-
-/// Error returned by [`Timeout`] when the time elapses before the future completes.
-///
-/// Converts into an `io::Error` of kind `TimedOut`.
-///
-/// ```
-/// let error = std::io::Error::from(
-///     # volt::Builder::new_multi_thread().worker_threads(1).build().unwrap().block_on(async {
-///     volt::time::timeout(std::time::Duration::ZERO, std::future::pending::<()>()).await.unwrap_err()
-///     # })
-/// );
-/// assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elapsed {
-    _private: (),
-}
-
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time given to it has passed")
-    }
-}
-
-impl Error for Elapsed {}
-
-impl From<Elapsed> for io::Error {
-    fn from(elapsed: Elapsed) -> io::Error {
-        io::Error::new(io::ErrorKind::TimedOut, elapsed)
+        Poll::Ready(Err(Elapsed::new()))
     }
 }

@@ -13,6 +13,7 @@ mod children;
 mod fork;
 mod fs;
 mod futures_io;
+mod instant;
 mod net;
 mod os_signals;
 mod signals;

@@ -2,14 +2,14 @@
 
 use crate::watchdog;
 use std::future::{Future, pending, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::watchdog::{watched, with_workers};
-use volt::time::{MissedTickBehavior, Sleep, interval, interval_at, sleep, sleep_until, timeout};
+use volt::time::{Instant, MissedTickBehavior, Sleep, interval, interval_at, sleep, sleep_until, timeout};
 
 const MS: Duration = Duration::from_millis(1);
 /// Far more than a timer's lateness on a busy machine, and far less than the hour for which a lost
@@ -181,10 +181,10 @@ fn a_sleep_wakes_the_task_that_polled_it_last_and_no_other() {
     with_workers(|runtime| {
         let _entered = runtime.handle().enter();
         let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let mut sleep = sleep(20 * MS);
+        let mut sleep = pin!(sleep(20 * MS));
         for count in [&first, &last] {
             let waker = Waker::from(count.clone());
-            assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
         wait_until(|| last.0.load(Ordering::SeqCst) == 1);
         assert_eq!(first.0.load(Ordering::SeqCst), 0);
@@ -204,16 +204,16 @@ fn a_reset_moves_a_sleep_that_a_task_awaits_both_ways() {
                 if !std::mem::replace(&mut is_reset, true) {
                     assert!(polled.is_pending());
                     // The task is not polled again until the timer, now moved, wakes it.
-                    sleep.reset(began + 10 * MS);
+                    sleep.as_mut().reset(began + 10 * MS);
                 }
                 polled
             })
             .await;
             assert!((10 * MS..LATE).contains(&began.elapsed()));
-            sleep.reset(Instant::now() + HOUR);
+            sleep.as_mut().reset(Instant::now() + HOUR);
             assert!(!sleep.is_elapsed());
             assert!(timeout(5 * MS, &mut sleep).await.is_err());
-            sleep.reset(Instant::now());
+            sleep.as_mut().reset(Instant::now());
             sleep.await;
         });
     });
@@ -321,12 +321,12 @@ fn a_sleep_that_outlives_its_runtime_is_woken_and_panics() {
         let mut cx = Context::from_waker(&waker);
         let mut sleep = {
             let _entered = runtime.handle().enter();
-            sleep(HOUR)
+            Box::pin(sleep(HOUR))
         };
-        assert!(Pin::new(&mut sleep).poll(&mut cx).is_pending());
+        assert!(sleep.as_mut().poll(&mut cx).is_pending());
         drop(runtime);
         assert_eq!(count.0.load(Ordering::SeqCst), 1, "whoever waits is woken");
-        let poll = std::panic::AssertUnwindSafe(|| -> Poll<()> { Pin::new(&mut sleep).poll(&mut cx) });
+        let poll = std::panic::AssertUnwindSafe(|| -> Poll<()> { sleep.as_mut().poll(&mut cx) });
         assert!(std::panic::catch_unwind(poll).is_err());
     });
 }

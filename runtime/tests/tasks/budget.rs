@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::watchdog::{builder, watched};
 use volt::Runtime;
@@ -16,7 +16,7 @@ use volt::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::sync::OnceCell;
 use volt::task::{JoinHandle, JoinSet, LocalSet, consume_budget, spawn_local};
-use volt::time::{MissedTickBehavior, interval_at, sleep_until};
+use volt::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// Operations of each task.
 const OPERATIONS: usize = 1_000;

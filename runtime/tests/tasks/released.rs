@@ -8,14 +8,14 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::watchdog::{watched, with_workers};
 use volt::Runtime;
 use volt::io::{AsyncRead, ErrorKind, ReadBuf};
 use volt::net::{TcpListener, TcpStream};
 use volt::task::{AbortHandle, JoinHandle, yield_now};
-use volt::time::{interval, sleep, timeout};
+use volt::time::{Instant, interval, sleep, timeout};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MS: Duration = Duration::from_millis(1);

@@ -16,11 +16,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::TcpStream;
-use volt::time::{now, sleep_until, timeout};
+use volt::time::{Instant, sleep_until, timeout};
 use volt_process::{Context, Event, Failure, Inbox, MonitorId, Payload, Pid};
 
 use crate::room::Room;
@@ -188,7 +188,7 @@ impl Connection {
     fn room_ended(&mut self, ended: MonitorId) {
         match &mut self.place {
             Place::In { room, monitor, .. } if *monitor == ended => {
-                let (room, since) = (room.clone(), now());
+                let (room, since) = (room.clone(), Instant::now());
                 let unheard = std::mem::take(&mut self.unheard);
                 if unheard > 0 {
                     let lost = format!("* {room} is being started again: up to {unheard} of your lines may be lost");
@@ -198,7 +198,7 @@ impl Connection {
             }
             Place::Seeking { asked, next, .. } if asked.is_some_and(|(_, monitor)| monitor == ended) => {
                 *asked = None;
-                *next = now();
+                *next = Instant::now();
             }
             _ => {}
         }
@@ -207,11 +207,11 @@ impl Connection {
     /// Searches for the wanted room and requests to join it, if that is due.
     async fn seek(&mut self) {
         let Place::Seeking { room, since, next, .. } = &self.place else { return };
-        if *next > now() {
+        if *next > Instant::now() {
             return;
         }
         let (room, since) = (room.clone(), *since);
-        if now() - since > AWAY_MAX {
+        if since.elapsed() > AWAY_MAX {
             self.give_up();
             return self.write(&format!("* {room} does not answer: try /join {room} again"));
         }
@@ -227,14 +227,14 @@ impl Connection {
         };
         self.stop_asking();
         let Some(pid) = pid else {
-            self.place = Place::Seeking { room, asked: None, since, next: now() + RETRY_PAUSE };
+            self.place = Place::Seeking { room, asked: None, since, next: Instant::now() + RETRY_PAUSE };
             return;
         };
         // Monitored before the request, so that the room's end is reported whatever happens to the
         // request.
         let asked = Some((pid, self.context.monitor(pid)));
         self.say_to(pid, ToRoom::Join { nick: self.nick.clone() }).await;
-        self.place = Place::Seeking { room, asked, since, next: now() + ANSWER_LIMIT };
+        self.place = Place::Seeking { room, asked, since, next: Instant::now() + ANSWER_LIMIT };
     }
 
     fn stop_asking(&mut self) -> Option<Pid> {
@@ -299,7 +299,8 @@ impl Connection {
                     self.say_to(pid, ToRoom::Leave).await;
                 }
                 self.unheard = 0;
-                self.place = Place::Seeking { room: argument.into(), asked: None, since: now(), next: now() };
+                let now = Instant::now();
+                self.place = Place::Seeking { room: argument.into(), asked: None, since: now, next: now };
             }
             "/who" => match self.room() {
                 Some(room) => self.say_to(room, ToRoom::Who).await,

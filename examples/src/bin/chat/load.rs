@@ -18,7 +18,7 @@ use std::time::Duration;
 use volt::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use volt::net::TcpStream;
 use volt::task::JoinSet;
-use volt::time::{now, sleep, timeout};
+use volt::time::{Instant, sleep, timeout};
 
 /// How long a line may take to come back before it counts as lost.
 const ECHO_LIMIT: Duration = Duration::from_secs(2);
@@ -54,7 +54,7 @@ impl Load {
     pub(crate) async fn run(&self, duration: Duration) -> Result<Outcome, Box<dyn Error>> {
         // A chat that does not run is an error, not a load without results.
         drop(TcpStream::connect(self.chat).await.map_err(|error| format!("--load {}: {error}", self.chat))?);
-        let end = now() + duration;
+        let end = Instant::now() + duration;
         let mut clients = JoinSet::new();
         for id in 0..self.clients {
             let mut client = Client {
@@ -66,7 +66,7 @@ impl Load {
             };
             clients.spawn(async move {
                 let mut life = 0;
-                while now() < end {
+                while Instant::now() < end {
                     life += 1;
                     // The reason why a connection was closed does not matter: the client connects
                     // again.
@@ -129,13 +129,13 @@ struct Client {
 
 impl Client {
     /// Runs one connection, until it is closed or the time is over.
-    async fn talk(&mut self, life: u32, end: std::time::Instant) -> Result<(), Box<dyn Error + Send + Sync>> {
+    async fn talk(&mut self, life: u32, end: Instant) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.outcome.connections += 1;
         // The name of the previous connection may still be taken.
         let nick = format!("c{}.{life}", self.id);
         let opened = Line::open(self.chat, &nick, &self.room, |_| {});
         let mut line = timeout(ECHO_LIMIT, opened).await??;
-        while now() < end {
+        while Instant::now() < end {
             self.outcome.said += 1;
             let number = self.outcome.said;
             line.write(&format!("{} {number}", self.id)).await?;

@@ -26,12 +26,12 @@ use std::net::{self, SocketAddr};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 use volt::signal::unix::{SignalKind, signal};
-use volt::time::{interval, sleep_until};
+use volt::time::{Instant, interval, sleep_until};
 use volt_process::System;
 
 use crate::chaos::Chaos;

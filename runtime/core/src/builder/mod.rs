@@ -242,8 +242,9 @@ impl Builder {
     }
 
     /// Sets whether the runtime's timers use a clock that tests can pause and advance, with
-    /// `volt::time::pause` and `volt::time::advance`. Default false. Each reading of such a clock
-    /// takes a lock.
+    /// `volt::time::pause` and `volt::time::advance`. Inside the runtime,
+    /// `volt::time::Instant::now` reads that clock, too. Default false. Each reading of such a
+    /// clock takes a lock.
     pub fn test_clock(mut self, enable: bool) -> Self {
         self.test_clock = enable.then_some(self.test_clock.unwrap_or(false));
         self

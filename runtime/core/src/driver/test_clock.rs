@@ -22,10 +22,22 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use volt_shim::{AtomicUsize, Mutex, MutexGuard, Ordering};
+use volt_shim::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering};
 
 use crate::clock::{self, Both};
 use crate::driver::parker::Parker;
+
+/// Whether the program has ever created a test clock. While it is false, `Instant::now` need not
+/// read the current runtime.
+static IS_IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the program has created a test clock.
+#[inline]
+pub(crate) fn is_in_use() -> bool {
+    // ORDERING: Relaxed; a thread in which a runtime is current got its handle after
+    // `TestClock::new` had stored this, and sees the store through whatever passed it the handle.
+    IS_IN_USE.load(Ordering::Relaxed)
+}
 
 /// See the header of this file.
 #[derive(Debug)]
@@ -57,6 +69,8 @@ pub struct WrongState;
 
 impl TestClock {
     pub(crate) fn new(is_paused: bool) -> Self {
+        // ORDERING: Relaxed; see `is_in_use`.
+        IS_IN_USE.store(true, Ordering::Relaxed);
         let base = Both::read();
         let state = if is_paused { State::Paused { at_ns: base.now_ns() } } else { State::Running { ahead_ns: 0 } };
         Self { base, state: Mutex::new(state), outsiders: Mutex::new(Vec::new()), waking: AtomicUsize::new(0) }

@@ -11,7 +11,7 @@ use crate::steps::command::{self, CommandId};
 use crate::steps::context::Context;
 use crate::steps::dispatch::{Handler, Request};
 use crate::steps::spawn::Spawn;
-use volt::time::{MissedTickBehavior, interval_at, now, sleep};
+use volt::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 pub(crate) fn handlers() -> [Option<Box<dyn Handler>>; command::COUNT] {
     let mut handlers = std::array::from_fn(|_| None);
@@ -93,7 +93,7 @@ fn start_interval(request: Request<'_>, period: Duration) {
     if period.is_zero() {
         return request.complete_yield(Err(Failure::new("an interval's period must not be zero")));
     }
-    let Some(start) = now().checked_add(period) else {
+    let Some(start) = Instant::now().checked_add(period) else {
         // The first tick is beyond the range of the clock: it never comes.
         return request.run(std::future::pending());
     };

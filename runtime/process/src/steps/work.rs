@@ -20,7 +20,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable, Aborted};
@@ -31,7 +30,7 @@ use crate::messages::failure::Failure;
 use crate::messages::payload::Payload;
 use crate::steps::output::Output;
 use volt::sync::oneshot;
-use volt::time::Interval;
+use volt::time::{Instant, Interval};
 
 type Outcome = Result<Payload, Failure>;
 type InTurn = Pin<Box<dyn Future<Output = Outcome> + Send>>;

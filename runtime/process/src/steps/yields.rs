@@ -16,7 +16,7 @@ impl Output {
     }
 
     /// Yields an interval. Completes again and again, the first time after one `period`, until it
-    /// is [cancelled](Self::cancel). Each result is the [`Instant`](std::time::Instant) at which
+    /// is [cancelled](Self::cancel). Each result is the [`Instant`](volt::time::Instant) at which
     /// the tick was due. Ticks that were missed because the process was late are skipped.
     pub fn interval(&mut self, tag: u64, period: Duration) {
         self.request(tag, command::INTERVAL, Payload::new(period));

@@ -10,7 +10,9 @@
 //! window is that of OTP's `supervisor`.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use volt::time::Instant;
 
 /// The first pause: long enough for a dependency to come back, and short enough that users do not
 /// complain.

@@ -12,13 +12,13 @@
 //!   `monitors` as long as its process is alive.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Instant;
 
 use super::child_spec::ChildSpec;
 use super::control::ChildInfo;
 use crate::messages::event::{MonitorId, Reply};
 use crate::messages::pid::Pid;
 use volt::sync::oneshot;
+use volt::time::Instant;
 
 /// The position of a child in the order of starts. It is never reused.
 pub(super) type Seq = u64;

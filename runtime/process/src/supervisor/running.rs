@@ -36,7 +36,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::child_spec::Restart;
 use super::control::{Ask, Refusal};
@@ -51,7 +51,7 @@ use crate::steps::context::Context;
 use crate::steps::output::Output;
 use fastrand::Rng;
 use volt::sync::oneshot;
-use volt::time::now;
+use volt::time::Instant;
 
 /// The tag of the alarm.
 const ALARM: u64 = 0;
@@ -168,7 +168,7 @@ impl Running {
 
     /// Handles the deadlines that have passed.
     fn ring(&mut self) {
-        let now = now();
+        let now = Instant::now();
         if self.hold.is_some_and(|hold| hold <= now) {
             self.hold = None;
         }
@@ -208,15 +208,18 @@ impl Running {
             // supervisor.
             self.stop(Stop::Asked);
         } else {
-            let lived =
-                if let Phase::Up(_, since) = phase { Some(now().saturating_duration_since(since)) } else { None };
+            let lived = if let Phase::Up(_, since) = phase {
+                Some(Instant::now().saturating_duration_since(since))
+            } else {
+                None
+            };
             self.restart(seq, &reason, lived);
         }
     }
 
     /// Schedules the restart of a child that has failed.
     fn restart(&mut self, seq: Seq, reason: &ExitReason, lived: Option<Duration>) {
-        let now = now();
+        let now = Instant::now();
         let random = self.random.f64();
         let is_admitted = self.intensity.admit(now);
         let Some(child) = self.roster.get(seq) else { return };
@@ -304,7 +307,7 @@ impl Running {
             // `init` has failed. The `Down` event that follows contains the reason.
             Poll::Ready(Err(_dropped)) => *started = None,
             Poll::Ready(Ok(())) => {
-                child.phase = Phase::Up(live, now());
+                child.phase = Phase::Up(live, Instant::now());
                 self.starting = None;
                 if let Some(starter) = child.starter.take() {
                     starter.send(Payload::new(Ok::<_, Refusal>(live.pid)));
@@ -340,7 +343,7 @@ impl Running {
         }
         self.ending += 1;
         self.context.system().cancel(live.pid);
-        self.roster.set_deadline(seq, limit.and_then(|limit| now().checked_add(limit)));
+        self.roster.set_deadline(seq, limit.and_then(|limit| Instant::now().checked_add(limit)));
     }
 
     /// Starts the first child in `to_start`, if that is allowed now. Returns false if it is not.
@@ -406,7 +409,7 @@ impl Running {
         let next = self.hold.into_iter().chain(self.roster.next_deadline()).min();
         let Some(next) = next.filter(|&next| self.alarm.is_none_or(|alarm| next < alarm)) else { return };
         out.cancel(ALARM);
-        out.sleep(ALARM, next.saturating_duration_since(now()));
+        out.sleep(ALARM, next.saturating_duration_since(Instant::now()));
         self.alarm = Some(next);
     }
 }

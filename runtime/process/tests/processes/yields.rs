@@ -2,6 +2,7 @@
 //! between steps.
 
 use super::*;
+use volt::time::Instant;
 use volt_process::{CommandId, Completion, Request};
 
 const COMMAND: CommandId = CommandId::new(1000);
@@ -138,7 +139,7 @@ fn the_clock_of_processes_is_the_runtimes() {
             let runtime = watchdog::builder(workers).start_paused(true).build().unwrap();
             runtime.block_on(async {
                 let system = System::new(&volt::Handle::current());
-                let began = volt::time::now();
+                let began = Instant::now();
                 let machine = scripted(|_, events, out| {
                     out.interval(1, Duration::ZERO);
                     out.wait();
@@ -155,8 +156,11 @@ fn the_clock_of_processes_is_the_runtimes() {
                 let machine = scripted(move |_, events, out| {
                     for event in events {
                         if let Event::Completed { tag, result } = event {
-                            result?;
-                            told.push((tag, (volt::time::now() - began).as_secs() / 60));
+                            let result = result?;
+                            if tag == 1 {
+                                assert_eq!(result.downcast::<Instant>().unwrap(), Instant::now());
+                            }
+                            told.push((tag, began.elapsed().as_secs() / 60));
                         }
                     }
                     steps += 1;

@@ -24,7 +24,7 @@ use volt_core::context;
 use volt_core::driver::readiness::Direction;
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
-use volt_core::sleep::Sleep;
+use volt_core::sleep::RawSleep;
 
 /// A connected Unix stream socket.
 ///
@@ -88,7 +88,7 @@ impl UnixStream {
         let stream = loop {
             match mio::net::UnixStream::connect_addr(address) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    Sleep::after(driver.clone(), retry).await;
+                    RawSleep::after(driver.clone(), retry).await;
                     retry = (retry * 2).min(MAX_RETRY);
                 }
                 result => break result?,

@@ -5,10 +5,10 @@ mod ending;
 
 use crate::watchdog;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use volt::sync::oneshot;
-use volt::time::{now, sleep};
+use volt::time::{Instant, sleep};
 use volt_process::{
     self, Backoff, ChildSpec, Context, Event, Events, ExitReason, Failure, Output, Payload, Pid, Process, Restart,
     Spawn, Strategy, Supervisor, SupervisorRef, System,
@@ -44,11 +44,11 @@ struct Log {
 
 impl Log {
     fn new() -> Self {
-        Self { lines: Arc::default(), began: now() }
+        Self { lines: Arc::default(), began: Instant::now() }
     }
 
     fn add(&self, line: String) {
-        self.lines.lock().unwrap().push(((now() - self.began).as_secs(), line));
+        self.lines.lock().unwrap().push((self.began.elapsed().as_secs(), line));
     }
 
     /// Returns the lines since the last call, once nothing more can happen without time passing.
@@ -245,7 +245,7 @@ fn restart_backoff_doubles_on_failures_and_resets_after_90_s() {
         system.spawn(supervisor.intensity(100, LONG).into_spawn()).unwrap();
         log.take().await;
         for pause in [1, 2, 4, 8, 16, 32, 64, 90, 90] {
-            let died = log.began.elapsed_on_clock();
+            let died = log.began.elapsed();
             tell(&system, "a", "fail");
             let lines = log.after(Duration::from_secs(pause) - Duration::from_millis(10)).await;
             assert_eq!(lines.iter().map(|(_, line)| &**line).collect::<Vec<_>>(), ["-a"], "too soon at {died:?}");
@@ -390,14 +390,4 @@ fn two_children_of_one_id_are_an_error_at_the_start() {
         assert_eq!(reason.to_string(), "failed: two children have the id \"a\"");
         assert!(log.take().await.is_empty());
     });
-}
-
-trait ElapsedOnClock {
-    fn elapsed_on_clock(&self) -> Duration;
-}
-
-impl ElapsedOnClock for Instant {
-    fn elapsed_on_clock(&self) -> Duration {
-        now() - *self
-    }
 }
