@@ -1,6 +1,7 @@
 //! [`timeout`]: limits how long a future may take.
 
 use std::future::{Future, IntoFuture};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,10 +10,10 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use crate::time::error::Elapsed;
-use volt_core::context;
 use volt_core::driver::turn::Driver;
 use volt_core::instant::Instant;
 use volt_core::sleep::{RawSleep, is_reachable};
+use volt_core::{context, coop};
 
 /// Requires `future` to complete within `duration`.
 ///
@@ -88,12 +89,14 @@ pin_project! {
         future: F,
         // `None` = never.
         sleep: Option<RawSleep>,
+        // Whether it had to yield after the time had elapsed, because no budget was left.
+        was_refused: bool,
     }
 }
 
 impl<F> Timeout<F> {
     fn new(future: F, sleep: Option<RawSleep>) -> Timeout<F> {
-        Timeout { future, sleep }
+        Timeout { future, sleep, was_refused: false }
     }
 
     /// Returns a reference to the wrapped future.
@@ -122,8 +125,13 @@ impl<F: Future> Future for Timeout<F> {
         }
         let Some(sleep) = this.sleep else { return Poll::Pending };
         ready!(sleep.poll_elapsed(cx));
-        // Does not consume the task's budget: a future that spends all of it in each poll could
-        // never be timed out.
+        // A task that loops over elapsed timeouts must yield. But a timeout is refused only once: a
+        // future that spends the whole budget in each poll could otherwise never be timed out.
+        match coop::poll_proceed(cx) {
+            Poll::Ready(unit) => unit.made_progress(),
+            Poll::Pending if !mem::replace(this.was_refused, true) => return Poll::Pending,
+            Poll::Pending => {}
+        }
         Poll::Ready(Err(Elapsed::new()))
     }
 }

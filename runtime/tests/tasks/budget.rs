@@ -2,7 +2,7 @@
 //! operations, and no longer. Counted for each kind of operation.
 
 use crate::folder;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use volt::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::sync::OnceCell;
 use volt::task::{JoinHandle, JoinSet, LocalSet, consume_budget, spawn_local};
-use volt::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use volt::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout_at};
 
 /// Operations of each task.
 const OPERATIONS: usize = 1_000;
@@ -99,6 +99,11 @@ fn every_leaf_operation_ends_the_poll_exactly_at_the_budget() {
 
             let most = most_in_a_poll(&runtime, (), |(), _| Box::pin(sleep_until(Instant::now())));
             assert_eq!(most, budget, "sleeps that are over");
+
+            let most = most_in_a_poll(&runtime, (), |(), _| {
+                Box::pin(async { assert!(timeout_at(Instant::now(), pending::<()>()).await.is_err()) })
+            });
+            assert_eq!(most, budget, "timeouts that have elapsed");
 
             let ticks = {
                 let _entered = runtime.enter();
