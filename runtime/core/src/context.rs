@@ -132,6 +132,21 @@ pub(crate) fn is_async() -> bool {
     IS_IN_BLOCK_ON.get() || current::is_worker()
 }
 
+/// Panics if this thread runs a task or the future of a `block_on`. For methods that block the
+/// thread; `instead` is the method to await in async code.
+///
+/// # Panics
+/// See above.
+#[track_caller]
+pub fn expect_may_block(instead: &str) {
+    // Code outside Volt may search the message for its beginning, which is the same in Tokio.
+    assert!(
+        !is_async(),
+        "Cannot block the current thread from within a runtime, because it runs async tasks: await `{instead}` instead, or \
+         move the blocking code into `spawn_blocking` or `block_in_place`"
+    );
+}
+
 /// Marks this thread as inside `block_on` while `f` runs.
 ///
 /// # Panics
