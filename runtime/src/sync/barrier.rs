@@ -2,6 +2,7 @@
 
 use tokio::sync::BarrierWaitResult;
 
+use super::wrapper::impl_debug;
 use super::{Awaits, spend};
 
 /// Blocks tasks until `n` of them have arrived, then lets them all continue. The barrier can be
@@ -20,11 +21,13 @@ use super::{Awaits, spend};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Debug)]
 pub struct Barrier(tokio::sync::Barrier);
+
+impl_debug!([] Barrier);
 
 impl Barrier {
     /// Creates a barrier for `n` tasks. 0 is treated as 1.
+    #[track_caller]
     pub fn new(n: usize) -> Self {
         Self(tokio::sync::Barrier::new(n))
     }

@@ -1,6 +1,7 @@
 //! A channel that delivers each value to every receiver: [`channel`].
 
-use super::{Awaits, spend};
+use super::wrapper::impl_debug;
+use super::{Awaits, expect_may_block, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::broadcast::error;
@@ -23,22 +24,22 @@ pub use tokio::sync::broadcast::error;
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
+#[track_caller]
 pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::broadcast::channel(capacity);
     (Sender(sender), Receiver(receiver))
 }
 
 /// Sends values to all associated [`Receiver`]s.
-#[derive(Debug)]
 pub struct Sender<T>(tokio::sync::broadcast::Sender<T>);
 
 /// A [`Sender`] that does not keep its channel open.
-#[derive(Debug)]
 pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>);
 
 /// Receives the values that were sent after it was created.
-#[derive(Debug)]
 pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>);
+
+impl_debug!([T] Sender<T>, [T] WeakSender<T>, [T] Receiver<T>);
 
 impl<T> Sender<T> {
     /// Creates a channel that has no receiver yet. [`subscribe`](Self::subscribe) creates
@@ -46,6 +47,7 @@ impl<T> Sender<T> {
     ///
     /// # Panics
     /// Same as [`channel`].
+    #[track_caller]
     pub fn new(capacity: usize) -> Self {
         Self(tokio::sync::broadcast::Sender::new(capacity))
     }
@@ -56,6 +58,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     /// Returns an error that contains `value` if there is no receiver.
+    #[track_caller]
     pub fn send(&self, value: T) -> Result<usize, error::SendError<T>> {
         self.0.send(value)
     }
@@ -86,6 +89,7 @@ impl<T> Sender<T> {
     }
 
     /// Creates a [`WeakSender`], which does not keep the channel open.
+    #[must_use = "the sender keeps the channel open until it is dropped, too"]
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender(self.0.downgrade())
     }
@@ -118,8 +122,19 @@ impl<T> Clone for Sender<T> {
 
 impl<T> WeakSender<T> {
     /// Returns a [`Sender`], or `None` if all senders are dropped.
+    #[must_use]
     pub fn upgrade(&self) -> Option<Sender<T>> {
         self.0.upgrade().map(Sender)
+    }
+
+    /// Returns the number of [`Sender`]s.
+    pub fn strong_count(&self) -> usize {
+        self.0.strong_count()
+    }
+
+    /// Returns the number of [`WeakSender`]s.
+    pub fn weak_count(&self) -> usize {
+        self.0.weak_count()
     }
 }
 
@@ -132,12 +147,22 @@ impl<T> Clone for WeakSender<T> {
 impl<T: Clone> Receiver<T> {
     /// Receives the next value, blocking the current thread until there is one.
     ///
-    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
-    /// worker.
-    ///
     /// # Errors
     /// Same as [`recv`](Self::recv).
+    ///
+    /// # Panics
+    /// Panics in a task and in [`Runtime::block_on`](crate::Runtime::block_on): await
+    /// [`recv`](Self::recv) there.
+    ///
+    /// ```
+    /// let (sender, mut receiver) = volt::sync::broadcast::channel(16);
+    /// let thread = std::thread::spawn(move || receiver.blocking_recv());
+    /// sender.send("to all").unwrap();
+    /// assert_eq!(thread.join().unwrap(), Ok("to all"));
+    /// ```
+    #[track_caller]
     pub fn blocking_recv(&mut self) -> Result<T, error::RecvError> {
+        expect_may_block("broadcast::Receiver::recv");
         self.0.blocking_recv()
     }
 
@@ -164,12 +189,28 @@ impl<T: Clone> Receiver<T> {
     }
 
     /// Creates another receiver, for values sent after this call.
-    pub fn resubscribe(&self) -> Receiver<T> {
+    pub fn resubscribe(&self) -> Self {
         Receiver(self.0.resubscribe())
     }
 }
 
 impl<T> Receiver<T> {
+    /// Returns the number of [`Sender`]s.
+    ///
+    /// ```
+    /// let (sender, receiver) = volt::sync::broadcast::channel::<u32>(16);
+    /// let (_weak, _other) = (sender.downgrade(), sender.clone());
+    /// assert_eq!((receiver.sender_strong_count(), receiver.sender_weak_count()), (2, 1));
+    /// ```
+    pub fn sender_strong_count(&self) -> usize {
+        self.0.sender_strong_count()
+    }
+
+    /// Returns the number of [`WeakSender`]s.
+    pub fn sender_weak_count(&self) -> usize {
+        self.0.sender_weak_count()
+    }
+
     /// Returns `true` if all senders are dropped.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()

@@ -13,9 +13,9 @@
 //! | [`broadcast`] | a channel that delivers each value to every receiver |
 //! | [`watch`] | a channel that keeps only the latest value |
 //!
-//! These types wrap the ones in `tokio::sync`, which do not depend on Tokio's runtime. Names and
-//! semantics are the same; guards, permits and most errors are Tokio's own types. Volt adds two
-//! things:
+//! These types wrap the ones in `tokio::sync`, which do not depend on Tokio's runtime. Names,
+//! signatures and semantics are the same, and everything that `tokio::sync` 1.54 has is here. Most
+//! errors and borrowed guards are Tokio's own types. Volt adds two things:
 //!
 //! - Each operation that may wait consumes one unit of the task's cooperative budget. A task that
 //!   drains a channel that is never empty therefore yields to other tasks after 128 messages by
@@ -24,13 +24,19 @@
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
 //!
+//! Methods whose names begin with `blocking_` block the current thread. They panic in a task and in
+//! [`Runtime::block_on`](crate::Runtime::block_on), where they would delay other tasks. Call them
+//! on other threads, in [`spawn_blocking`](crate::task::spawn_blocking) or in
+//! [`block_in_place`](crate::task::block_in_place).
+//!
 //! Prefer `std::sync::Mutex` for a lock that is not held across an `.await`.
 
 use std::future::{Future, poll_fn};
 use std::panic::Location;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
+use volt_core::context::expect_may_block;
 use volt_core::coop;
 use volt_core::task::awaits::Awaits;
 
@@ -41,26 +47,30 @@ mod once_cell;
 mod rw_lock;
 mod semaphore;
 mod set_once;
+mod wrapper;
 
 pub mod broadcast;
 pub mod mpsc;
 pub mod oneshot;
 pub mod watch;
 
+/// Named future types.
+pub mod futures {
+    pub use super::notify::{Notified, OwnedNotified};
+}
+
 pub use barrier::Barrier;
-pub use mutex::Mutex;
-pub use notify::{Notified, Notify, OwnedNotified};
+pub use mutex::{Mutex, MutexGuard, OwnedMutexGuard};
+pub use notify::Notify;
 pub use once_cell::OnceCell;
-pub use rw_lock::RwLock;
-pub use semaphore::Semaphore;
+pub use rw_lock::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+pub use semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 pub use set_once::SetOnce;
 
 #[doc(no_inline)]
 pub use tokio::sync::{
-    AcquireError, BarrierWaitResult, MappedMutexGuard, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard,
-    OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit,
-    RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard, SemaphorePermit, SetError, SetOnceError,
-    TryAcquireError, TryLockError,
+    AcquireError, BarrierWaitResult, MappedMutexGuard, OwnedMappedMutexGuard, RwLockMappedWriteGuard, RwLockReadGuard,
+    RwLockWriteGuard, SetError, SetOnceError, TryAcquireError, TryLockError,
 };
 
 /// Runs `operation`, which consumes one unit of the cooperative budget when it completes.
@@ -72,19 +82,58 @@ fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Out
     let at = Location::caller();
     async move {
         let mut operation = pin!(operation);
-        poll_fn(|cx| poll_spend(awaits, at, operation.as_mut(), cx)).await
+        poll_fn(|cx| poll_spend(awaits, at, cx, |cx| operation.as_mut().poll(cx))).await
     }
 }
 
-/// One poll of [`spend`].
-fn poll_spend<F: Future>(
+/// Runs `operation`, which waits in a fair queue, and converts its output. Otherwise like
+/// [`spend`].
+///
+/// Polls `operation` even if no budget is left: the first poll joins the queue, and a task must not
+/// lose its place because it was refused. An output that is refused stays in the future, and is
+/// dropped with it: `operation` must only acquire, and `convert` does the rest.
+#[track_caller]
+fn spend_queued<F: Future, O>(
+    awaits: Awaits,
+    operation: F,
+    convert: impl FnOnce(F::Output) -> O,
+) -> impl Future<Output = O> {
+    let at = Location::caller();
+    async move {
+        let acquired = {
+            let mut operation = pin!(operation);
+            let poll = |cx: &mut Context<'_>| {
+                let acquired = operation.as_mut().poll(cx);
+                if acquired.is_pending() {
+                    awaits.note(at);
+                }
+                acquired
+            };
+            Unshared(poll_fn(poll).await)
+        };
+        poll_fn(coop::poll_proceed).await.made_progress();
+        let Unshared(acquired) = acquired;
+        convert(acquired)
+    }
+}
+
+/// A value to which there are no shared references.
+///
+/// A future that contains a guard is then `Sync` also if the guard is not, as Tokio's are.
+struct Unshared<T>(T);
+
+// SAFETY: the only way to the value is to move it out, so a shared reference gives no access to it.
+unsafe impl<T> Sync for Unshared<T> {}
+
+/// One poll of [`spend`], whose operation is polled by `poll`.
+fn poll_spend<T>(
     awaits: Awaits,
     at: &'static Location<'static>,
-    operation: Pin<&mut F>,
     cx: &mut Context<'_>,
-) -> Poll<F::Output> {
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
     let unit = ready!(coop::poll_proceed(cx));
-    match operation.poll(cx) {
+    match poll(cx) {
         Poll::Ready(output) => {
             unit.made_progress();
             Poll::Ready(output)

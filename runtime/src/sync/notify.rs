@@ -1,5 +1,6 @@
 //! Task notification without a value.
 
+use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -8,6 +9,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
+use super::wrapper::{impl_debug, impl_wrapper, unwrap_arc};
 use super::{Awaits, poll_spend};
 
 /// Notifies one or more tasks that something happened, without sending a value.
@@ -28,9 +30,12 @@ use super::{Awaits, poll_spend};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(transparent)]
 pub struct Notify(tokio::sync::Notify);
+
+impl_debug!([] Notify);
+impl_wrapper!([] Notify, tokio::sync::Notify);
 
 impl Notify {
     /// Creates a new `Notify` without a stored notification.
@@ -63,7 +68,7 @@ impl Notify {
     /// Same as [`notified`](Self::notified).
     #[track_caller]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
-        OwnedNotified { waiter: inner(self).notified_owned(), at: Location::caller() }
+        OwnedNotified { waiter: unwrap_arc(self).notified_owned(), at: Location::caller() }
     }
 
     /// Notifies the task that has waited longest, or stores one notification for the next waiter.
@@ -84,7 +89,6 @@ impl Notify {
 
 pin_project! {
     /// The future returned by [`Notify::notified`].
-    #[derive(Debug)]
     #[must_use = "futures do nothing unless awaited"]
     pub struct Notified<'a> {
         #[pin]
@@ -104,18 +108,23 @@ impl Notified<'_> {
     }
 }
 
+impl fmt::Debug for Notified<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.waiter.fmt(f)
+    }
+}
+
 impl Future for Notified<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_spend(Awaits::Notice, this.at, this.waiter, cx)
+        poll_spend(Awaits::Notice, this.at, cx, |cx| this.waiter.poll(cx))
     }
 }
 
 pin_project! {
     /// The future returned by [`Notify::notified_owned`].
-    #[derive(Debug)]
     #[must_use = "futures do nothing unless awaited"]
     pub struct OwnedNotified {
         #[pin]
@@ -131,18 +140,17 @@ impl OwnedNotified {
     }
 }
 
+impl fmt::Debug for OwnedNotified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.waiter.fmt(f)
+    }
+}
+
 impl Future for OwnedNotified {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_spend(Awaits::Notice, this.at, this.waiter, cx)
+        poll_spend(Awaits::Notice, this.at, cx, |cx| this.waiter.poll(cx))
     }
-}
-
-fn inner(notify: Arc<Notify>) -> Arc<tokio::sync::Notify> {
-    let notify = Arc::into_raw(notify) as *const tokio::sync::Notify;
-    // SAFETY: the pointer comes from `into_raw`, and a transparent wrapper has the same size and
-    // alignment as the wrapped type.
-    unsafe { Arc::from_raw(notify) }
 }

@@ -1,9 +1,11 @@
 //! A cell that an async function initializes once.
 
+use std::fmt::Debug;
 use std::future::Future;
 
 use tokio::sync::SetError;
 
+use super::wrapper::impl_debug;
 use super::{Awaits, spend};
 
 /// A thread-safe cell that can be written only once, usually by an async function.
@@ -20,8 +22,22 @@ use super::{Awaits, spend};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct OnceCell<T>(tokio::sync::OnceCell<T>);
+
+impl_debug!([T: Debug] OnceCell<T>);
+
+impl<T> Default for OnceCell<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> From<T> for OnceCell<T> {
+    fn from(value: T) -> Self {
+        Self(value.into())
+    }
+}
 
 impl<T> OnceCell<T> {
     /// Creates a new, empty cell.
@@ -32,6 +48,28 @@ impl<T> OnceCell<T> {
     /// Creates a new, empty cell in a constant context.
     pub const fn const_new() -> Self {
         Self(tokio::sync::OnceCell::const_new())
+    }
+
+    /// Creates a cell that contains `value` if it is `Some`, and an empty cell otherwise.
+    ///
+    /// ```
+    /// use volt::sync::OnceCell;
+    ///
+    /// assert_eq!(OnceCell::new_with(Some(8080)).get(), Some(&8080));
+    /// assert!(!OnceCell::<u16>::new_with(None).initialized());
+    /// ```
+    pub fn new_with(value: Option<T>) -> Self {
+        Self(tokio::sync::OnceCell::new_with(value))
+    }
+
+    /// Creates a cell that contains `value`, in a constant context.
+    ///
+    /// ```
+    /// static PORT: volt::sync::OnceCell<u16> = volt::sync::OnceCell::const_new_with(8080);
+    /// assert_eq!(PORT.get(), Some(&8080));
+    /// ```
+    pub const fn const_new_with(value: T) -> Self {
+        Self(tokio::sync::OnceCell::const_new_with(value))
     }
 
     /// Returns `true` if the cell contains a value.

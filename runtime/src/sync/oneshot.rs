@@ -1,12 +1,13 @@
 //! A channel for sending a single value between tasks: [`channel`].
 
+use std::fmt::{self, Debug};
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use super::{Awaits, poll_spend, spend};
-use volt_core::coop;
+use super::wrapper::impl_debug;
+use super::{Awaits, expect_may_block, poll_spend, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::oneshot::error;
@@ -29,13 +30,13 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 /// Sends a value to the associated [`Receiver`].
-#[derive(Debug)]
 pub struct Sender<T>(tokio::sync::oneshot::Sender<T>);
+
+impl_debug!([T: Debug] Sender<T>);
 
 /// Receives a value from the associated [`Sender`].
 ///
 /// Awaiting the receiver returns the value, or an error if the sender is dropped without sending.
-#[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct Receiver<T> {
     value: tokio::sync::oneshot::Receiver<T>,
@@ -64,11 +65,9 @@ impl<T> Sender<T> {
 
     /// Polls whether the receiver is dropped or closed; the poll function of
     /// [`closed`](Self::closed).
+    #[track_caller]
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let unit = ready!(coop::poll_proceed(cx));
-        ready!(self.0.poll_closed(cx));
-        unit.made_progress();
-        Poll::Ready(())
+        poll_spend(Awaits::Others, Location::caller(), cx, |cx| self.0.poll_closed(cx))
     }
 
     /// Returns `true` if the receiver is dropped or closed.
@@ -84,6 +83,33 @@ impl<T> Receiver<T> {
         self.value.close();
     }
 
+    /// Returns `true` if the receiver has returned a value, or the error that the sender was
+    /// dropped. Awaiting it again would panic.
+    ///
+    /// ```
+    /// let (sender, mut receiver) = volt::sync::oneshot::channel();
+    /// sender.send("the answer").unwrap();
+    /// assert!(!receiver.is_terminated());
+    /// receiver.try_recv().unwrap();
+    /// assert!(receiver.is_terminated());
+    /// ```
+    pub fn is_terminated(&self) -> bool {
+        self.value.is_terminated()
+    }
+
+    /// Returns `true` if no value can be received now: none has been sent, or it has already been
+    /// received.
+    ///
+    /// ```
+    /// let (sender, receiver) = volt::sync::oneshot::channel();
+    /// assert!(receiver.is_empty());
+    /// sender.send("the answer").unwrap();
+    /// assert!(!receiver.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.value.is_empty()
+    }
+
     /// Returns the value if it has been sent, without waiting.
     ///
     /// # Errors
@@ -95,13 +121,29 @@ impl<T> Receiver<T> {
 
     /// Receives the value, blocking the current thread until it is sent.
     ///
-    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
-    /// worker.
-    ///
     /// # Errors
     /// Returns an error if the sender is dropped without sending a value.
+    ///
+    /// # Panics
+    /// Panics in a task and in [`Runtime::block_on`](crate::Runtime::block_on): await the receiver
+    /// there.
+    ///
+    /// ```
+    /// let (sender, receiver) = volt::sync::oneshot::channel();
+    /// let thread = std::thread::spawn(move || receiver.blocking_recv());
+    /// sender.send("the answer").unwrap();
+    /// assert_eq!(thread.join().unwrap(), Ok("the answer"));
+    /// ```
+    #[track_caller]
     pub fn blocking_recv(self) -> Result<T, error::RecvError> {
+        expect_may_block("oneshot::Receiver");
         self.value.blocking_recv()
+    }
+}
+
+impl<T: Debug> Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
     }
 }
 
@@ -112,6 +154,6 @@ impl<T> Future for Receiver<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        poll_spend(Awaits::Value, this.made_at, Pin::new(&mut this.value), cx)
+        poll_spend(Awaits::Value, this.made_at, cx, |cx| Pin::new(&mut this.value).poll(cx))
     }
 }

@@ -1,9 +1,11 @@
 //! A cell that is set once and can be awaited.
 
+use std::fmt::Debug;
 use std::future::Future;
 
 use tokio::sync::SetOnceError;
 
+use super::wrapper::impl_debug;
 use super::{Awaits, spend};
 
 /// A thread-safe cell that is set once, and that tasks can await.
@@ -18,8 +20,22 @@ use super::{Awaits, spend};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SetOnce<T>(tokio::sync::SetOnce<T>);
+
+impl_debug!([T: Debug] SetOnce<T>);
+
+impl<T> Default for SetOnce<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> From<T> for SetOnce<T> {
+    fn from(value: T) -> Self {
+        Self(value.into())
+    }
+}
 
 impl<T> SetOnce<T> {
     /// Creates a new, empty cell.

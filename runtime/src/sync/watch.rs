@@ -1,5 +1,8 @@
 //! A channel that keeps only the latest value: [`channel`].
 
+use std::fmt::Debug;
+
+use super::wrapper::impl_debug;
 use super::{Awaits, spend};
 
 #[doc(no_inline)]
@@ -23,12 +26,12 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 /// Sends values to the associated [`Receiver`]s.
-#[derive(Debug)]
 pub struct Sender<T>(tokio::sync::watch::Sender<T>);
 
 /// Receives values from the associated [`Sender`]s.
-#[derive(Debug)]
 pub struct Receiver<T>(tokio::sync::watch::Receiver<T>);
+
+impl_debug!([T: Debug] Sender<T>, [T: Debug] Receiver<T>);
 
 impl<T> Sender<T> {
     /// Creates a channel that has no receiver yet. [`subscribe`](Self::subscribe) creates
@@ -53,14 +56,20 @@ impl<T> Sender<T> {
     }
 
     /// Modifies the value in place and notifies all receivers.
-    pub fn send_modify(&self, modify: impl FnOnce(&mut T)) {
+    pub fn send_modify<F>(&self, modify: F)
+    where
+        F: FnOnce(&mut T),
+    {
         self.0.send_modify(modify);
     }
 
     /// Modifies the value in place, and notifies the receivers only if `modify` returns `true`.
     ///
     /// Returns the result of `modify`.
-    pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
+    pub fn send_if_modified<F>(&self, modify: F) -> bool
+    where
+        F: FnOnce(&mut T) -> bool,
+    {
         self.0.send_if_modified(modify)
     }
 
@@ -135,6 +144,18 @@ impl<T> Receiver<T> {
     /// Returns an error if all senders are dropped.
     pub fn has_changed(&self) -> Result<bool, error::RecvError> {
         self.0.has_changed()
+    }
+
+    /// Returns `true` if all senders are dropped. The last value can still be borrowed.
+    ///
+    /// ```
+    /// let (sender, receiver) = volt::sync::watch::channel("last");
+    /// drop(sender);
+    /// assert!(receiver.is_closed());
+    /// assert_eq!(*receiver.borrow(), "last");
+    /// ```
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
     }
 
     /// Marks the current value as not seen: the next call of [`changed`](Self::changed) returns

@@ -182,3 +182,22 @@ fn a_task_reports_its_current_await_point() {
     runtime.block_on(sender.send(())).unwrap();
     assert_eq!(told(None), None);
 }
+
+#[test]
+fn a_poll_function_and_a_timed_send_record_their_callers_line() {
+    let (runtime, mut client) = runtime("callers", 1);
+    let (sender, mut receiver) = volt::sync::mpsc::channel::<()>(1);
+    let (full, _keeps_it_open) = volt::sync::mpsc::channel::<()>(1);
+    full.try_send(()).unwrap();
+    let line = line!() + 1;
+    spawn_named(&runtime, "polls", async move { std::future::poll_fn(|cx| receiver.poll_recv(cx)).await.unwrap() });
+    spawn_named(&runtime, "sends", async move { full.send_timeout((), LONG).await.unwrap() });
+    for (name, what, line) in [("polls", "message", line), ("sends", "room", line + 1)] {
+        let list = ask(&mut client, "callers", &query(Rank::Id, name), |list| {
+            list.rows.len() == 1 && list.rows[0].awaits.as_deref() == Some(what)
+        });
+        let at = list.rows[0].awaits_at.clone().unwrap();
+        assert!(at.contains(&format!("{}:{line}:", file!())), "{at}");
+    }
+    drop(sender);
+}

@@ -1,10 +1,16 @@
 //! An asynchronous reader-writer lock.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use tokio::sync::{RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use super::{Awaits, spend};
+use super::wrapper::{impl_debug, impl_wrapper, unwrap_arc};
+use super::{Awaits, expect_may_block, spend_queued};
+
+mod owned;
+
+pub use owned::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 /// An asynchronous reader-writer lock, whose guards can be held across an `.await`.
 ///
@@ -24,12 +30,16 @@ use super::{Awaits, spend};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(transparent)]
 pub struct RwLock<T: ?Sized>(tokio::sync::RwLock<T>);
 
+impl_debug!([T: ?Sized + Debug] RwLock<T>);
+impl_wrapper!([T: ?Sized] RwLock<T>, tokio::sync::RwLock<T>);
+
 impl<T> RwLock<T> {
     /// Creates a new, unlocked lock.
+    #[track_caller]
     pub fn new(value: T) -> Self {
         Self(tokio::sync::RwLock::new(value))
     }
@@ -37,6 +47,38 @@ impl<T> RwLock<T> {
     /// Creates a new, unlocked lock in a constant context.
     pub const fn const_new(value: T) -> Self {
         Self(tokio::sync::RwLock::const_new(value))
+    }
+
+    /// Creates a new, unlocked lock for at most `max_reads` readers at a time. Further readers
+    /// wait.
+    ///
+    /// # Panics
+    /// Panics if `max_reads` exceeds `u32::MAX >> 3`.
+    ///
+    /// ```
+    /// let prices = volt::sync::RwLock::with_max_readers(vec![1, 2], 1);
+    /// let first = prices.try_read().unwrap();
+    /// assert!(prices.try_read().is_err());
+    /// drop(first);
+    /// assert!(prices.try_read().is_ok());
+    /// ```
+    #[track_caller]
+    pub fn with_max_readers(value: T, max_reads: u32) -> Self {
+        Self(tokio::sync::RwLock::with_max_readers(value, max_reads))
+    }
+
+    /// Same as [`with_max_readers`](Self::with_max_readers), in a constant context.
+    ///
+    /// # Panics
+    /// Same as [`with_max_readers`](Self::with_max_readers); in a constant, compilation fails
+    /// instead.
+    ///
+    /// ```
+    /// static PRICE: volt::sync::RwLock<u32> = volt::sync::RwLock::const_with_max_readers(7, 16);
+    /// assert_eq!(*PRICE.blocking_read(), 7);
+    /// ```
+    pub const fn const_with_max_readers(value: T, max_reads: u32) -> Self {
+        Self(tokio::sync::RwLock::const_with_max_readers(value, max_reads))
     }
 
     /// Consumes the lock and returns the value.
@@ -54,7 +96,7 @@ impl<T: ?Sized> RwLock<T> {
     /// loses its place in the queue.
     #[track_caller]
     pub fn read(&self) -> impl Future<Output = RwLockReadGuard<'_, T>> {
-        spend(Awaits::Lock, self.0.read())
+        spend_queued(Awaits::Lock, self.0.read(), |guard| guard)
     }
 
     /// Locks for exclusive write access, waiting until no other task holds the lock.
@@ -63,7 +105,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn write(&self) -> impl Future<Output = RwLockWriteGuard<'_, T>> {
-        spend(Awaits::Lock, self.0.write())
+        spend_queued(Awaits::Lock, self.0.write(), |guard| guard)
     }
 
     /// Locks like [`read`](Self::read), and returns an owned guard that can be moved into a task.
@@ -72,7 +114,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn read_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockReadGuard<T>> {
-        spend(Awaits::Lock, inner(self).read_owned())
+        spend_queued(Awaits::Lock, unwrap_arc(self).read_owned(), OwnedRwLockReadGuard::new)
     }
 
     /// Locks like [`write`](Self::write), and returns an owned guard that can be moved into a task.
@@ -81,7 +123,7 @@ impl<T: ?Sized> RwLock<T> {
     /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn write_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockWriteGuard<T>> {
-        spend(Awaits::Lock, inner(self).write_owned())
+        spend_queued(Awaits::Lock, unwrap_arc(self).write_owned(), OwnedRwLockWriteGuard::new)
     }
 
     /// Locks for shared read access, without waiting.
@@ -106,7 +148,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// Same as [`try_read`](Self::try_read).
     pub fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
-        inner(self).try_read_owned()
+        unwrap_arc(self).try_read_owned().map(OwnedRwLockReadGuard::new)
     }
 
     /// Locks like [`try_write`](Self::try_write), and returns an owned guard that can be moved into
@@ -115,22 +157,36 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// Same as [`try_write`](Self::try_write).
     pub fn try_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
-        inner(self).try_write_owned()
+        unwrap_arc(self).try_write_owned().map(OwnedRwLockWriteGuard::new)
     }
 
     /// Locks for shared read access, blocking the current thread until the lock is available.
     ///
-    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
-    /// worker.
+    /// # Panics
+    /// Panics in a task and in [`Runtime::block_on`](crate::Runtime::block_on): await
+    /// [`read`](Self::read) there.
+    #[track_caller]
     pub fn blocking_read(&self) -> RwLockReadGuard<'_, T> {
+        expect_may_block("RwLock::read");
         self.0.blocking_read()
     }
 
     /// Locks for exclusive write access, blocking the current thread until the lock is available.
     ///
-    /// Use this only on threads that do not run tasks: on a worker, it blocks all tasks of that
-    /// worker.
+    /// # Panics
+    /// Panics in a task and in [`Runtime::block_on`](crate::Runtime::block_on): await
+    /// [`write`](Self::write) there.
+    ///
+    /// ```
+    /// let prices = volt::sync::RwLock::new(vec![1, 2]);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| prices.blocking_write().push(3));
+    /// });
+    /// assert_eq!(*prices.blocking_read(), [1, 2, 3]);
+    /// ```
+    #[track_caller]
     pub fn blocking_write(&self) -> RwLockWriteGuard<'_, T> {
+        expect_may_block("RwLock::write");
         self.0.blocking_write()
     }
 
@@ -146,11 +202,4 @@ impl<T> From<T> for RwLock<T> {
     fn from(value: T) -> Self {
         Self::new(value)
     }
-}
-
-fn inner<T: ?Sized>(lock: Arc<RwLock<T>>) -> Arc<tokio::sync::RwLock<T>> {
-    let lock = Arc::into_raw(lock) as *const tokio::sync::RwLock<T>;
-    // SAFETY: the pointer comes from `into_raw`, and a transparent wrapper has the same size and
-    // alignment as the wrapped type.
-    unsafe { Arc::from_raw(lock) }
 }

@@ -1,6 +1,10 @@
 //! Synchronization: in addition to Tokio's types, the runtime ensures that a type that is always
 //! ready is not drained in one poll.
 
+mod blocking;
+mod items;
+mod shared;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,0 +1,324 @@
+//! The bounded channel: [`channel`].
+
+use std::panic::Location;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{Permit, PermitIterator};
+
+use super::error;
+use super::receive::receive;
+use crate::sync::wrapper::impl_debug;
+use crate::sync::{Awaits, expect_may_block, poll_spend, spend, spend_queued};
+use crate::time::timeout;
+
+/// Creates a bounded channel for up to `capacity` values. Senders wait while it is full.
+///
+/// # Panics
+/// Panics if `capacity` is 0 or exceeds [`MAX_PERMITS`](crate::sync::Semaphore::MAX_PERMITS).
+#[track_caller]
+pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let (sender, receiver) = tokio::sync::mpsc::channel(capacity);
+    (Sender(sender), Receiver(receiver))
+}
+
+/// Sends values to the associated [`Receiver`].
+pub struct Sender<T>(tokio::sync::mpsc::Sender<T>);
+
+/// Receives values from the associated [`Sender`]s.
+pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
+
+/// A [`Sender`] that does not keep its channel open.
+///
+/// ```
+/// let (sender, receiver) = volt::sync::mpsc::channel::<u32>(1);
+/// let weak = sender.downgrade();
+/// assert!(weak.upgrade().is_some());
+/// drop(sender);
+/// assert!(weak.upgrade().is_none());
+/// assert!(receiver.is_closed());
+/// ```
+pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>);
+
+impl_debug!([T] Sender<T>, [T] Receiver<T>, [T] WeakSender<T>, [T] OwnedPermit<T>);
+
+impl<T> Sender<T> {
+    /// Sends `value`, waiting until there is capacity.
+    ///
+    /// # Errors
+    /// Returns an error that contains `value` if the receiver is dropped or closed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it completes, the value is not sent and is dropped too. To
+    /// keep the value, call [`reserve`](Self::reserve) and send through the permit.
+    #[track_caller]
+    pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
+        spend_queued(Awaits::Room, self.0.reserve(), |reserved| match reserved {
+            Ok(permit) => {
+                permit.send(value);
+                Ok(())
+            }
+            Err(_) => Err(error::SendError(value)),
+        })
+    }
+
+    /// Sends `value`, waiting for capacity for at most `limit`.
+    ///
+    /// # Errors
+    /// Returns an error that contains `value` if the timeout elapses, or the receiver is dropped or
+    /// closed.
+    ///
+    /// # Panics
+    /// Panics outside a runtime, like [`timeout`](crate::time::timeout).
+    ///
+    /// # Cancel safety
+    /// Same as [`send`](Self::send).
+    #[track_caller]
+    pub fn send_timeout(
+        &self,
+        value: T,
+        limit: Duration,
+    ) -> impl Future<Output = Result<(), error::SendTimeoutError<T>>> {
+        // Here, where the location of the caller is known.
+        let reserved = self.reserve();
+        async move {
+            match timeout(limit, reserved).await {
+                Ok(Ok(permit)) => {
+                    permit.send(value);
+                    Ok(())
+                }
+                Ok(Err(_)) => Err(error::SendTimeoutError::Closed(value)),
+                Err(_) => Err(error::SendTimeoutError::Timeout(value)),
+            }
+        }
+    }
+
+    /// Sends `value` if there is capacity, without waiting.
+    ///
+    /// # Errors
+    /// Returns an error that contains `value` if the channel is full, or the receiver is dropped or
+    /// closed.
+    pub fn try_send(&self, value: T) -> Result<(), error::TrySendError<T>> {
+        self.0.try_send(value)
+    }
+
+    /// Sends `value`, blocking the current thread until there is capacity.
+    ///
+    /// # Errors
+    /// Returns an error that contains `value` if the receiver is dropped or closed.
+    ///
+    /// # Panics
+    /// Panics in a task and in [`Runtime::block_on`](crate::Runtime::block_on): await
+    /// [`send`](Self::send) there.
+    ///
+    /// ```
+    /// let (sender, mut receiver) = volt::sync::mpsc::channel(1);
+    /// let thread = std::thread::spawn(move || sender.blocking_send("from a thread"));
+    /// assert_eq!(receiver.blocking_recv(), Some("from a thread"));
+    /// thread.join().unwrap().unwrap();
+    /// ```
+    #[track_caller]
+    pub fn blocking_send(&self, value: T) -> Result<(), error::SendError<T>> {
+        expect_may_block("mpsc::Sender::send");
+        self.0.blocking_send(value)
+    }
+
+    /// Reserves capacity for one value, waiting until there is capacity.
+    ///
+    /// # Errors
+    /// Returns an error if the receiver is dropped or closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe. If the future is dropped before it completes, the task loses its place in the
+    /// queue.
+    #[track_caller]
+    pub fn reserve(&self) -> impl Future<Output = Result<Permit<'_, T>, error::SendError<()>>> {
+        spend_queued(Awaits::Room, self.0.reserve(), |permit| permit)
+    }
+
+    /// Reserves capacity for `n` values together, waiting until there is capacity for all.
+    ///
+    /// # Errors
+    /// Returns an error if the receiver is dropped or closed, or if `n` exceeds the maximum
+    /// capacity.
+    ///
+    /// # Cancel safety
+    /// Same as [`reserve`](Self::reserve).
+    #[track_caller]
+    pub fn reserve_many(&self, n: usize) -> impl Future<Output = Result<PermitIterator<'_, T>, error::SendError<()>>> {
+        spend_queued(Awaits::Room, self.0.reserve_many(n), |permits| permits)
+    }
+
+    /// Reserves capacity for one value if there is any, without waiting.
+    ///
+    /// # Errors
+    /// Returns an error if the channel is full, or the receiver is dropped or closed.
+    pub fn try_reserve(&self) -> Result<Permit<'_, T>, error::TrySendError<()>> {
+        self.0.try_reserve()
+    }
+
+    /// Reserves capacity for `n` values together if there is enough, without waiting.
+    ///
+    /// # Errors
+    /// Returns an error if there is less capacity, or the receiver is dropped or closed.
+    pub fn try_reserve_many(&self, n: usize) -> Result<PermitIterator<'_, T>, error::TrySendError<()>> {
+        self.0.try_reserve_many(n)
+    }
+
+    /// Reserves capacity for one value, and returns an owned permit that can be moved into a task.
+    ///
+    /// Consumes the sender; the permit returns it when it is used.
+    ///
+    /// # Errors
+    /// Returns an error if the receiver is dropped or closed.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it completes, the task loses its place in the queue and the
+    /// sender is dropped. To avoid that, clone the sender first.
+    #[track_caller]
+    pub fn reserve_owned(self) -> impl Future<Output = Result<OwnedPermit<T>, error::SendError<()>>> {
+        spend_queued(Awaits::Room, self.0.reserve_owned(), |permit| permit.map(OwnedPermit))
+    }
+
+    /// Reserves capacity for one value if there is any, and returns an owned permit that can be
+    /// moved into a task.
+    ///
+    /// Consumes the sender; the permit returns it when it is used.
+    ///
+    /// # Errors
+    /// Returns an error that contains the sender if the channel is full, or the receiver is dropped
+    /// or closed.
+    pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, error::TrySendError<Self>> {
+        self.0.try_reserve_owned().map(OwnedPermit).map_err(|refused| match refused {
+            error::TrySendError::Full(sender) => error::TrySendError::Full(Sender(sender)),
+            error::TrySendError::Closed(sender) => error::TrySendError::Closed(Sender(sender)),
+        })
+    }
+
+    /// Waits until the receiver is dropped or closed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    #[track_caller]
+    pub fn closed(&self) -> impl Future<Output = ()> {
+        spend(Awaits::Others, self.0.closed())
+    }
+
+    /// Returns `true` if the receiver is dropped or closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Returns the current capacity: the number of values that can be sent now without waiting.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Returns the maximum capacity, as passed to [`channel`].
+    pub fn max_capacity(&self) -> usize {
+        self.0.max_capacity()
+    }
+
+    /// Returns `true` if both senders belong to the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
+    /// Creates a [`WeakSender`], which does not keep the channel open.
+    #[must_use = "the sender keeps the channel open until it is dropped, too"]
+    pub fn downgrade(&self) -> WeakSender<T> {
+        WeakSender(self.0.downgrade())
+    }
+
+    /// Returns the number of [`Sender`]s.
+    pub fn strong_count(&self) -> usize {
+        self.0.strong_count()
+    }
+
+    /// Returns the number of [`WeakSender`]s.
+    pub fn weak_count(&self) -> usize {
+        self.0.weak_count()
+    }
+}
+
+/// Capacity for one value, reserved by [`Sender::reserve_owned`].
+///
+/// Dropping the permit returns the capacity to the channel.
+pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>);
+
+impl<T> OwnedPermit<T> {
+    /// Sends `value` with the reserved capacity, and returns the sender.
+    pub fn send(self, value: T) -> Sender<T> {
+        Sender(self.0.send(value))
+    }
+
+    /// Returns the reserved capacity to the channel, and the sender to the caller.
+    pub fn release(self) -> Sender<T> {
+        Sender(self.0.release())
+    }
+
+    /// Returns `true` if both permits belong to the same channel.
+    pub fn same_channel(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
+    /// Returns `true` if the permit and `sender` belong to the same channel.
+    ///
+    /// ```
+    /// let (sender, _receiver) = volt::sync::mpsc::channel::<u32>(1);
+    /// let permit = sender.clone().try_reserve_owned().unwrap();
+    /// assert!(permit.same_channel_as_sender(&sender));
+    /// ```
+    pub fn same_channel_as_sender(&self, sender: &Sender<T>) -> bool {
+        self.0.same_channel_as_sender(&sender.0)
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> WeakSender<T> {
+    /// Returns a [`Sender`], or `None` if all senders are dropped.
+    pub fn upgrade(&self) -> Option<Sender<T>> {
+        self.0.upgrade().map(Sender)
+    }
+
+    /// Returns the number of [`Sender`]s.
+    pub fn strong_count(&self) -> usize {
+        self.0.strong_count()
+    }
+
+    /// Returns the number of [`WeakSender`]s.
+    pub fn weak_count(&self) -> usize {
+        self.0.weak_count()
+    }
+}
+
+impl<T> Clone for WeakSender<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+receive!(Receiver);
+
+impl<T> Receiver<T> {
+    /// Returns the current capacity: the number of values that can be sent now without waiting.
+    ///
+    /// ```
+    /// let (sender, receiver) = volt::sync::mpsc::channel(5);
+    /// sender.try_send("one").unwrap();
+    /// assert_eq!((receiver.capacity(), receiver.max_capacity()), (4, 5));
+    /// ```
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Returns the maximum capacity, as passed to [`channel`].
+    pub fn max_capacity(&self) -> usize {
+        self.0.max_capacity()
+    }
+}

@@ -1,0 +1,34 @@
+//! A multi-producer, single-consumer queue for sending values between tasks.
+//!
+//! [`channel`] creates a bounded queue, whose senders wait while it is full. [`unbounded_channel`]
+//! creates a queue without a bound.
+//! ```
+//! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+//! # runtime.block_on(async {
+//! let (sender, mut receiver) = volt::sync::mpsc::channel(16);
+//! for name in ["one", "two"] {
+//!     let sender = sender.clone();
+//!     volt::spawn(async move { sender.send(name).await });
+//! }
+//! drop(sender);
+//! let mut received = Vec::new();
+//! while let Some(name) = receiver.recv().await {
+//!     received.push(name);
+//! }
+//! received.sort();
+//! assert_eq!(received, ["one", "two"]);
+//! # });
+//! # Ok::<(), volt::BuildError>(())
+//! ```
+
+mod bounded;
+mod receive;
+mod unbounded;
+
+pub mod error;
+
+pub use bounded::{OwnedPermit, Receiver, Sender, WeakSender, channel};
+pub use unbounded::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
+
+#[doc(no_inline)]
+pub use tokio::sync::mpsc::{Permit, PermitIterator};
