@@ -101,7 +101,7 @@ impl Drop for Exporter {
     fn drop(&mut self) {
         match self.runtime.take() {
             // Async code must not block. There, the port is released a moment later.
-            Some(runtime) if volt::Handle::try_current().is_some() => runtime.shutdown_background(),
+            Some(runtime) if volt::Handle::try_current().is_ok() => runtime.shutdown_background(),
             Some(runtime) => runtime.shutdown_timeout(SHUTDOWN_TIMEOUT),
             None => {}
         }

@@ -31,6 +31,7 @@ pub mod fs;
 pub mod io;
 pub mod net;
 pub mod process;
+pub mod runtime;
 pub mod signal;
 pub mod sync;
 pub mod time;

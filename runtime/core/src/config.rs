@@ -250,6 +250,8 @@ pub struct Config {
     pub(crate) tokio_compat: bool,
     pub(crate) flight_recorder: bool,
     pub(crate) flight_records: usize,
+    /// The name that the program has set.
+    pub(crate) given_name: Option<String>,
 }
 
 impl Config {

@@ -6,9 +6,10 @@
 //! around each job. Read on the same thread only.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use crate::compat::Entered;
@@ -33,27 +34,79 @@ const THREAD_ENDS: &str = "this thread is ending: the destructor of a thread-loc
 const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
                           `Handle::enter` is held";
 
+/// The error of [`Handle::try_current`](crate::handle::Handle::try_current): this thread has no
+/// current runtime.
+///
+/// ```
+/// let error = volt::Handle::try_current().unwrap_err();
+/// assert!(error.is_missing_context() && !error.is_thread_local_destroyed());
+/// ```
+#[derive(Debug)]
+pub struct TryCurrentError {
+    is_thread_ending: bool,
+}
+
+impl TryCurrentError {
+    /// Returns whether the thread is outside a runtime.
+    pub fn is_missing_context(&self) -> bool {
+        !self.is_thread_ending
+    }
+
+    /// Returns whether the thread is ending, and has destroyed the thread-local that contains the
+    /// current runtime.
+    pub fn is_thread_local_destroyed(&self) -> bool {
+        self.is_thread_ending
+    }
+}
+
+impl fmt::Display for TryCurrentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_thread_ending { THREAD_ENDS } else { NO_RUNTIME })
+    }
+}
+
+impl std::error::Error for TryCurrentError {}
+
 /// A guard that makes a runtime current on this thread. Returned by
 /// [`Handle::enter`](crate::handle::Handle::enter).
 ///
 /// When it is dropped, the former runtime is current again. Guards may be dropped in any order: the
 /// runtime of the most recent remaining guard is current. With `Builder::tokio_compat`, they must
 /// be dropped in the reverse order of their creation.
+///
+/// A guard may outlive the shutdown of its runtime:
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+/// let _entered = runtime.enter();
+/// runtime.shutdown_background();
+/// # Ok::<(), volt::BuildError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the runtime is current only while the guard lives"]
 pub struct EnterGuard<'a> {
-    /// Not Send: the guard must be dropped on the thread on which it was created.
-    entered: Rc<Handle>,
+    // No destructor here: it would use the lifetime, so that a guard could not outlive a runtime
+    // that is shut down by value.
+    _entered: EnteredHere,
     /// Makes the companion Tokio runtime current, if there is one.
     _tokio: Option<Entered<'a>>,
     _handle: PhantomData<&'a Handle>,
 }
 
-impl Drop for EnterGuard<'_> {
+/// Removes its entry from [`ENTERED`] when it is dropped.
+#[derive(Debug)]
+struct EnteredHere {
+    /// The address of the entry. Nothing else has the address while the entry is in the list.
+    entry: usize,
+    /// Not Send: it must be dropped on the thread on which it was created.
+    _not_send: PhantomData<MutexGuard<'static, ()>>,
+}
+
+impl Drop for EnteredHere {
     fn drop(&mut self) {
         let leave = |entered: &RefCell<Vec<Rc<Handle>>>| {
             let mut entered = entered.borrow_mut();
-            let place = entered.iter().rposition(|handle| Rc::ptr_eq(handle, &self.entered));
+            let place = entered.iter().rposition(|handle| Rc::as_ptr(handle).addr() == self.entry);
             place.map(|place| entered.remove(place))
         };
         // If the thread is ending, no runtime is current anyway.
@@ -68,10 +121,15 @@ impl Drop for EnterGuard<'_> {
 #[track_caller]
 pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     let entered = Rc::new(handle.clone());
-    if ENTERED.try_with(|all| all.borrow_mut().push(entered.clone())).is_err() {
+    let entry = Rc::as_ptr(&entered).addr();
+    if ENTERED.try_with(|all| all.borrow_mut().push(entered)).is_err() {
         panic!("{THREAD_ENDS}");
     }
-    EnterGuard { entered, _tokio: handle.shared().compat().map(|tokio| tokio.enter()), _handle: PhantomData }
+    EnterGuard {
+        _entered: EnteredHere { entry, _not_send: PhantomData },
+        _tokio: handle.shared().compat().map(|tokio| tokio.enter()),
+        _handle: PhantomData,
+    }
 }
 
 /// Makes `handle`'s runtime current for the remaining life of this thread. Called on the threads of
@@ -82,7 +140,19 @@ pub(crate) fn enter_for_good(handle: Handle) {
 
 /// Returns the handle of the current runtime, or `None` outside a runtime.
 pub fn try_handle() -> Option<Rc<Handle>> {
-    ENTERED.try_with(|entered| entered.borrow().last().cloned()).ok().flatten()
+    current().ok()
+}
+
+/// Returns the handle of the current runtime.
+///
+/// # Errors
+/// Outside a runtime, and if the thread is ending and has destroyed [`ENTERED`].
+pub(crate) fn current() -> Result<Rc<Handle>, TryCurrentError> {
+    match ENTERED.try_with(|entered| entered.borrow().last().cloned()) {
+        Ok(Some(handle)) => Ok(handle),
+        Ok(None) => Err(TryCurrentError { is_thread_ending: false }),
+        Err(_destroyed) => Err(TryCurrentError { is_thread_ending: true }),
+    }
 }
 
 /// Returns the handle of the current runtime.
@@ -91,10 +161,9 @@ pub fn try_handle() -> Option<Rc<Handle>> {
 /// Outside a runtime.
 #[track_caller]
 pub fn handle() -> Rc<Handle> {
-    match ENTERED.try_with(|entered| entered.borrow().last().cloned()) {
-        Ok(Some(handle)) => handle,
-        Ok(None) => panic!("{NO_RUNTIME}"),
-        Err(_destroyed) => panic!("{THREAD_ENDS}"),
+    match current() {
+        Ok(handle) => handle,
+        Err(error) => panic!("{error}"),
     }
 }
 

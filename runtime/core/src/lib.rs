@@ -42,7 +42,11 @@ pub mod context;
 #[cfg(not(loom))]
 pub mod handle;
 #[cfg(not(loom))]
+pub mod identity;
+#[cfg(not(loom))]
 pub mod instant;
+#[cfg(not(loom))]
+pub mod metrics;
 #[cfg(not(loom))]
 pub mod observe;
 #[cfg(not(loom))]

@@ -20,6 +20,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use crate::context;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
+use crate::metrics::RuntimeMetrics;
 use crate::observe::registry::{Observed, Registration};
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
@@ -131,6 +133,11 @@ impl Runtime {
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.handle.block_on_and_run(future)
+    }
+
+    /// Returns the metrics of the runtime; see [`Handle::metrics`].
+    pub fn metrics(&self) -> RuntimeMetrics {
+        self.handle.metrics()
     }
 
     /// Makes this runtime current on this thread while the guard lives; see [`Handle::enter`].
@@ -345,6 +352,12 @@ impl Drop for Runtime {
         self.shutdown(limit);
     }
 }
+
+/// As for [`Handle`].
+impl UnwindSafe for Runtime {}
+
+/// As for [`Handle`].
+impl RefUnwindSafe for Runtime {}
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,10 +10,13 @@ use crate::error::BuildError;
 impl Builder {
     /// Returns the name, or why it cannot be used.
     pub(super) fn checked_name(&self) -> Result<&str, BuildError> {
-        let Some(name) = &self.name else { return Ok(DEFAULT_NAME) };
+        let Some(name) = &self.config.given_name else { return Ok(DEFAULT_NAME) };
         if name.is_empty() || name.len() > config::MAX_NAME_BYTES {
             let remedy = format_args!("give 1 to {} bytes", config::MAX_NAME_BYTES);
             return Err(BuildError::invalid("name", format_args!("{} bytes long", name.len()), remedy));
+        }
+        if name.trim().is_empty() {
+            return Err(BuildError::invalid("name", format_args!("{name:?}"), "give one that is not blank"));
         }
         if name.chars().any(char::is_control) {
             return Err(BuildError::invalid("name", format_args!("{name:?}"), "leave control characters out"));

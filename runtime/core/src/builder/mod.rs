@@ -51,7 +51,6 @@ const DEFAULT_NAME: &str = "volt";
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
-    name: Option<String>,
     /// `None`: derived from the number of workers.
     spare_workers: Option<usize>,
     /// `None`: the runtime has no test clock. Otherwise, whether the test clock starts paused.
@@ -103,8 +102,9 @@ impl Builder {
             tokio_compat: false,
             flight_recorder: false,
             flight_records: config::FLIGHT_RECORDS,
+            given_name: None,
         };
-        Self { name: None, spare_workers: None, test_clock: None, config }
+        Self { spare_workers: None, test_clock: None, config }
     }
 
     /// Returns a builder for a current-thread runtime, with the default settings.
@@ -151,14 +151,14 @@ impl Builder {
         self
     }
 
-    /// Sets the name of the runtime in the console, in metrics and in logs: 1 to 64 bytes without
-    /// control characters. Default `volt`.
+    /// Sets the name of the runtime in the console, in metrics and in logs: 1 to 64 bytes, not
+    /// blank, without control characters. Default `volt`.
     ///
     /// Names are unique within a program. While a live runtime uses the name, later runtimes are
     /// called `name-2`, `name-3`, and so on; the name is cut if the whole would exceed 64 bytes. A
     /// runtime releases its name when it shuts down.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.config.given_name = Some(name.into());
         self
     }
 

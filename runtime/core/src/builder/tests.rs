@@ -44,6 +44,7 @@ fn invalid_builder_settings_are_errors_with_a_remedy() {
         (base().flight_records(1000), "flight_records is 1000: give a power of two from 1024 to 1048576"),
         (base().flight_records(1 << 21), "flight_records is 2097152: give a power of two from 1024 to 1048576"),
         (base().name(""), "name is 0 bytes long: give 1 to 64 bytes"),
+        (base().name(" "), "name is \" \": give one that is not blank"),
         (base().name("a\u{1b}[2J"), "name is \"a\\u{1b}[2J\": leave control characters out"),
         (base().thread_name("a\0b"), "thread_name is \"a\\0b\": leave out NUL"),
     ];

@@ -12,7 +12,7 @@ use super::Handle;
 use crate::blocking::pool::{BlockingSchedule, Job};
 use crate::clock;
 use crate::config::ParkSpin;
-use crate::context::{self, EnterGuard};
+use crate::context::{self, EnterGuard, TryCurrentError};
 use crate::coop;
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::spin::Habit;
@@ -35,9 +35,21 @@ impl Handle {
         Handle::clone(&context::handle())
     }
 
-    /// Returns the handle of the current runtime, or `None` outside a runtime.
-    pub fn try_current() -> Option<Handle> {
-        context::try_handle().as_deref().cloned()
+    /// Returns the handle of the current runtime.
+    ///
+    /// # Errors
+    /// Outside a runtime, and in destructors of thread-locals at the end of a thread. The error
+    /// says which.
+    ///
+    /// ```
+    /// assert!(volt::Handle::try_current().unwrap_err().is_missing_context());
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let _entered = runtime.enter();
+    /// assert_eq!(volt::Handle::try_current().unwrap().id(), runtime.handle().id());
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn try_current() -> Result<Handle, TryCurrentError> {
+        context::current().map(|handle| Handle::clone(&handle))
     }
 
     /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`,

@@ -1,12 +1,14 @@
 //! The handle of a runtime: spawns tasks and takes snapshots, from any thread.
 //!
-//! The methods that affect the calling thread (`enter`, `block_on`) are in `here`.
+//! The methods that affect the calling thread (`enter`, `block_on`) are in `here`, and those that
+//! describe the runtime in `about`.
 
+mod about;
 mod here;
 
 use std::fmt;
 use std::future::Future;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 
 use volt_telemetry::Snapshot;
@@ -145,6 +147,13 @@ impl Handle {
         self.shared.snapshot()
     }
 }
+
+/// A panic in user code leaves no part of the shared state half written: user code runs outside its
+/// locks, and its panics are caught.
+impl UnwindSafe for Handle {}
+
+/// As for `UnwindSafe`.
+impl RefUnwindSafe for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

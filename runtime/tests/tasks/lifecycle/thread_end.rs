@@ -102,7 +102,7 @@ fn a_thread_local_destructor_wakes_spawns_and_gets_clear_errors() {
                 waker.wake();
                 let spawned = handle.spawn(async { task::id() });
                 assert_eq!(task::try_id(), None);
-                assert!(volt::Handle::try_current().is_none());
+                assert!(volt::Handle::try_current().unwrap_err().is_thread_local_destroyed());
                 let refused = [
                     panic_of(|| handle.block_on(async {})),
                     panic_of(|| drop(handle.enter())),

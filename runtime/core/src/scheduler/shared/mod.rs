@@ -35,6 +35,7 @@ use crate::compat::Compat;
 use crate::config::Config;
 use crate::driver::test_clock::TestClock;
 use crate::driver::turn::Driver;
+use crate::identity::Id;
 use crate::queue::injector::Injector;
 use crate::recorder::lanes::{Flag, Recorder};
 use crate::stats::cells::PHASES;
@@ -55,6 +56,7 @@ pub(crate) type StartSpare = fn(&Arc<Shared>, usize) -> io::Result<JoinThread<()
 
 /// The shared state of a runtime: see the module documentation.
 pub struct Shared {
+    pub(crate) id: Id,
     pub(crate) name: String,
     /// The program that the workers run in, as opposed to a forked child of it.
     pub home: Home,
@@ -120,6 +122,7 @@ impl Shared {
         let recorder =
             Recorder::new(config.workers, config.max_spare_workers, config.flight_records, config.flight_recorder);
         let shared = Self {
+            id: Id::next(),
             name,
             is_recorded: recorder.flag(),
             recorder,

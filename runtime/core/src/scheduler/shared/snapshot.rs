@@ -19,6 +19,7 @@ use crate::clock;
 use crate::compat::Compat;
 use crate::scheduler::ends::Ends;
 use crate::scheduler::staff::Duty;
+use crate::stats::cells::PHASES;
 
 impl Shared {
     /// Returns what all workers and the sentinel have counted per spawn location, those that
@@ -32,6 +33,11 @@ impl Shared {
         blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
         let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };
         (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
+    }
+
+    /// Calls `read` with the times that were last reported of `worker`; see `time_floors`.
+    pub(crate) fn with_time_floor<R>(&self, worker: usize, read: impl FnOnce(&mut [u64; PHASES.len()]) -> R) -> R {
+        read(&mut self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[worker])
     }
 
     /// Takes a snapshot.

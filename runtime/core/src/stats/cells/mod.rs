@@ -24,6 +24,7 @@
 
 mod main_poll;
 mod phases;
+mod times;
 
 use std::panic::Location;
 use std::ptr;
@@ -436,10 +437,7 @@ impl WorkerCells {
             let task_name = name_of(poll.task_id, place);
             InFlight { task_name, ..poll }
         });
-        let (phase, phase_for_ns, times_ns) = self.times().unwrap_or((Phase::Busy, 0, *floor_ns));
-        for (floor_ns, time_ns) in floor_ns.iter_mut().zip(times_ns) {
-            *floor_ns = time_ns.max(*floor_ns);
-        }
+        let (phase, phase_for_ns) = self.times_above(floor_ns);
         let [busy_ns, searching_ns, parked_ns, driver_ns, maintenance_ns] = *floor_ns;
         let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());
         let [interval, elapsed, empty] = std::array::from_fn(|trigger| self.global_checks[trigger].get());

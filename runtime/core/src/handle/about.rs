@@ -1,0 +1,59 @@
+//! The methods of a handle that describe its runtime.
+
+use super::Handle;
+use crate::identity::{Id, RuntimeFlavor};
+use crate::metrics::RuntimeMetrics;
+
+impl Handle {
+    /// Returns the id of the runtime. No other runtime of the program has the same id.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let inside = runtime.block_on(async { volt::Handle::current().id() });
+    /// assert_eq!(inside, runtime.handle().id());
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn id(&self) -> Id {
+        self.shared.id
+    }
+
+    /// Returns the name that the program has set with
+    /// [`Builder::name`](crate::builder::Builder::name), or `None` if it has set none.
+    ///
+    /// The name under which consoles and metrics show the runtime is
+    /// [`Snapshot::runtime`](volt_telemetry::Snapshot::runtime). It differs if another runtime had
+    /// the name already.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("api").build()?;
+    /// assert_eq!(runtime.handle().name(), Some("api"));
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn name(&self) -> Option<&str> {
+        self.shared.config.given_name.as_deref()
+    }
+
+    /// Returns which threads poll the tasks of the runtime.
+    ///
+    /// ```
+    /// use volt::runtime::RuntimeFlavor;
+    ///
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// assert_eq!(runtime.handle().runtime_flavor(), RuntimeFlavor::MultiThread);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn runtime_flavor(&self) -> RuntimeFlavor {
+        if self.shared.config.is_current_thread { RuntimeFlavor::CurrentThread } else { RuntimeFlavor::MultiThread }
+    }
+
+    /// Returns the metrics of the runtime. [`snapshot`](Self::snapshot) returns more of them.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(2).build()?;
+    /// assert_eq!(runtime.handle().metrics().num_workers(), 2);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn metrics(&self) -> RuntimeMetrics {
+        RuntimeMetrics::of(self.shared.clone())
+    }
+}
