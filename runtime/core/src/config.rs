@@ -10,6 +10,8 @@ use std::time::Duration;
 /// statistics. A larger number interrupts the polls less often; a smaller one makes timers more
 /// precise.
 pub const BUDGET_PER_TICK: u32 = 128;
+/// The most polls of one tick.
+pub(crate) const MAX_BUDGET_PER_TICK: u32 = 65_536;
 /// The operations on sockets, timers, locks, channels and join handles that a task may complete in
 /// one poll before it must yield.
 pub const COOP_BUDGET: u32 = 128;
@@ -98,6 +100,8 @@ pub(crate) const MAX_SPARE_WORKERS: usize = 64;
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
 /// The I/O events that a worker takes in one turn of the driver.
 pub(crate) const MAX_IO_COMPLETIONS: usize = 256;
+/// The upper bound of [`MAX_IO_COMPLETIONS`].
+pub(crate) const MAX_IO_COMPLETIONS_BOUND: usize = 65_536;
 /// The default limit of threads for blocking work.
 pub(crate) const MAX_BLOCKING_THREADS: usize = 512;
 /// How long an idle thread for blocking work waits for another job before it exits.

@@ -1,12 +1,14 @@
-//! What a handle says about its runtime, and the guard that makes a runtime current.
+//! What a handle says about its runtime, the guard that makes a runtime current, and the settings
+//! of the Builder under Tokio's names.
 
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use volt::Builder;
 use volt::runtime::{EnterGuard, Handle, Runtime, RuntimeFlavor};
 
-use crate::watchdog::{builder, runtime, watched};
+use crate::watchdog::{alone, builder, runtime, watched};
 
 #[test]
 fn every_runtime_has_an_id_of_its_own() {
@@ -65,4 +67,51 @@ fn handles_and_runtimes_pass_through_catch_unwind() {
     passes::<Handle>();
     passes::<Runtime>();
     is_shared::<EnterGuard<'_>>();
+}
+
+/// Returns the message of the panic in `f`, and the file that it names as its place.
+fn panic_of(f: impl FnOnce() + UnwindSafe) -> (String, String) {
+    static AT: Mutex<String> = Mutex::new(String::new());
+    std::panic::set_hook(Box::new(|panic| *AT.lock().unwrap() = panic.location().unwrap().file().to_owned()));
+    let payload = catch_unwind(f).unwrap_err();
+    drop(std::panic::take_hook());
+    let message = payload.downcast_ref::<&str>().copied().map(str::to_owned);
+    (message.or_else(|| payload.downcast_ref().cloned()).unwrap(), AT.lock().unwrap().clone())
+}
+
+#[test]
+fn an_interval_of_0_panics_in_the_caller() {
+    alone(|| {
+        let cases: [(fn() -> Builder, _); 3] = [
+            (|| Builder::new_multi_thread().event_interval(0), "event_interval must be greater than 0"),
+            (|| Builder::new_multi_thread().global_queue_interval(0), "global_queue_interval must be greater than 0"),
+            (|| Builder::new_multi_thread().max_io_events_per_tick(0), "max_io_events_per_tick must be non-zero"),
+        ];
+        for (set, message) in cases {
+            assert_eq!(panic_of(|| drop(set())), (message.to_owned(), file!().to_owned()));
+        }
+    });
+}
+
+#[test]
+fn any_other_interval_is_taken() {
+    watched(|| {
+        for (given, taken) in [(1, 1), (2, 2), (61, 61), (u32::MAX, 65_536)] {
+            let set = builder(1).event_interval(given).global_queue_interval(given);
+            let runtime = set.max_io_events_per_tick(given as usize).build().unwrap();
+            let config = runtime.handle().snapshot().config;
+            assert_eq!(config.budget_per_tick, taken);
+            assert_eq!(config.max_lifo_polls_per_tick, 3.min(taken - 1));
+            assert_eq!((config.min_global_queue_interval, config.max_global_queue_interval), (given, given));
+            let yields = (0..10).map(|_| {
+                runtime.spawn(async {
+                    for _ in 0..10 {
+                        volt::task::yield_now().await;
+                    }
+                    volt::time::sleep(Duration::from_millis(1)).await;
+                })
+            });
+            yields.collect::<Vec<_>>().into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        }
+    });
 }

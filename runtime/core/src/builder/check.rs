@@ -52,9 +52,9 @@ impl Builder {
             let remedy = format_args!("give 1 to {}, or 0 for one a processor", config::MAX_WORKERS);
             return Err(BuildError::invalid("worker_threads", config.workers, remedy));
         }
-        in_range("budget_per_tick", config.budget_per_tick.into(), 1, 65_536)?;
+        in_range("budget_per_tick", config.budget_per_tick.into(), 1, config::MAX_BUDGET_PER_TICK.into())?;
         in_range("coop_budget", config.coop_budget.into(), 1, u32::MAX.into())?;
-        if config.max_lifo_polls_per_tick >= config.budget_per_tick {
+        if self.has_lifo_polls && config.max_lifo_polls_per_tick >= config.budget_per_tick {
             let remedy = format_args!("give less than budget_per_tick, {}", config.budget_per_tick);
             return Err(BuildError::invalid("max_lifo_polls_per_tick", config.max_lifo_polls_per_tick, remedy));
         }
@@ -83,7 +83,7 @@ impl Builder {
         }
         not_zero("incident_after", config.incident_after_ns == Some(0))?;
         not_zero("sentinel_interval", config.sentinel_interval == Some(Duration::ZERO))?;
-        in_range("max_io_completions", config.max_io_completions as u64, 1, 65_536)?;
+        in_range("max_io_completions", config.max_io_completions as u64, 1, config::MAX_IO_COMPLETIONS_BOUND as u64)?;
         in_range("max_blocking_threads", config.max_blocking_threads as u64, 1, u32::MAX.into())?;
         not_zero("thread_keep_alive", config.blocking_keep_alive.is_zero())?;
         let records = config.flight_records;
@@ -102,6 +102,8 @@ impl Builder {
             config.max_lifo_polls_per_tick = 0;
             return Ok(config);
         }
+        // The default must not refuse a small budget.
+        config.max_lifo_polls_per_tick = config.max_lifo_polls_per_tick.min(config.budget_per_tick - 1);
         if config.workers == 0 {
             config.workers = thread::available_parallelism().map_or(1, usize::from).min(config::MAX_WORKERS);
         }

@@ -51,6 +51,8 @@ const DEFAULT_NAME: &str = "volt";
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until build() is called"]
 pub struct Builder {
+    /// Whether the program has set `max_lifo_polls_per_tick`.
+    has_lifo_polls: bool,
     /// `None`: derived from the number of workers.
     spare_workers: Option<usize>,
     /// `None`: the runtime has no test clock. Otherwise, whether the test clock starts paused.
@@ -104,7 +106,7 @@ impl Builder {
             flight_records: config::FLIGHT_RECORDS,
             given_name: None,
         };
-        Self { spare_workers: None, test_clock: None, config }
+        Self { has_lifo_polls: false, spare_workers: None, test_clock: None, config }
     }
 
     /// Returns a builder for a current-thread runtime, with the default settings.

@@ -15,6 +15,10 @@ fn invalid_builder_settings_are_errors_with_a_remedy() {
         (base().budget_per_tick(0), "budget_per_tick is 0: give 1 to 65536"),
         (base().coop_budget(0), "coop_budget is 0: give 1 to 4294967295"),
         (base().max_lifo_polls_per_tick(128), "max_lifo_polls_per_tick is 128: give less than budget_per_tick, 128"),
+        (
+            base().max_lifo_polls_per_tick(1).budget_per_tick(1),
+            "max_lifo_polls_per_tick is 1: give less than budget_per_tick, 1",
+        ),
         (base().local_queue_capacity(100), "local_queue_capacity is 100: give a power of two from 2 to 32768"),
         (base().global_queue_batch_size(1), "global_queue_batch_size is 1: give a power of two from 2 to 32768"),
         (base().global_queue_batch_bounds(0, 4), "global_queue_batch_bounds is 0 to 4: give 1 <= min <= max"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Builder;
 use crate::clock;
-use crate::config::{Backend, ParkSpin, Placement};
+use crate::config::{self, Backend, ParkSpin, Placement};
 
 /// # Tuning
 ///
@@ -27,6 +27,23 @@ impl Builder {
         self
     }
 
+    /// Sets [`budget_per_tick`](Self::budget_per_tick) under Tokio's name: how many polls a worker
+    /// runs before it checks timers and I/O. An interval above 65,536 counts as 65,536.
+    ///
+    /// # Panics
+    /// If `interval` is 0.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).event_interval(61).build()?;
+    /// assert_eq!(runtime.handle().snapshot().config.budget_per_tick, 61);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn event_interval(self, interval: u32) -> Self {
+        assert!(interval > 0, "event_interval must be greater than 0");
+        self.budget_per_tick(interval.min(config::MAX_BUDGET_PER_TICK))
+    }
+
     /// Sets how many operations on sockets, timers, locks, channels and join handles a task may
     /// complete in one poll before it must yield: at least 1, default 128. Lower it if a few busy
     /// tasks keep others waiting; raise it if tasks that handle many ready items spend their time
@@ -37,12 +54,14 @@ impl Builder {
     }
 
     /// Sets how many polls of a tick may come from the LIFO slot, which runs the most recently
-    /// woken task next: 0 to one less than [`budget_per_tick`](Self::budget_per_tick), default 3. 0
-    /// disables the slot. Raise it if pairs of tasks exchange many messages; lower it if such pairs
-    /// delay other tasks. `volt_worker_lifo_hits_total` counts the polls from the slot, and
-    /// `volt_worker_lifo_cap_flushes_total` how often the limit was reached.
+    /// woken task next: 0 to one less than [`budget_per_tick`](Self::budget_per_tick). Default 3,
+    /// or less if the budget is smaller. 0 disables the slot. Raise it if pairs of tasks exchange
+    /// many messages; lower it if such pairs delay other tasks. `volt_worker_lifo_hits_total`
+    /// counts the polls from the slot, and `volt_worker_lifo_cap_flushes_total` how often the limit
+    /// was reached.
     pub fn max_lifo_polls_per_tick(mut self, polls: u32) -> Self {
         self.config.max_lifo_polls_per_tick = polls;
+        self.has_lifo_polls = true;
         self
     }
 
@@ -138,6 +157,24 @@ impl Builder {
         self
     }
 
+    /// Sets both [`global_queue_interval_bounds`](Self::global_queue_interval_bounds) under Tokio's
+    /// name: a worker checks the global queue after this many local polls, or earlier, once
+    /// [`target_global_queue_latency`](Self::target_global_queue_latency) has passed.
+    ///
+    /// # Panics
+    /// If `interval` is 0.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).global_queue_interval(31).build()?;
+    /// assert_eq!(runtime.handle().snapshot().config.max_global_queue_interval, 31);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn global_queue_interval(self, interval: u32) -> Self {
+        assert!(interval > 0, "global_queue_interval must be greater than 0");
+        self.global_queue_interval_bounds(interval, interval)
+    }
+
     /// Sets how long a worker's current poll must last before other workers may steal the task in
     /// its LIFO slot: a duration, default 1 ms; 0 always allows it. Lower it if tasks are long and
     /// those woken by them should move to idle workers early; raise it if they should stay on the
@@ -198,6 +235,24 @@ impl Builder {
     pub fn max_io_completions(mut self, events: usize) -> Self {
         self.config.max_io_completions = events;
         self
+    }
+
+    /// Sets [`max_io_completions`](Self::max_io_completions) under Tokio's name: how many I/O
+    /// events a worker takes from the kernel in one turn of the driver. A number above 65,536
+    /// counts as 65,536.
+    ///
+    /// # Panics
+    /// If `events` is 0.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).max_io_events_per_tick(1024).build()?;
+    /// # drop(runtime);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn max_io_events_per_tick(self, events: usize) -> Self {
+        assert!(events > 0, "max_io_events_per_tick must be non-zero");
+        self.max_io_completions(events.min(config::MAX_IO_COMPLETIONS_BOUND))
     }
 
     /// Sets the I/O backend. `None`, the default, selects the backend of the operating system. Set
