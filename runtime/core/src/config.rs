@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use crate::hooks::Hooks;
+
 /// The polls that a worker runs in one tick, before it checks timers and I/O and updates its
 /// statistics. A larger number interrupts the polls less often; a smaller one makes timers more
 /// precise.
@@ -254,6 +256,7 @@ pub struct Config {
     pub(crate) tokio_compat: bool,
     pub(crate) flight_recorder: bool,
     pub(crate) flight_records: usize,
+    pub(crate) hooks: Hooks,
     /// The name that the program has set.
     pub(crate) given_name: Option<String>,
 }

@@ -42,6 +42,8 @@ pub mod context;
 #[cfg(not(loom))]
 pub mod handle;
 #[cfg(not(loom))]
+mod hooks;
+#[cfg(not(loom))]
 pub mod identity;
 #[cfg(not(loom))]
 pub mod instant;

@@ -12,6 +12,7 @@ mod driver;
 mod fairness;
 mod handle;
 mod healing;
+mod hooks;
 mod incidents;
 mod metrics;
 mod options;

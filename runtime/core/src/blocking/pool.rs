@@ -34,6 +34,7 @@ use crate::blocking::crew::{Crew, State, Submitted, Waits};
 use crate::clock;
 use crate::config::ParkSpin;
 use crate::driver::spin::Habit;
+use crate::hooks::{self, Hooks};
 use crate::task::cell::Schedule;
 use crate::task::current::wake_as;
 use crate::task::header::{Header, Notified, Task};
@@ -59,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) max_threads: usize,
     pub(crate) keep_alive: Duration,
     pub(crate) thread_name: String,
+    /// The program's callbacks at the start and the end of a thread.
+    pub(crate) hooks: Hooks,
     pub(crate) stack_size: Option<usize>,
     /// Whether an idle thread spins for a moment; see `driver/spin`.
     pub(crate) spin: ParkSpin,
@@ -90,7 +93,8 @@ impl Pool {
 
     fn start_thread(&self, number: u64) {
         let inner = self.0.clone();
-        let mut builder = thread::Builder::new().name(format!("{}-blocking-{number}", inner.settings.thread_name));
+        let default = || format!("{}-blocking-{number}", inner.settings.thread_name);
+        let mut builder = thread::Builder::new().name(inner.settings.hooks.thread_name(default));
         if let Some(bytes) = inner.settings.stack_size {
             builder = builder.stack_size(bytes);
         }
@@ -119,7 +123,8 @@ impl Pool {
 
     /// Returns the number of threads that have not exited, without the calling one.
     pub(crate) fn others(&self) -> usize {
-        self.0.crew.lock().threads - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
+        let state = self.0.crew.lock();
+        Crew::present(&state) - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
     }
 
     /// Returns whether no job is running or queued.
@@ -145,6 +150,7 @@ impl Inner {
     fn run(&self) {
         POOL.set(self);
         wake_as(By::Blocking);
+        hooks::call(self.settings.hooks.start.as_ref());
         let mut waits = Idling {
             settings: &self.settings,
             habit: Habit::new(),
@@ -153,6 +159,14 @@ impl Inner {
         };
         // A panic of the job is already stored in its output, and its handle reports how it ended.
         let state = self.crew.work(&mut waits, |queued| _ = queued.job.run(0));
+        if let Some(stop) = &self.settings.hooks.stop {
+            // Leave (1) to (3): no job relies on this thread any more, but a shutdown waits for it.
+            self.crew.leave(state);
+            hooks::call(Some(stop));
+            POOL.set(ptr::null());
+            self.crew.has_left();
+            return;
+        }
         // The thread does not count any more, but its destructors may still shut the pool down.
         POOL.set(ptr::null());
         self.crew.thread_ended(state);
@@ -309,6 +323,7 @@ mod tests {
             max_threads: 1,
             keep_alive: Duration::MAX,
             thread_name: "none".to_owned(),
+            hooks: Hooks::default(),
             // More than any machine has.
             stack_size: Some(1 << 60),
             spin: ParkSpin::Off,

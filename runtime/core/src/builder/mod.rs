@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use volt_stacks::Sampler;
 
+use self::inside::{Owner, inside};
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
 use crate::compat::Compat;
@@ -21,6 +22,7 @@ use crate::context;
 use crate::driver::turn::Driver;
 use crate::error::BuildError;
 use crate::handle::Handle;
+use crate::hooks::Hooks;
 use crate::observe::registry;
 use crate::runtime::Runtime;
 use crate::scheduler::sentinel;
@@ -104,6 +106,7 @@ impl Builder {
             tokio_compat: false,
             flight_recorder: false,
             flight_records: config::FLIGHT_RECORDS,
+            hooks: Hooks::default(),
             given_name: None,
         };
         Self { has_lifo_polls: false, spare_workers: None, test_clock: None, config }
@@ -169,6 +172,7 @@ impl Builder {
     /// thread's name.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.config.thread_name = name.into();
+        self.config.hooks.thread_name = None;
         self
     }
 
@@ -278,10 +282,12 @@ impl Builder {
         if let Some(is_paused) = self.test_clock {
             driver.use_test_clock(is_paused);
         }
+        let owner = Owner::default();
         let blocking = Pool::new(Settings {
             max_threads: config.max_blocking_threads,
             keep_alive: config.blocking_keep_alive,
             thread_name: config.thread_name.clone(),
+            hooks: inside(&owner, &config.hooks),
             stack_size: config.thread_stack_size,
             spin: config.park_spin,
             troubles,
@@ -299,6 +305,7 @@ impl Builder {
         let (shared, cores) = Shared::new(name, config, driver, blocking, sampler, seed, start_spare);
         let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
+        owner.get_or_init(|| weak.clone());
         shared.troubles.set_watcher(weak.clone());
         if shared.config.tokio_compat {
             // A weak pointer: Tokio keeps this closure while any of its handles exists, and Volt
@@ -332,7 +339,7 @@ impl Builder {
             let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();
             let name = format!("worker-{index}");
-            match start_thread(&shared, &name, move || worker.run()) {
+            match start_worker(&shared, &name, move || worker.run()) {
                 Ok(thread) => runtime.add_thread(thread),
                 Err(error) => {
                     shared.worker_ended();
@@ -342,7 +349,8 @@ impl Builder {
         }
         if let Some(interval) = shared.config.sentinel_interval {
             let watched = shared.clone();
-            let thread = start_thread(&shared, "sentinel", move || sentinel::run(&watched, interval));
+            let name = format!("{}-sentinel", shared.config.thread_name);
+            let thread = start_thread(&shared, name, move || sentinel::run(&watched, interval));
             runtime.add_sentinel(thread.map_err(|error| failed("sentinel", error))?);
         }
         Ok(runtime)
@@ -362,10 +370,10 @@ impl Runtime {
 /// Starts a thread with the runtime's settings, inside the runtime's context.
 fn start_thread(
     shared: &Arc<Shared>,
-    name: &str,
+    name: String,
     f: impl FnOnce() + Send + 'static,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let mut builder = thread::Builder::new().name(format!("{}-{name}", shared.config.thread_name));
+    let mut builder = thread::Builder::new().name(name);
     if let Some(bytes) = shared.config.thread_stack_size {
         builder = builder.stack_size(bytes);
     }
@@ -376,16 +384,29 @@ fn start_thread(
     })
 }
 
+/// Starts the thread of a worker, which also calls the program's hooks.
+fn start_worker(
+    shared: &Arc<Shared>,
+    name: &str,
+    f: impl FnOnce() + Send + 'static,
+) -> io::Result<thread::JoinHandle<()>> {
+    let name = shared.config.hooks.thread_name(|| format!("{}-{name}", shared.config.thread_name));
+    let hooks = shared.config.hooks.clone();
+    start_thread(shared, name, move || hooks.around_thread(f))
+}
+
 /// Starts the thread of a spare worker; see `scheduler::spares`.
 fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHandle<()>> {
     let spare = shared.clone();
     let name = format!("spare-{}", slot - shared.config.workers);
-    let thread = start_thread(shared, &name, move || spare.run_spare(slot));
+    let thread = start_worker(shared, &name, move || spare.run_spare(slot));
     thread
         .map_err(|error| io::Error::new(error.kind(), format!("thread {}-{name}: {error}", shared.config.thread_name)))
 }
 
 mod check;
+mod hooks;
+mod inside;
 #[cfg(test)]
 mod tests;
 // In `volt`, rustdoc shows `impl` blocks in the order of the source: the block of this file first.

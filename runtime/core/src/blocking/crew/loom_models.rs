@@ -215,7 +215,7 @@ fn shut_down<S: Steps>(world: &World) {
     let bell = StdArc::new(Bell::default());
     S::shut_down(&world.crew, bell.clone().into());
     let mut lock = bell.lock.lock();
-    while world.crew.lock().threads > 0 {
+    while Crew::present(&world.crew.lock()) > 0 {
         lock = bell.rings.wait(lock).unwrap();
     }
 }
@@ -258,6 +258,41 @@ fn loom_after_a_shutdown_threads_end_and_jobs_are_begun() {
     for shape in [ENDS, Shape { spins: true, ..ENDS }, Shape { time_outs: Some(1), ..ENDS }] {
         holds(None, move || jobs_and_a_shutdown::<AsBuilt>(shape));
     }
+}
+
+/// Calls the program back before a thread exits.
+struct CallsBack;
+
+impl Steps for CallsBack {
+    fn thread_ended(crew: &Crew<usize>, state: MutexGuard<'_, State<usize>>) {
+        crew.leave(state);
+        // Leave (2) is here.
+        crew.has_left();
+    }
+}
+
+#[test]
+fn loom_no_job_relies_on_a_thread_that_calls_back_at_its_end() {
+    for shape in [ENDS, Shape { time_outs: Some(1), ..ENDS }] {
+        holds(None, move || jobs_and_a_shutdown::<CallsBack>(shape));
+    }
+}
+
+/// Counts as a thread that runs jobs until it has called the program back.
+struct CallsBackBeforeItLeaves;
+
+impl Steps for CallsBackBeforeItLeaves {
+    fn thread_ended(crew: &Crew<usize>, state: MutexGuard<'_, State<usize>>) {
+        drop(state);
+        // Leave (2) is here.
+        crew.thread_ended(crew.lock());
+    }
+}
+
+#[test]
+fn loom_twin_a_job_that_relies_on_a_thread_in_its_callback_is_found() {
+    let shape = Shape { time_outs: Some(1), ..ENDS };
+    breaks("a job was left", None, move || jobs_and_a_shutdown::<CallsBackBeforeItLeaves>(shape));
 }
 
 /// Promises an idle thread that still counts as idle until it is awake.

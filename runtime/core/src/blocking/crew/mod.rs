@@ -40,6 +40,12 @@
 //! threads are notified. Jobs that must be started in spite of that stay in the queue: the submit
 //! made sure that a thread is awake or on its way for them.
 //!
+//! Leave, by a thread that calls the program back before it exits, under the lock except during the
+//! callback:
+//! 1. It stops counting as a thread that runs jobs, in the same step in which Work returns.
+//! 2. It calls the program. A job that comes now gets another thread.
+//! 3. It counts as exited.
+//!
 //! Invariants:
 //! * COMES: while a job is in the queue, a thread is awake, was called or promised, or is about to
 //!   start.
@@ -70,8 +76,10 @@ pub(super) struct Crew<J> {
 
 pub(super) struct State<J> {
     pub(super) queue: VecDeque<J>,
-    /// The threads that have not exited, including those about to start.
+    /// The threads that run jobs, including those about to start.
     pub(super) threads: usize,
+    /// The threads that have left, but have not exited yet.
+    pub(super) leaving: usize,
     pub(super) idle: usize,
     /// The number of the current spin, if it was not called. Its thread does not count as idle.
     spin: Option<u64>,
@@ -137,6 +145,7 @@ impl<J> Crew<J> {
         let state = State {
             queue: VecDeque::new(),
             threads: 0,
+            leaving: 0,
             idle: 0,
             spin: None,
             spins: 0,
@@ -255,6 +264,30 @@ impl<J> Crew<J> {
     /// Counts a thread as exited, and wakes the task that shuts the crew down, if there is one.
     pub(super) fn thread_ended(&self, mut state: MutexGuard<'_, State<J>>) {
         state.threads -= 1;
+        self.report_end(state);
+    }
+
+    /// Returns how many threads have not exited.
+    pub(super) fn present(state: &State<J>) -> usize {
+        state.threads + state.leaving
+    }
+
+    /// Performs Leave (1), instead of [`thread_ended`](Self::thread_ended). A shutdown still waits
+    /// for the thread, until it calls [`has_left`](Self::has_left).
+    pub(super) fn leave(&self, mut state: MutexGuard<'_, State<J>>) {
+        state.threads -= 1;
+        state.leaving += 1;
+    }
+
+    /// Performs Leave (3).
+    pub(super) fn has_left(&self) {
+        let mut state = self.lock();
+        state.leaving -= 1;
+        self.report_end(state);
+    }
+
+    /// Wakes the task that shuts the crew down, if there is one.
+    fn report_end(&self, state: MutexGuard<'_, State<J>>) {
         let waker = state.waits_for_end.clone();
         drop(state);
         if let Some(waker) = waker {

@@ -242,6 +242,7 @@ pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
         thread_name: "none".to_owned(),
+        hooks: crate::hooks::Hooks::default(),
         stack_size: None,
         spin: ParkSpin::Off,
         troubles,

@@ -17,6 +17,7 @@ use crate::clock;
 use crate::driver::parker::{Parker, Slept};
 use crate::driver::spin::spin_until;
 use crate::driver::turn::{Polled, Turn, Wait};
+use crate::hooks;
 use crate::queue::injector::Injector;
 use crate::scheduler::core::Core;
 use crate::scheduler::idle::Idle;
@@ -32,7 +33,23 @@ impl Worker {
     /// Step 7 of `search`. Sleeps until woken, unless work comes before the sleep.
     pub(super) fn park(&self) {
         self.ensure_present();
-        parking::park(self);
+        if self.shared.config.hooks.are_for_parks() {
+            self.park_between_hooks();
+        } else {
+            parking::park(self);
+        }
+    }
+
+    /// Parks between the program's callbacks. If the first one gives this worker a task, it does
+    /// not sleep: with stealing off, the last check of a park leaves out the worker's own queues.
+    #[cold]
+    fn park_between_hooks(&self) {
+        let hooks = &self.shared.config.hooks;
+        hooks::call(hooks.park.as_ref());
+        if self.remote.queued() == 0 {
+            parking::park(self);
+        }
+        hooks::call(hooks.unpark.as_ref());
     }
 
     pub(super) fn turn_driver(&self, mut turn: Turn<'_>, wait: Wait) -> SleptBy {

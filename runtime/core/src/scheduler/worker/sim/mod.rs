@@ -64,6 +64,7 @@ use crate::clock;
 use crate::config::{Config, ParkSpin};
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
+use crate::hooks::Hooks;
 use crate::scheduler::shared::Shared;
 use crate::task::id;
 use crate::troubles::Troubles;
@@ -222,6 +223,7 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
         thread_name: "sim".to_owned(),
+        hooks: Hooks::default(),
         stack_size: None,
         spin: ParkSpin::Off,
         troubles,

@@ -1,0 +1,153 @@
+//! The settings that are functions of the program: the names of threads, and callbacks at their
+//! start, their end and their sleeps.
+
+use std::sync::Arc;
+
+use super::Builder;
+
+/// # Callbacks
+///
+/// These functions run on the threads of the runtime: on workers, on spare workers (threads that
+/// replace workers that are stuck) and, at the start and the end, on threads for blocking work.
+/// They run inside the runtime, so they may call `volt::spawn`. They must not call `block_on`.
+///
+/// In a [current-thread runtime](Self::new_current_thread), the thread in `Runtime::block_on` is
+/// the worker. It calls the functions for parks. It does not call those for its start and its end,
+/// since the runtime does not start it.
+///
+/// If a callback panics, the panic hook reports the panic, and the thread continues as if the
+/// callback had returned. A callback that is set again replaces the former one. A callback that is
+/// not set costs nothing.
+impl Builder {
+    /// Sets a function that returns the names of worker threads and blocking threads. It is called
+    /// once per thread, before the thread starts. Linux shows only the first 15 bytes of a thread's
+    /// name.
+    ///
+    /// It replaces [`thread_name`](Self::thread_name), which still names the runtime's helper
+    /// threads, such as the sentinel. NUL is removed from a name. If the function panics, the
+    /// thread gets a default name.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let next = AtomicUsize::new(0);
+    /// let runtime = volt::Builder::new_multi_thread()
+    ///     .worker_threads(1)
+    ///     .thread_name_fn(move || format!("pool-{}", next.fetch_add(1, Ordering::Relaxed)))
+    ///     .build()?;
+    /// let name = runtime.spawn(async { std::thread::current().name().map(str::to_owned) });
+    /// assert_eq!(runtime.block_on(name).unwrap().as_deref(), Some("pool-0"));
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn thread_name_fn<F>(mut self, f: F) -> Self
+    where
+        F: Fn() -> String + Send + Sync + 'static,
+    {
+        self.config.hooks.thread_name = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that each worker thread and each blocking thread calls when it has started,
+    /// before its first task or job.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let (started, starts) = mpsc::sync_channel(64);
+    /// let runtime = volt::Builder::new_multi_thread()
+    ///     .worker_threads(2)
+    ///     .on_thread_start(move || _ = started.try_send(()))
+    ///     .build()?;
+    /// starts.recv().unwrap();
+    /// starts.recv().unwrap();
+    /// # drop(runtime);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_thread_start<F>(mut self, f: F) -> Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.config.hooks.start = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that each worker thread and each blocking thread calls when it is about to
+    /// end, after its last task or job. A thread for blocking work ends after it has been idle for
+    /// [`thread_keep_alive`](Self::thread_keep_alive), the others when the runtime shuts down. The
+    /// shutdown waits for the function, within its limit.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let stops = Arc::new(AtomicUsize::new(0));
+    /// let counted = stops.clone();
+    /// let runtime = volt::Builder::new_multi_thread()
+    ///     .worker_threads(2)
+    ///     .on_thread_stop(move || _ = counted.fetch_add(1, Ordering::Relaxed))
+    ///     .build()?;
+    /// drop(runtime);
+    /// assert!(stops.load(Ordering::Relaxed) >= 2);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_thread_stop<F>(mut self, f: F) -> Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.config.hooks.stop = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that a worker calls when it has found no task and is about to park.
+    ///
+    /// If the function spawns or wakes a task, the worker runs that task instead of sleeping. A
+    /// worker parks often, so the function should return quickly. A worker that parks again because
+    /// its [`park_timeout`](Self::park_timeout) has passed calls it again. Threads for blocking
+    /// work do not call it, and neither does a thread that waits in `block_on` without being a
+    /// worker.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let (parked, parks) = mpsc::sync_channel(1);
+    /// let runtime = volt::Builder::new_multi_thread()
+    ///     .worker_threads(1)
+    ///     .on_thread_park(move || _ = parked.try_send(()))
+    ///     .build()?;
+    /// parks.recv().unwrap();
+    /// # drop(runtime);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_thread_park<F>(mut self, f: F) -> Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.config.hooks.park = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that a worker calls when it has woken up and is about to search for tasks:
+    /// once for each call of the function of [`on_thread_park`](Self::on_thread_park), on the same
+    /// thread. It should return quickly, since a task may be waiting for this worker.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let (woken, wakes) = mpsc::sync_channel(1);
+    /// let runtime = volt::Builder::new_multi_thread()
+    ///     .worker_threads(1)
+    ///     .on_thread_unpark(move || _ = woken.try_send(()))
+    ///     .build()?;
+    /// runtime.block_on(runtime.spawn(async {})).unwrap();
+    /// drop(runtime);
+    /// wakes.recv().unwrap();
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_thread_unpark<F>(mut self, f: F) -> Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.config.hooks.unpark = Some(Arc::new(f));
+        self
+    }
+}

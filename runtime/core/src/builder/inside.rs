@@ -1,0 +1,26 @@
+//! Callbacks for threads that do not enter the runtime by themselves.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::context;
+use crate::handle::Handle;
+use crate::hooks::{Hook, Hooks};
+use crate::scheduler::shared::Shared;
+
+/// The runtime whose callbacks a pool calls. The pool is created first.
+pub(super) type Owner = Arc<OnceLock<Weak<Shared>>>;
+
+/// Returns the hooks for threads that are not inside the runtime by themselves: each callback
+/// enters the runtime of `owner` first.
+pub(super) fn inside(owner: &Owner, hooks: &Hooks) -> Hooks {
+    let wrap = |hook: &Hook| -> Hook {
+        let (owner, hook) = (owner.clone(), hook.clone());
+        Arc::new(move || {
+            // If the runtime is gone, no runtime is current.
+            let handle = owner.get().and_then(Weak::upgrade).map(Handle::new);
+            let _entered = handle.as_ref().map(context::enter);
+            hook();
+        })
+    };
+    Hooks { start: hooks.start.as_ref().map(wrap), stop: hooks.stop.as_ref().map(wrap), ..hooks.clone() }
+}
