@@ -211,7 +211,7 @@ mod tests {
         let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
         // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 16 + 8);
+        assert_eq!(json.matches(TAME).count(), 17 + 8);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

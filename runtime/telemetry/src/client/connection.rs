@@ -275,7 +275,7 @@ impl Client {
         }
         let (path, volt) = (self.path.display(), &self.hello.volt);
         let message = format!(
-            "{path} speaks version {version} of the control protocol and cannot {what}, which needs version {}.{minor}: \
+            "{path} uses version {version} of the control protocol and cannot {what}, which needs version {}.{minor}: \
              build the program with a newer Volt than {volt}",
             VERSION.major
         );
