@@ -390,7 +390,7 @@ fn incident(id: u64, last: u64, at_ns: u64) -> Incident {
         spawned_at: "examples/src/bin/demo/handlers.rs:118:21".into(),
         cause: if is_over { causes[id as usize % causes.len()] } else { Cause::Sleep },
         wait_channel: Some("hrtimer_nanosleep".into()),
-        stack_error: (id == 3).then(|| "the poll was over before its thread could be asked".into()),
+        stack_error: (id == 3).then(|| "the poll ended before its stack could be captured".into()),
         stack: if id == 3 { Vec::new() } else { stack },
         waiting: id % 3,
         remedy: if id.is_multiple_of(2) { Remedy::Rescued } else { Remedy::Replaced },

@@ -62,7 +62,7 @@ const CHARTS = [
     ["searching", "--warn", (r) => r.rates && r.rates.searching_ratio * 100],
     ["asleep", "--dim", (r) => r.rates && (r.rates.parked_ratio + r.rates.driver_ratio) * 100],
   ]],
-  ["From woken to polled", "ns", [
+  ["Scheduling delay", "ns", [
     ["p50", "--calm", (r) => r.rates && r.rates.schedule_delay.p50_ns],
     ["p99", "--bad", (r) => r.rates && r.rates.schedule_delay.p99_ns],
   ]],
@@ -159,7 +159,7 @@ function badge(runtime) {
 
 function history(seen, nowNs) {
   const ago = (atNs) => (nowNs - atNs < 1e9 ? "just now" : `${duration(nowNs - atNs)} ago`);
-  const past = seen.is_current ? "" : `past, worst severity ${seen.worst}; `;
+  const past = seen.is_current ? "" : `worst severity ${seen.worst}; `;
   return `${past}first seen ${ago(seen.first_at_ns)}, last seen ${ago(seen.last_at_ns)}, in ${seen.count} ${seen.count === 1 ? "check" : "checks"}`;
 }
 

@@ -15,7 +15,14 @@ pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Formats a duration with about two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `3.5 h`.
+/// Formats a duration with about two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `1 min 42 s`.
+///
+/// ```
+/// use volt_telemetry::text::duration;
+///
+/// assert_eq!(duration(4_250_000), "4.2 ms");
+/// assert_eq!(duration(102_000_000_000), "1 min 42 s");
+/// ```
 pub fn duration(ns: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000_000, "days"),
@@ -25,12 +32,24 @@ pub fn duration(ns: u64) -> String {
         (1_000_000, "ms"),
         (1_000, "µs"),
     ];
-    match UNITS.into_iter().find(|(unit, _)| ns >= *unit) {
-        Some((unit, name)) if ns < 10 * unit && ns % unit >= unit / 10 => {
-            format!("{}.{} {name}", ns / unit, ns % unit / (unit / 10))
-        }
-        Some((unit, name)) => format!("{} {name}", ns / unit),
-        None => format!("{ns} ns"),
+    // From a minute on, units are not decimal.
+    const MIXED: usize = 3;
+    let Some(index) = UNITS.into_iter().position(|(unit, _)| ns >= unit) else { return format!("{ns} ns") };
+    let (unit, name) = UNITS[index];
+    let (whole, rest) = (ns / unit, ns % unit);
+    if whole >= 10 {
+        return format!("{whole} {name}");
+    }
+    if index < MIXED {
+        let (lower, lower_name) = UNITS[index + 1];
+        return match rest / lower {
+            0 => format!("{whole} {name}"),
+            part => format!("{whole} {name} {part} {lower_name}"),
+        };
+    }
+    match rest / (unit / 10) {
+        0 => format!("{whole} {name}"),
+        tenths => format!("{whole}.{tenths} {name}"),
     }
 }
 

@@ -26,10 +26,11 @@ use volt_telemetry::client::Client;
 use volt_telemetry::finding::{Finding, Severity, TaskName};
 use volt_telemetry::processes::SAMPLE_NS;
 use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::text::duration;
 
 use crate::error::Error;
 use crate::text::clean;
-use crate::text::figures::{duration, paragraph};
+use crate::text::figures::paragraph;
 
 /// The smallest distance between two snapshots; closer ones count as one.
 pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
@@ -266,7 +267,11 @@ fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> Str
     let current = || all.iter().filter(|told| told.finding.seen.is_current);
     let count = |severity: Severity| current().filter(|told| told.finding.severity == severity).count();
     let found: Vec<_> = Severity::ALL.iter().rev().filter(|severity| count(**severity) > 0).collect();
-    let mut found: Vec<_> = found.iter().map(|severity| format!("{} {}", count(**severity), severity.name())).collect();
+    let of = |severity: &Severity| match (count(*severity), severity) {
+        (several @ 2.., Severity::Warning) => format!("{several} warnings"),
+        (count, severity) => format!("{count} {}", severity.name()),
+    };
+    let mut found: Vec<_> = found.into_iter().map(of).collect();
     let past = all.len() - current().count();
     found.extend((past > 0).then(|| format!("{past} past")));
     let found = if found.is_empty() { "Nothing found".into() } else { format!("Found: {}", found.join(", ")) };

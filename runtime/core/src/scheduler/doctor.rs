@@ -111,7 +111,7 @@ fn tell(runtime: &str, turn: &Turn) {
                 location,
                 evidence,
                 for_ms = for_ns / 1_000_000,
-                "over: {}", finding.title
+                "no longer found: {}", finding.title
             );
         }
         _ => {}

@@ -151,7 +151,7 @@ pub(super) fn oversubscribed(span: &Span<'_>) -> Vec<Finding> {
         finding
             .count("processors_count", "processors that the program can use", processors.into())
             .count("wanting_count", "workers that need a processor for half of the time or more", wanting.into())
-            .count("spares_count", "spare workers on duty", span.now.sentinel.spares_on_duty)
+            .count("spares_count", "spare workers in use", span.now.sentinel.spares_on_duty)
             .advice(advice)
     })
     .into_iter()
@@ -166,10 +166,10 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
         starved.iter().filter_map(|(pair, _)| pair.grown_if_known(of)).fold(0, u64::saturating_add)
     };
     let mut finding = Finding::new(rule, severity, title(worst))
-        .ratio("run_delay_ratio", "longest time that a worker waited for a processor, as a share", worst)
-        .ns("run_delay_ns", "time that these workers waited for a processor", sum_ns(|worker| worker.run_delay_ns))
-        .ns("cpu_ns", "time that they ran", sum_ns(|worker| worker.cpu_ns))
-        .ns("interval_ns", "time between the snapshots", span.interval_ns());
+        .ratio("run_delay_ratio", "largest share of time that a worker waited for a processor", worst)
+        .ns("run_delay_ns", "waiting for a processor, all these workers", sum_ns(|worker| worker.run_delay_ns))
+        .ns("cpu_ns", "running, all these workers", sum_ns(|worker| worker.cpu_ns))
+        .ns("interval_ns", "measured over", span.interval_ns());
     for (pair, _) in starved {
         finding = finding.worker(pair.index());
     }

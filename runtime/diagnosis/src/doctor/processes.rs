@@ -66,7 +66,7 @@ fn growing(mailbox: &Mailbox) -> Finding {
     let mut finding = Finding::new(Rule::MailboxGrowing, severity, title)
         .count("mailbox_len", "waiting messages", mailbox.len)
         .count("mailbox_capacity", "capacity of the mailbox", mailbox.capacity)
-        .count("grown_count", "growth since it began, with lost messages", mailbox.grown)
+        .count("grown_count", "messages added or lost since the growth began", mailbox.grown)
         .ns("rising_for_ns", "duration of the growth", mailbox.rising_for_ns)
         .count("lost_count", "messages lost so far", mailbox.lost);
     if let Some(task) = mailbox.task {

@@ -71,7 +71,7 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
     let finding = Finding::new(Rule::LostWakeup, severity, title)
         .count("waiting_count", "tasks waiting in queues now", waiting(case.now))
         .count("parked_count", "parked workers", case.now.parked_count().into())
-        .count("rescues_count", "park time-outs that found work between the snapshots", caught)
+        .count("rescues_count", "park time-outs that found work in the measured interval", caught)
         .count("rescues_since_start_count", "park time-outs that found work since the runtime started", since_start)
         .advice(
             "This is a bug in Volt: please report it with the output of `volt-console top --once --json`. \
@@ -136,12 +136,9 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     }
     let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
     let waiting = if is_global { local.saturating_add(span.now.global_queue.len) } else { local };
-    let title = format!(
-        "{} while {} of {} workers are parked",
-        wait(waiting),
-        span.now.parked_count(),
-        span.now.on_duty_count()
-    );
+    let (parked, on_duty) = (span.now.parked_count(), span.now.on_duty_count());
+    let is_or_are = if parked == 1 { "is" } else { "are" };
+    let title = format!("{} although {parked} of {on_duty} workers {is_or_are} parked", wait(waiting));
     let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
         .count("backlog_count", "tasks in the queues of busy workers, lower of both snapshots", local)
         .count("global_count", "tasks in the global queue", span.now.global_queue.len)

@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use volt_telemetry::finding::{Finding, Place, Severity};
+use volt_telemetry::finding::{Figure, Finding, Place, Severity};
 use volt_telemetry::incident::{Blame, Cause, Incident, Remedy};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Duty, InFlight, Phase, Snapshot, Worker};
@@ -163,10 +163,11 @@ fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Fin
         cause => format!("probable cause: {}, as in an earlier poll", cause.name()),
     };
     let title = format!("{who} has blocked worker {} for {} ({why})", worker.index, duration(poll.for_ns));
+    let served = if worker.duty == Duty::Away && !is_capped { "replaced by a spare worker" } else { "not replaced" };
     let mut finding = Finding::new(Rule::StalledPoll, Severity::Critical, title)
         .cause(cause)
         .ns("for_ns", "duration so far", poll.for_ns)
-        .word("duty", "state of the worker", worker.duty.name())
+        .with("duty", Figure::Text(worker.duty.name().to_owned()), format!("worker: {served}"))
         .without_line(false);
     if like.is_some() {
         finding = finding.word("known_from", "cause taken from", "an earlier poll of the same spawn location");
@@ -225,7 +226,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         .count("waiting_count", "tasks waiting in the queues of the worker", shown.waiting)
         .word("remedy", "action of the runtime", remedy(shown.remedy));
     if suppressed > 0 {
-        let label = "polls of the same spawn location and cause, at any line, counted but not recorded";
+        let label = "further polls of this spawn location and cause, not recorded";
         finding = finding.count("suppressed_count", label, suppressed);
     }
     let lines = sampled_lines(incidents);
@@ -236,7 +237,8 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         finding = finding.word("wait_channel", "kernel wait channel", channel.as_str());
     }
     if let Some(error) = &shown.stack_error {
-        finding = finding.word("stack_error", "reason for the missing or incomplete stack", error.as_str());
+        let label = if shown.stack.is_empty() { "no stack" } else { "incomplete stack" };
+        finding = finding.word("stack_error", label, error.as_str());
     }
     if guilty.is_none() {
         finding = finding.without_line(is_stack_pending(shown));
@@ -272,7 +274,7 @@ fn remedy(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::Rescued => "woke a parked worker, which took the waiting tasks",
         Remedy::Replaced => "replaced the worker with a spare worker",
-        Remedy::Capped => "none: all allowed spare workers were in use",
+        Remedy::Capped => "none: no spare worker was available",
         _ => "none: no tasks waited, or no action was possible",
     }
 }
@@ -293,7 +295,10 @@ fn advice(cause: Cause) -> &'static str {
              volt::task::spawn_blocking."
         }
         Cause::PageIn => "Add memory to the machine, or access files and mapped memory in volt::task::spawn_blocking.",
-        _ => "Move the work at that line into volt::task::spawn_blocking, or wrap it in volt::task::block_in_place.",
+        _ => {
+            "Move the blocking work of these tasks into volt::task::spawn_blocking, or wrap it in \
+             volt::task::block_in_place. `volt-console stacks --all` prints the lines of their long polls."
+        }
     }
 }
 
@@ -339,10 +344,10 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
         );
         findings.push(
             Finding::new(Rule::NoYield, Severity::Warning, title)
-                .ns("mean_poll_ns", "mean poll, without waiting for a processor", mean_ns)
+                .ns("mean_poll_ns", "mean poll, running time only", mean_ns)
                 .ns("longest_poll_ns", "longest poll since the runtime started", now.longest_poll_ns)
-                .ns("delay_caused_ns", "delay of other tasks, in total", caused_ns)
-                .ns("net_delay_ns", "part of it that exceeds their own delay", net_ns)
+                .ns("delay_caused_ns", "delay of other tasks", caused_ns)
+                .ns("net_delay_ns", "the same minus their own delay", net_ns)
                 .count("polls_count", "polls", polls)
                 .count("preempts_count", "polls asked to yield", span.grown(|s| s.sentinel.preempts))
                 .spawned_at(&now.spawned_at)

@@ -90,8 +90,8 @@ fn of_leak(leak: &Leak) -> Finding {
     let title = format!("{} {} are alive, {per_second:.0} more per second", leak.alive, spawned(&leak.spawned_at));
     Finding::new(Rule::TaskLeak, severity, title)
         .count("alive_count", "live tasks of this spawn location", leak.alive)
-        .count("grown_count", "growth", leak.grown)
-        .ns("over_ns", "time of the growth", leak.over_ns)
+        .count("grown_count", "live tasks added", leak.grown)
+        .ns("over_ns", "measured over", leak.over_ns)
         .rate("grown_per_second", "rate of growth", per_second)
         .spawned_at(&leak.spawned_at)
         .advice(

@@ -85,8 +85,8 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "workers are woken {woken_per_second:.0} times per second for {:.1} polls each, which take less time than the \
-         wake-up",
+        "workers are woken {woken_per_second:.0} times per second and then poll {:.1} tasks on average, which takes \
+         less time than the wake-up",
         polls as f64 / woken as f64
     );
     let finding = Finding::new(Rule::WakeStorm, Severity::Warning, title)
@@ -94,7 +94,7 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
         .rate("polls_per_second", "polls", span.rates.polls_per_second)
         .ns("wakes_cost_ns", "approximate cost of the wake-ups", cost_ns)
         .ns("polls_ns", "duration of all polls", polled_ns)
-        .rate("injected_per_second", "tasks from outside the workers", span.rates.injected_per_second)
+        .rate("injected_per_second", "tasks spawned or woken from other threads", span.rates.injected_per_second)
         .advice(
             "Submit work in larger pieces: spawn one task that spawns the others, wake once for several messages, or \
              make the producer a task of the same runtime. Fewer workers help too.",

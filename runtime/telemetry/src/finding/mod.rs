@@ -148,15 +148,15 @@ pub enum Figure {
 }
 
 impl Finding {
-    /// Formats when and how often the finding was found, in one line: `first seen 3.2 min ago, last
-    /// seen just now, in 190 checks`.
+    /// Formats when and how often the finding was found, in one line: `first seen 3 min 12 s ago,
+    /// last seen just now, in 190 checks`.
     pub fn history(&self, now_ns: u64) -> String {
         let Seen { is_current, first_at_ns, last_at_ns, count, worst } = self.seen;
         let ago = |at_ns: u64| match now_ns.saturating_sub(at_ns) / 1_000_000_000 {
             0 => "just now".to_owned(),
             seconds => format!("{} ago", duration(seconds * 1_000_000_000)),
         };
-        let past = if is_current { String::new() } else { format!("past, worst severity {}; ", worst.name()) };
+        let past = if is_current { String::new() } else { format!("worst severity {}; ", worst.name()) };
         format!("{past}first seen {}, last seen {}, in {}", ago(first_at_ns), ago(last_at_ns), counted(count, "check"))
     }
 }

@@ -182,7 +182,7 @@ fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawS
     let first = match first {
         Some(resolved) if !resolved.is_lost => return resolved,
         Some(resolved) => Ok(resolved),
-        None => Err("the poll was over before its thread could be asked"),
+        None => Err("the poll ended before its stack could be captured"),
     };
     let remote = &shared.remotes[job.slot];
     let goes_on = || remote.cells.poll_seq() == job.poll_seq;
@@ -221,7 +221,7 @@ fn tell(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>
             line,
             remedy = incident.remedy.name(),
             suppressed,
-            "a poll blocks its worker: the thread {}", incident.cause.explain()
+            "a poll is stuck: the thread {}", incident.cause.explain()
         );
     };
     match task.and_then(|task| task.header().extra()) {

@@ -337,7 +337,7 @@ fn of_unknown_line(second: u64, for_ms: u64) -> Incident {
     Incident {
         for_ns: for_ms * MS,
         spawned_at: "src/main.rs:1:1".into(),
-        stack_error: Some("the poll was over before its thread could be asked".into()),
+        stack_error: Some("the poll ended before its stack could be captured".into()),
         ..blocked(second, 1, false)
     }
 }
