@@ -120,14 +120,22 @@ impl Error {
 
     /// Wraps an error of creating or writing a file.
     pub(crate) fn file(path: &Path, error: &io::Error) -> Error {
+        let shown = path.display();
         let remedy = match error.kind() {
-            io::ErrorKind::AlreadyExists => ": choose another name, or delete the file",
-            io::ErrorKind::NotFound => ": its directory does not exist",
+            io::ErrorKind::AlreadyExists => {
+                let message = format!("{shown} already exists: choose another name, or delete it");
+                return Error::new(Kind::Recording, message);
+            }
+            io::ErrorKind::NotFound => {
+                let message =
+                    format!("{shown} cannot be created: its directory does not exist: create it, or choose another");
+                return Error::new(Kind::Recording, message);
+            }
             io::ErrorKind::PermissionDenied => ": choose a directory that this user can write to",
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space",
             _ => "",
         };
-        Error::new(Kind::Recording, format!("{}: {error}{remedy}", path.display()))
+        Error::new(Kind::Recording, format!("{shown}: {error}{remedy}"))
     }
 
     /// The recording has nothing to show.

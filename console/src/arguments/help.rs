@@ -69,7 +69,7 @@ pub(crate) const LIST: [Chapter; 1] = [(
 # List the running programs
 volt-console list
 
-# Print the pids of all programs that answer
+# Print the pids of all programs that respond
 volt-console list --json | jq '.[] | select(.is_alive) | .pid'",
 )];
 
@@ -99,8 +99,8 @@ volt-console doctor --json | jq '.findings[] | {rule, title}'",
     (
         "Exit codes",
         "\
-0  No current finding is at or above the severity --fail-on
-1  At least one current finding is at or above the severity --fail-on
+0  No current finding has at least the severity --fail-on
+1  A current finding has at least the severity --fail-on
 2  The check itself failed, or the arguments are invalid",
     ),
 ];
@@ -125,15 +125,45 @@ volt-console why 4711
 volt-console why checkout shop",
 )];
 
-pub(crate) const TOP: [Chapter; 1] = [(
-    "Examples",
-    "\
+pub(crate) const TOP: [Chapter; 3] = [
+    (
+        "Columns",
+        "\
+state   ○ parked, can be claimed; ● awake, or just claimed; ◇ ◆ the same for
+        a spare worker (s2), which replaces a stuck one
+since   time in this state
+time    share of time busy, searching, parked, in the I/O driver, maintenance
+queue   tasks in the LIFO slot, in the batch from the global queue, and in
+        the local queue (ring)
+budget  polls left in this tick; yield: polls ended for lack of budget
+tuner   ewma: average poll time; intv: polls between checks of the global
+        queue
+lifo    hits: polls from the slot; evict: displaced; cap: flushed at limit
+steals  tries; ok: successful tries; tasks: stolen tasks; races: lost to
+        another worker; given: tasks that other workers stole from this one
+unpark  reason to wake: notif claimed by another thread, io, timer, t.out park
+        time-out, spur no known reason
+
+Counters are per second. Marks: ! warning, !! alarm; 10 ms and 100 ms for
+polls and delays.",
+    ),
+    (
+        "Examples",
+        "\
 # Print the metrics of the only running program every second
 volt-console top
 
 # Print the number of tasks of the busiest runtime of the program shop
 volt-console top shop --once --json | jq .tasks.alive",
-)];
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success
+1  The program exited and cannot come back, or there is no such program
+2  Invalid arguments",
+    ),
+];
 
 pub(crate) const TASKS: [Chapter; 1] = [(
     "Examples",

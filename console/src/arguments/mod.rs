@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Verb {
     /// List running Volt programs
     ///
-    /// Prints the pid, name, uptime, runtimes and state of each program. A worker is listed as
-    /// stuck if its poll has lasted for 100 ms.
+    /// Prints the pid, name, uptime, runtimes and state of each program. The state counts workers
+    /// whose poll has lasted for 100 ms or more as stuck; `stacks` counts polls of 10 ms or more.
     #[command(after_long_help = help::chapters(&help::LIST))]
     List {
         /// Print a JSON array with one object for each socket
@@ -81,7 +81,7 @@ pub(crate) enum Verb {
     /// Diagnose a program and print what to change
     ///
     /// Takes two snapshots and checks every rule against them. Prints each problem with its
-    /// evidence, its line of code and a remedy. Critical findings and warnings of the first
+    /// evidence, its line of code and advice. Critical findings and warnings of the first
     /// snapshot are printed immediately, the others after the second.
     #[command(after_long_help = help::chapters(&help::DOCTOR))]
     Doctor {
@@ -94,8 +94,8 @@ pub(crate) enum Verb {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
-        /// Exit with code 1 if a current finding has at least this severity; past findings do not
-        /// count
+        /// Exit with code 1 if a current finding has at least this severity. A finding is current
+        /// until 30 s after it was last seen, and longer if it recurs
         #[arg(long, value_name = "SEVERITY", default_value = "warning", value_parser = severities())]
         fail_on: Severity,
     },
@@ -103,7 +103,7 @@ pub(crate) enum Verb {
     ///
     /// A poll is stuck when it has lasted 10 ms, or the time set with `Builder::incident_after`.
     /// The program captures the stack at that time; of many similar polls, it captures only some.
-    /// This command does not interrupt the program.
+    /// This command does not interrupt the program. Marks: → suspect line, + your code.
     #[command(after_long_help = help::chapters(&help::STACKS))]
     Stacks {
         #[command(flatten)]
@@ -135,8 +135,8 @@ pub(crate) enum Verb {
     },
     /// Print a program's metrics as text at regular intervals
     ///
-    /// If the program exits, waits for it to come back. If PROGRAM is a pid or a socket path, exits
-    /// with code 1 instead.
+    /// If the program exits, `top` waits for it to come back. Given a pid or a socket path, it
+    /// exits with code 1.
     #[command(after_long_help = help::chapters(&help::TOP))]
     Top {
         #[command(flatten)]
@@ -144,7 +144,8 @@ pub(crate) enum Verb {
         /// Print once and exit
         #[arg(long)]
         once: bool,
-        /// Print JSON, one object per line
+        /// Print one JSON object per line. `runtimes` has every runtime; the fields of the busiest
+        /// one are also at the top level
         #[arg(long)]
         json: bool,
         /// Time between two reports, over which rates are computed, such as 250ms or 2s (20ms to
@@ -160,8 +161,8 @@ pub(crate) enum Verb {
     },
     /// List a program's tasks
     ///
-    /// Prints the tasks of each runtime, the largest value first. Omits tasks that have not been
-    /// polled yet.
+    /// Prints the tasks of each runtime, the largest value first. Tasks that were never polled and
+    /// have no name are only counted.
     #[command(after_long_help = help::chapters(&help::TASKS))]
     Tasks {
         #[command(flatten)]
@@ -249,15 +250,14 @@ pub(crate) enum Verb {
         max_size: u64,
         /// Largest number of files (1 to 9999); the oldest is deleted to make room. With 1,
         /// recording stops when the file is full
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_FILES)))]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = |text: &str| number(text, MAX_FILES))]
         files: u32,
         /// Write only the events around this trigger; can be given several times. With --files 1,
         /// stops after the first
         #[arg(long, value_name = "TRIGGER")]
         trigger: Vec<On>,
-        /// With --trigger: write this much history before it, such as 250ms or 2s [default: 1s].
-        /// Otherwise: start with this much buffered history, if the flight recorder was already on
-        /// [default: 0s]
+        /// History to write before a trigger, such as 250ms or 2s [default: 1s]. Without --trigger:
+        /// buffered history to start with, if the flight recorder was on [default: 0s]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         look_back: Option<Duration>,
         /// How long to record after a trigger, such as 250ms or 2s
@@ -333,7 +333,7 @@ pub(crate) struct Rows {
     #[arg(long)]
     pub(crate) reverse: bool,
     /// Largest number of rows for each runtime (1 to 1000)
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=MAX_ROWS as i64))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = |text: &str| number(text, MAX_ROWS as u32))]
     pub(crate) limit: u32,
     /// Print one JSON object
     #[arg(long)]
@@ -358,6 +358,11 @@ impl Drawing {
     pub(crate) fn appearance(&self) -> Appearance {
         Appearance { is_plain: self.plain, is_ascii: self.ascii, leaves_mouse: self.no_mouse }
     }
+}
+
+/// Parses a whole number from 1 to `max`.
+fn number(text: &str, max: u32) -> Result<u32, String> {
+    text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or_else(|| format!("expected 1 to {max}"))
 }
 
 fn severities() -> impl TypedValueParser<Value = Severity> {
@@ -425,7 +430,7 @@ fn positive_interval(text: &str) -> Result<Duration, String> {
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds above 0")?,
-        Err(_) => figures::time(text)?,
+        Err(_) => figures::time(text).map_err(|_| "expected a number of seconds, such as 10 or 0.5")?,
     };
     if time.is_zero() { Err("expected a number of seconds above 0".into()) } else { Ok(time) }
 }
@@ -448,7 +453,7 @@ fn within(time: Duration, min: Duration) -> Result<Duration, String> {
     if (min..=INTERVAL_MAX).contains(&time) {
         Ok(time)
     } else {
-        Err(format!("expected a time between {min:?} and {INTERVAL_MAX:?}"))
+        Err(format!("expected {min:?} to {}h", INTERVAL_MAX.as_secs() / 3600))
     }
 }
 

@@ -79,7 +79,7 @@ impl Condition {
 }
 
 /// The text for a socket without a program that listens.
-const STALE: &str = "stale: its program has ended";
+const STALE: &str = "stale: its program has exited";
 
 /// The sockets that were found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -185,7 +185,7 @@ impl Listing {
     fn left_behind(&self) -> String {
         let stale = self.entries.iter().filter(|entry| entry.is_stale());
         let line = |entry: &Entry| {
-            format!("stale: {}, its program has ended\n", clean::text(&entry.path.display().to_string()))
+            format!("stale: {}, its program has exited\n", clean::text(&entry.path.display().to_string()))
         };
         stale.map(line).collect()
     }
@@ -264,7 +264,7 @@ mod tests {
                           7  shop                      1m05s  a,b       !! 1 of 3 workers stuck, 3.1s\n \
                          48  xxxxxxxxxxxxxxxxxxxxxxx…     3s  a,b       1 worker, 12.3k tasks\n\
                         123  -                             -  -         /run/volt/123-7.sock is silent\n\
-                        stale: /run/volt/124-7.sock, its program has ended\n";
+                        stale: /run/volt/124-7.sock, its program has exited\n";
         assert_eq!(Listing { entries, refused: Vec::new() }.table(), expected);
     }
 }

@@ -248,7 +248,7 @@ fn a_missing_target_is_named_with_a_remedy() {
     let folder = Folder::new();
     assert_refused(&mut folder.console(&["top", "/tmp/none.sock"]), &["there is no socket /tmp/none.sock", "list"]);
     assert_refused(&mut folder.console(&["top", "nobody"]), &["no program or runtime is named \"nobody\"", "list"]);
-    assert_refused(&mut folder.console(&["top", "999999999"]), &["there is no such process", "list"]);
+    assert_refused(&mut folder.console(&["top", "999999999"]), &["no program has this pid", "list"]);
     assert_refused(&mut folder.console(&["top"]), &["no Volt program is running", "Start one"]);
     assert_refused(&mut folder.console(&[]), &["no Volt program is running", "Start one"]);
 }

@@ -24,10 +24,7 @@ fn the_picker_accepts_a_number_pid_or_name_or_prompts_again() {
     }
     let (who, printed) = chosen(&folder, b"7\nnobody\n\xff\xfe\n\n 2 \n");
     assert_eq!(who.as_deref(), Some("ma\u{1b}[2Jil"));
-    assert!(
-        printed.contains("process 7 has no control socket") && printed.contains("is named \"nobody\""),
-        "{printed}"
-    );
+    assert!(printed.contains("pid 7 has no control socket") && printed.contains("is named \"nobody\""), "{printed}");
     assert_eq!(printed.matches("Select a program").count(), 5, "{printed}");
     assert!(
         printed.contains("\n1  ") && printed.contains("\n2  ") && printed.contains("4 workers, 14 tasks"),
@@ -46,7 +43,7 @@ fn sockets_that_programs_left_behind_are_no_choice() {
     let (who, printed) = chosen(&folder, b"2\n");
     assert!(who.is_some() && !printed.contains("2000000003") && !printed.contains("stale"), "{printed}");
     let (who, printed) = chosen(&folder, b"3\nq\n");
-    assert!(who.is_none() && printed.contains("process 3 has no control socket"), "{printed}");
+    assert!(who.is_none() && printed.contains("pid 3 has no control socket"), "{printed}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_recording_is_complete_when_the_program_exits() {
     drop(program);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("The program or its runtime has ended.\n"));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("The program or its runtime has exited.\n"));
     assert!(assert_shown(&folder, &path).stderr.is_empty(), "it is whole");
 }
 

@@ -216,7 +216,7 @@ fn an_enabled_recorder_keeps_history_and_can_be_disabled() {
 fn an_unknown_runtime_is_an_error_that_keeps_the_connection() {
     let (_runtime, mut client) = runtime("only-this", |builder| builder);
     let error = client.record(Some("another"), Duration::ZERO).unwrap_err();
-    assert!(error.is_answer() && error.to_string().contains("no runtime is called \"another\""), "{error}");
+    assert!(error.is_answer() && error.to_string().contains("there is no runtime named \"another\""), "{error}");
     assert!(client.record(Some("only-this"), Duration::ZERO).is_ok());
 }
 

@@ -77,7 +77,11 @@ fn percentile(text: &str) -> Result<f64, String> {
     match percent {
         // `percent / 100` would turn 99.9 into 0.9990000000000001, which is one more of a thousand.
         Some(percent) if percent > 0.0 && percent <= 100.0 => Ok((percent * 1e6).round() / 1e8),
-        _ => Err("expected a time, such as 50ms, or a percentile and a time, such as p99=20ms".into()),
+        _ => {
+            Err("expected a time, such as 50ms, or a percentile and a time, such as p99=20ms; the percentile must be \
+                  above 0 and at most 100"
+                .into())
+        }
     }
 }
 

@@ -196,7 +196,7 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
     text
 }
 
-/// Formats a verdict: `app: longest poll 94.1ms, limit 50ms; 12 of 48.2k exceeded it`.
+/// Formats a verdict: `app: longest poll 94.1ms, limit 50ms; 12 of 48.2k polls exceeded it`.
 fn line(verdict: &Verdict) -> String {
     let Verdict { runtime, measure, limit, .. } = verdict;
     let what = format!("{limit} {}", measure.name());
@@ -205,7 +205,14 @@ fn line(verdict: &Verdict) -> String {
         None => format!("{runtime}: no {} measured, limit {limit}", measure.name()),
         Some(ns) => {
             let (over, all) = (count(verdict.over), count(verdict.count));
-            format!("{runtime}: {what} {}, limit {limit}; {over} of {all} exceeded it", duration(ns))
+            format!(
+                "{runtime}: {what} {}, limit {limit}; {over} of {all} {} exceeded it",
+                duration(ns),
+                match verdict.measure {
+                    Measure::Poll => "polls",
+                    Measure::Delay => "delays",
+                }
+            )
         }
     }
 }

@@ -416,7 +416,7 @@ impl Tape {
             Why::Full => {
                 "The file is full. Increase --max-size, or use --files to keep the newest of several files.\n".into()
             }
-            Why::ProgramEnded => "The program or its runtime has ended.\n".into(),
+            Why::ProgramEnded => "The program or its runtime has exited.\n".into(),
         };
         if !self.triggers.is_empty() && self.windows_written == 0 {
             text.push_str("No trigger fired.\n");

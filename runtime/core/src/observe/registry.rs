@@ -271,11 +271,18 @@ impl Registry {
         let found: Vec<_> = shown.filter(|(its, _)| name.is_none_or(|name| *its == name)).collect();
         match (&found[..], name) {
             ([(name, runtime)], _) => Ok(((*name).clone(), (*runtime).clone())),
-            ([], Some(name)) => Err(format!("no runtime is called {name:?}")),
-            ([], None) => Err("there is no runtime at the moment".to_owned()),
+            ([], None) => Err("the program has no runtime".to_owned()),
+            ([], Some(name)) => {
+                let names: Vec<_> = state.entries.iter().filter(|entry| entry.runtime.is_some()).collect();
+                let names: Vec<_> = names.iter().map(|entry| entry.name.as_str()).collect();
+                Err(match &names[..] {
+                    [] => "the program has no runtime".to_owned(),
+                    names => format!("there is no runtime named {name:?}; the program has: {}", names.join(", ")),
+                })
+            }
             (several, _) => {
                 let names: Vec<_> = several.iter().map(|(name, _)| name.as_str()).collect();
-                Err(format!("there are several runtimes, name one of them: {}", names.join(", ")))
+                Err(format!("the program has several runtimes; name one of them: {}", names.join(", ")))
             }
         }
     }

@@ -344,7 +344,7 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
             let why = why.map_err(|_| FAULT.to_owned())?;
             why.map(Reply::Why).ok_or_else(|| {
                 format!(
-                    "no task {task:?} is known: it has ended, or was never spawned, or it has no name and has not waited yet"
+                    "no live task has the id or name {task:?}: it may have completed, or have no name and not have waited yet"
                 )
             })
         }

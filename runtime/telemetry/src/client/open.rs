@@ -33,7 +33,7 @@ pub(super) fn open(path: &Path, wait: Duration) -> Result<OwnedFd, ConnectError>
         io::ErrorKind::NotFound => missing(path),
         io::ErrorKind::PermissionDenied => denied(),
         io::ErrorKind::ConnectionRefused => {
-            ConnectError::new(Kind::Stale, format!("{shown} is stale: its program has ended"))
+            ConnectError::new(Kind::Stale, format!("{shown} is stale: its program has exited"))
         }
         io::ErrorKind::WouldBlock => ConnectError::new(
             Kind::TimedOut,

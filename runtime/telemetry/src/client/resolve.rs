@@ -42,15 +42,15 @@ fn resolve_pid(pid: u32, environment: &Environment) -> Result<PathBuf, ConnectEr
         if socket.is_alive {
             return Ok(socket.path);
         }
-        let message = format!("{} is stale: process {pid} has ended", socket.path.display());
+        let message = format!("{} is stale: its program has exited", socket.path.display());
         return Err(ConnectError::new(Kind::Stale, message));
     }
     let why = if owner.is_some() || !Path::new("/proc/self").exists() {
-        "it runs no Volt runtime with a control socket, or belongs to another user"
+        "it does not use Volt, has its control socket off, or belongs to another user"
     } else {
-        "there is no such process"
+        "no program has this pid"
     };
-    Err(not_found(&format!("process {pid} has no control socket: {why}"), environment, &listing.refused))
+    Err(not_found(&format!("pid {pid} has no control socket: {why}"), environment, &listing.refused))
 }
 
 fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
@@ -59,7 +59,7 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
     for socket in listing.sockets.into_iter().filter(|socket| socket.is_alive) {
         match Client::connect(&socket.path) {
             Ok(client) if client.hello().program == name || client.hello().runtimes.iter().any(|of| of == name) => {
-                matching.push(socket);
+                matching.push((socket, client.hello().runtimes.clone()));
             }
             Ok(_) => {}
             // This may be the right program: it may have no room for another client.
@@ -67,7 +67,7 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
         }
     }
     match &matching[..] {
-        [only] => Ok(only.path.clone()),
+        [(only, _)] => Ok(only.path.clone()),
         [] => {
             let mut what = format!("no program or runtime is named {name:?}");
             for error in nameless {
@@ -76,7 +76,12 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
             Err(not_found(&what, environment, &listing.refused))
         }
         several => {
-            let pids: Vec<_> = several.iter().map(|socket| socket.pid.to_string()).collect();
+            let which = |(socket, runtimes): &(Candidate, Vec<String>)| match &runtimes[..] {
+                [] => socket.pid.to_string(),
+                [only] => format!("{} (runtime {only})", socket.pid),
+                several => format!("{} (runtimes {})", socket.pid, several.join(", ")),
+            };
+            let pids: Vec<_> = several.iter().map(which).collect();
             let message = format!("{name:?} is the name of several programs; give the pid of one: {}", pids.join(", "));
             Err(ConnectError::new(Kind::Ambiguous, message))
         }

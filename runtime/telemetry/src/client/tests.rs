@@ -348,7 +348,7 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     assert!(error.is_ambiguous() && error.to_string().ends_with("2000000001, 2000000002"), "{error}");
     assert!(resolve("2000000003", &environment).unwrap_err().is_stale());
     let error = resolve("2000000004", &environment).unwrap_err();
-    assert!(error.is_missing() && error.to_string().contains("there is no such process (searched"), "{error}");
+    assert!(error.is_missing() && error.to_string().contains("no program has this pid (searched"), "{error}");
     let error = resolve("nobody", &environment).unwrap_err();
     assert!(error.is_missing() && error.to_string().contains("is named \"nobody\" (searched"), "{error}");
 
