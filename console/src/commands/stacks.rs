@@ -109,18 +109,22 @@ pub fn json(process: &Process, is_all: bool) -> Value {
 
 fn nothing(runtime: &Snapshot, is_all: bool) -> String {
     let incidents = &runtime.incidents;
+    let causes = causes(incidents);
+    let polls = match incidents.total() {
+        1 => "1 stuck poll".into(),
+        total => format!("{} stuck polls", count(total)),
+    };
     match incidents.latest.len() as u64 {
         _ if incidents.total() == 0 => "no stuck poll since the runtime started".into(),
-        0 => format!(
-            "{} stuck polls since the runtime started ({}); no incident is kept",
-            count(incidents.total()),
-            causes(incidents)
-        ),
-        kept if !is_all => format!(
-            "no poll is stuck now; {} stuck polls since the runtime started ({}); --all prints the latest {kept}",
-            count(incidents.total()),
-            causes(incidents)
-        ),
+        0 => format!("{polls} since the runtime started ({causes}); no incident is recorded any more"),
+        1 if !is_all => {
+            format!("no poll is stuck now; {polls} since the runtime started ({causes}); --all prints the latest")
+        }
+        kept if !is_all => {
+            format!(
+                "no poll is stuck now; {polls} since the runtime started ({causes}); --all prints the latest {kept}"
+            )
+        }
         _ => String::new(),
     }
 }
@@ -128,7 +132,7 @@ fn nothing(runtime: &Snapshot, is_all: bool) -> String {
 fn unwritten_text(one: &Unwritten<'_>) -> String {
     let Unwritten { worker, poll, like } = one;
     let like =
-        like.map_or_else(|| "no similar incident is kept".into(), |like| format!("incident {} is similar", like.id));
+        like.map_or_else(|| "no stack yet".into(), |like| format!("stack: see incident {}, a similar poll", like.id));
     format!(
         "worker {} has been stuck for {} so far in {}, spawned at {}: {like}\n",
         worker.index,
@@ -148,7 +152,7 @@ fn incident_text(incident: &Incident, at_ns: u64) -> String {
     let facts = [
         ("task", format!("{}, spawned at {}", task(incident), incident.spawned_at)),
         ("cause", cause(incident)),
-        ("remedy", remedy(incident)),
+        ("action", remedy(incident)),
     ];
     facts.iter().for_each(|(title, fact)| text.push_str(&format!("  {title:<8}{fact}\n")));
     let calls = calls(incident);
@@ -187,7 +191,7 @@ mod tests {
         let all = text(&process, true);
         assert_eq!(all.matches("incident ").count(), 7, "{all}");
         assert!(all.find("incident 7").unwrap() < all.find("incident 6").unwrap(), "the latest first");
-        assert!(all.contains("stack   none: the poll was over before its thread could be asked"), "{all}");
+        assert!(all.contains("stack   none: the poll ended before its stack could be captured"), "{all}");
     }
 
     #[test]
@@ -199,10 +203,9 @@ mod tests {
         assert!(text(&process, false).contains(wanted), "{}", text(&process, false));
         assert!(text(&process, false).contains("no stuck poll since the runtime started"), "the other runtime");
         process.runtimes[0].incidents.latest.clear();
-        assert!(
-            text(&process, true)
-                .contains("17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); no incident is kept")
-        );
+        assert!(text(&process, true).contains(
+            "17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); no incident is recorded any more"
+        ));
     }
 
     #[test]
@@ -211,14 +214,14 @@ mod tests {
         process.runtimes[0].incidents.latest[6].is_over = true;
         let now = text(&process, false);
         let wanted = "worker 1 has been stuck for 230ms so far in GET /blocking #48212, spawned at \
-                      examples/src/bin/demo/handlers.rs:118:21: incident 7 is similar\nincident 7: worker 1 was stuck";
+                      examples/src/bin/demo/handlers.rs:118:21: stack: see incident 7, a similar poll\nincident 7: worker 1 was stuck";
         assert!(now.contains(wanted), "{now}");
         assert_eq!(now.matches("\nincident ").count(), 1, "{now}");
         let all = text(&process, true);
         assert_eq!(all.matches("\nincident ").count(), 7, "each once: {all}");
         assert_eq!(json(&process, false)["unwritten"][0]["like"], json!(7));
         process.runtimes[0].incidents.latest.clear();
-        assert!(text(&process, false).contains("handlers.rs:118:21: no similar incident is kept\n"));
+        assert!(text(&process, false).contains("handlers.rs:118:21: no stack yet\n"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::facts::{Group, Scene};
 use crate::model::busiest;
 use crate::programs::connection::{FIRST_RETRY, LAST_RETRY, missed};
 use crate::programs::target::{Again, Found};
-use crate::tables::workers::{COLUMNS, IN_FLIGHT_TITLE, Row, in_flight};
+use crate::tables::workers::{COLUMNS, IN_FLIGHT_TITLE, Row, group_titles, in_flight};
 use crate::terminal::input::is_output_gone;
 use crate::text::clean;
 use crate::text::figures::duration;
@@ -208,7 +208,7 @@ fn fact_line(group: &Group) -> String {
 
 fn table(scene: &Scene<'_>) -> String {
     let config = &scene.snapshot.config;
-    let mut text = String::new();
+    let mut text = group_titles(&COLUMNS.iter().collect::<Vec<_>>()) + "counters per second\n";
     for column in COLUMNS {
         text.push_str(&column.set(&column.title(config)));
         text.push(' ');
@@ -294,7 +294,10 @@ mod tests {
     fn text_has_a_line_for_each_worker_and_every_column() {
         let (earlier, later) = sample();
         let text = text(&earlier, &later);
-        let head = text.lines().find(|line| line.contains("in flight")).unwrap();
+        let heads: Vec<_> = text.lines().collect();
+        let row = heads.iter().position(|line| line.contains("in flight")).unwrap();
+        assert!(heads[row - 1].contains("queue ─") && heads[row - 1].ends_with(" counters per second"), "{text}");
+        let head = heads[row];
         for column in COLUMNS {
             let title = column.title(&later.runtimes[0].config);
             assert!(head.contains(&title), "{title}");

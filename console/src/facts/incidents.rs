@@ -104,12 +104,12 @@ pub fn place_of(incident: &Incident) -> String {
 /// Returns what the runtime did about it.
 pub fn remedy(incident: &Incident) -> String {
     let done = match incident.remedy {
-        Remedy::Replaced => "a spare worker replaced it",
-        Remedy::Rescued => "a parked worker took the waiting tasks",
-        Remedy::Capped => "no spare worker was available",
-        Remedy::None if incident.is_over => "no action was taken",
-        Remedy::None => "no action so far",
-        _ => "unknown",
+        Remedy::Replaced => "replaced by a spare worker",
+        Remedy::Rescued => "rescued: a parked worker took the tasks",
+        Remedy::Capped => "capped: no spare worker was available",
+        Remedy::None if incident.is_over => "none",
+        Remedy::None => "none so far",
+        newer => newer.name(),
     };
     let waiting = match incident.waiting {
         0 => "no tasks waited".into(),
@@ -118,10 +118,10 @@ pub fn remedy(incident: &Incident) -> String {
     };
     let like_it = match incident.suppressed {
         0 => String::new(),
-        1 => "; 1 similar incident suppressed".into(),
-        n => format!("; {} similar incidents suppressed", count(n)),
+        1 => "; 1 similar not recorded".into(),
+        n => format!("; {} similar not recorded", count(n)),
     };
-    format!("{}: {done}; {waiting}{like_it}", incident.remedy.name())
+    format!("{done}; {waiting}{like_it}")
 }
 
 /// Returns why the poll is stuck: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`.

@@ -188,7 +188,7 @@ impl<'a> Scene<'a> {
             Fact::new("owner", owner),
             Fact::new("sockets", count(driver.registrations)),
             Fact::new("events/s", self.rate(|rates| rates.driver_events_per_second)),
-            Fact::new("turns/s", self.rate(|rates| rates.driver_turns_per_second)),
+            Fact::new("polls/s", self.rate(|rates| rates.driver_turns_per_second)),
             Fact::new("idle", duration(driver.idle_ns)),
         ];
         if driver.accept_backoffs > 0 {
@@ -204,7 +204,7 @@ impl<'a> Scene<'a> {
         let mut facts = vec![
             Fact::new("armed", count(timers.armed)),
             Fact::new("next", maybe_duration(timers.next_in_ns)),
-            Fact::new("lag", duration(timers.last_lag_ns)),
+            Fact::new("late", duration(timers.last_lag_ns)),
             Fact::new("fired/s", self.rate(|rates| rates.timers_fired_per_second)),
         ];
         if let Some(clock) = self.snapshot.clock.as_ref().filter(|clock| clock.faults > 0) {
@@ -297,7 +297,7 @@ fn distribution(quantiles: Option<&Quantiles>) -> Vec<Fact> {
         Fact::time("max", quantiles.max_ns),
         Fact::new("p90", maybe_duration(quantiles.p90_ns)),
         Fact::time("p99.9", quantiles.p999_ns),
-        Fact::new("n", count(quantiles.count)),
+        Fact::new("count", count(quantiles.count)),
     ]
 }
 

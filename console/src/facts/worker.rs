@@ -68,8 +68,8 @@ fn worker_polls(worker: &Worker, rates: Option<&WorkerRates>) -> Group {
         Fact::time("p99", poll.p99_ns),
         Fact::time("max", poll.max_ns),
         Fact::time("delay p99", delay.p99_ns),
-        Fact::new("since start", count(worker.polls)),
-        Fact::new("ewma", duration(worker.avg_poll_ns)),
+        Fact::new("total", count(worker.polls)),
+        Fact::new("avg poll", duration(worker.avg_poll_ns)),
         Fact::new("interval", worker.global_queue_interval.to_string()),
         Fact::new("polls/check", rates.and_then(|rates| rates.polls_per_global_check).map_or(ABSENT.into(), rate)),
     ];
@@ -102,11 +102,11 @@ fn worker_parks(worker: &Worker) -> Group {
     }
     let unparks = &worker.unparks;
     facts.extend([
-        Fact::new("notif", count(unparks.notified)),
+        Fact::new("notified", count(unparks.notified)),
         Fact::new("io", count(unparks.io)),
         Fact::new("timer", count(unparks.timer)),
-        Fact::new("t.out", count(unparks.timeout)),
-        Fact::new("spur", count(unparks.spurious)),
+        Fact::new("timed out", count(unparks.timeout)),
+        Fact::new("spurious", count(unparks.spurious)),
         Fact::new("wakes sent", count(worker.wakes_sent)),
         Fact::new("time-out", maybe_duration(worker.park_timeout_ns)),
         Fact::new("spins: helped", count(worker.spins_helped)),

@@ -52,10 +52,13 @@ impl Happened {
     pub fn told(&self) -> String {
         match self.counted {
             None => self.text.clone(),
-            Some((times, first)) if first == self.at => format!("{}x {}", count(times), self.text),
+            Some((times, first)) if first == self.at => match times {
+                1 => self.text.clone(),
+                _ => format!("{} times: {}", count(times), self.text),
+            },
             Some((times, first)) => {
                 let within = age(u64::try_from((self.at - first).as_nanos()).unwrap_or(u64::MAX));
-                format!("{}x within {within}: {}", count(times), self.text)
+                format!("{} times in {within}: {}", count(times), self.text)
             }
         }
     }
@@ -157,8 +160,7 @@ impl Log {
         let grown = |before: &mut u64, after: u64| after.saturating_sub(std::mem::replace(before, after));
         let sentinel = &runtime.sentinel;
         let replaced = grown(&mut known.replacements, sentinel.replacements);
-        let text =
-            format!("a spare worker replaced a stuck worker; spare workers on duty: {}", sentinel.spares_on_duty);
+        let text = format!("a spare worker replaced a stuck worker; spare workers in use: {}", sentinel.spares_on_duty);
         self.count(now, "replaced", name, replaced, &text, Tone::Warn);
         let capped = grown(&mut known.capped, sentinel.capped);
         self.count(now, "capped", name, capped, "no spare worker was available for a stuck worker", Tone::Alarm);
@@ -180,10 +182,10 @@ impl Log {
                 Turn::Began { finding, suppressed } => {
                     ("found", finding, format!(", {} times since last reported", count(suppressed + 1)))
                 }
-                Turn::Ended { finding, for_ns } => ("over", finding, format!(", over after {}", duration(for_ns))),
+                Turn::Ended { finding, for_ns } => ("gone", finding, format!(", gone after {}", duration(for_ns))),
                 _ => continue,
             };
-            let tone = if kind == "over" { Tone::Plain } else { tone_of(finding.severity) };
+            let tone = if kind == "gone" { Tone::Plain } else { tone_of(finding.severity) };
             self.add(now, kind, name, format!("{}{end}", told(&finding)), tone);
         }
     }
@@ -207,7 +209,8 @@ impl Log {
         let told = news.len().min(OF_A_SNAPSHOT) as u64;
         let untold = last.saturating_sub(known.last_incident).saturating_sub(told);
         if untold > 0 {
-            self.add(now, "stalls", name, format!("{} more stuck polls", count(untold)), Tone::Warn);
+            let polls = if untold == 1 { "poll" } else { "polls" };
+            self.add(now, "stall", name, format!("{} more stuck {polls}", count(untold)), Tone::Warn);
         }
         known.last_incident = last.max(known.last_incident);
         known.open = open(runtime);

@@ -36,7 +36,7 @@ impl Kind {
     /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Delay => "schedule delay",
+            Kind::Delay => "scheduling delay",
             Kind::Poll => "poll time",
         }
     }

@@ -57,7 +57,7 @@ pub const COLUMNS: [Column; 9] = [
     column("caused", DURATION_WIDTH, Content::Time(|blame| blame.delay_caused_ns)),
     column("now", COUNT_WIDTH, Content::Now(|rates| rates.delayed_by_it)),
     column("suffered", DURATION_WIDTH, Content::Time(|blame| blame.delay_suffered_ns)),
-    Column { meaning: Meaning::Fault, ..column("stalls", COUNT_WIDTH, Content::Count(|blame| blame.stalls)) },
+    Column { meaning: Meaning::Fault, ..column("stuck", COUNT_WIDTH, Content::Count(|blame| blame.stalls)) },
     Column {
         meaning: Meaning::Length,
         ..column("longest", DURATION_WIDTH, Content::Time(|blame| blame.longest_poll_ns))

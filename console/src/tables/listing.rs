@@ -125,6 +125,6 @@ pub fn filter(text: &str) -> String {
 /// Formats the size of a list as `200 of 211 matching shown, by busy`.
 pub(crate) fn shown(rows: usize, matching: u64, filter: &str, is_inverted: bool, rank: &str) -> String {
     let filter = if filter.is_empty() { "" } else { " matching" };
-    let order = if is_inverted { "lowest " } else { "" };
-    format!("{} of {}{filter} shown, by {order}{rank}", count(rows as u64), count(matching))
+    let order = if is_inverted { ", lowest first" } else { "" };
+    format!("{} of {}{filter} shown, by {rank}{order}", count(rows as u64), count(matching))
 }

@@ -23,7 +23,7 @@ const AWAITS_WIDTH: usize = 8;
 pub const COLUMNS: [Column<Task, Rank>; 13] = [
     ranked("id", ID_WIDTH, Rank::Id, |row| absent(Some(row.item.id.to_string()))),
     words("state", STATE_WIDTH, state),
-    extra(words("for", AWAITS_WIDTH, |row| absent(row.item.awaits.clone()))),
+    extra(words("awaits", AWAITS_WIDTH, |row| absent(row.item.awaits.clone()))),
     ranked("busy", DURATION_WIDTH, Rank::Busy, |row| time(row.item.busy_ns)),
     plain(NOW_TITLE, PERCENT_WIDTH, |row| absent(row.busy_ratio.map(percent))),
     ranked("longest", DURATION_WIDTH + 2, Rank::Longest, |row| length(row.item.longest_ns.or(row.item.in_poll_ns))),
@@ -33,7 +33,7 @@ pub const COLUMNS: [Column<Task, Rank>; 13] = [
     extra(words("by", BY_WIDTH, |row| absent(row.item.woken_by.clone()))),
     extra(ranked("wakers", COUNT_WIDTH, Rank::Wakers, |row| absent(row.item.wakers.map(count)))),
     extra(ranked("age", DURATION_WIDTH, Rank::Age, |row| time(row.item.age_ns))),
-    extra(plain("wrkr", 4, |row| absent(row.item.worker.map(|worker| worker.to_string())))),
+    extra(plain("worker", 4, |row| absent(row.item.worker.map(|worker| worker.to_string())))),
 ];
 
 /// The title of the rest of the line.

@@ -185,6 +185,18 @@ pub fn fitting(line_width: usize) -> (Vec<&'static Column>, usize) {
     (columns, line_width.saturating_sub(used))
 }
 
+/// Formats the titles that neighbouring columns share, each above its columns.
+pub fn group_titles(columns: &[&Column]) -> String {
+    let mut text = String::new();
+    for group in columns.chunk_by(|a, b| a.group == b.group) {
+        let columns = group.iter().map(|column| column.width + 1).sum::<usize>() - 1;
+        let name = group[0].group;
+        let rule = if name.is_empty() { " ".repeat(columns) } else { format!("{name} {}", "─".repeat(columns)) };
+        text.extend(rule.chars().take(columns).chain([' ']));
+    }
+    text
+}
+
 impl Column {
     /// Returns the column's title.
     pub fn title(&self, config: &Config) -> String {

@@ -45,7 +45,9 @@ fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
     let kind = if worker.is_spare { "spare worker" } else { "worker" };
     let duty = if worker.duty == Duty::Present { String::new() } else { format!("{}, ", worker.duty.name()) };
     let title = format!(" {kind} {}{thread}, {duty}{phase} ", worker.index);
-    let unit = " since start ";
+    let unit = " since the runtime started ";
+    let room = columns.saturating_sub(width(&title) + 2);
+    let unit = if width(unit) <= room { unit } else { " since start " };
     let fill = "─".repeat(columns.saturating_sub(width(&title) + width(unit) + 2));
     Line::from(vec![
         Span::styled("─", theme.label()),
@@ -57,7 +59,7 @@ fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
 /// Formats the longest poll in flight of the whole runtime.
 pub fn longest_poll(scene: &Scene<'_>, columns: usize, theme: Theme) -> Line<'static> {
     let longest = scene.snapshot.longest_in_flight();
-    let by = longest.map_or_else(String::new, |(worker, _)| format!("worker {} ", worker.index));
+    let by = longest.map_or_else(String::new, |(worker, _)| format!("poll on worker {}: ", worker.index));
     poll_line("longest", &by, longest.map(|(_, poll)| poll), columns, theme)
 }
 

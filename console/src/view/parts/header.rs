@@ -13,6 +13,7 @@ use crate::model::{Action, Link, Model, Played, Screen};
 use crate::text::figures::{age, count, head, tail, width};
 use crate::view::hits::Hits;
 use crate::view::parts::layout::rows;
+use crate::view::screens::latency;
 use crate::view::theme::Theme;
 
 /// The columns that the runtime tabs leave to their title and to the text next to them.
@@ -61,11 +62,15 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme,
         None if model.is_paused() => "resume",
         None => "pause",
     };
-    shown.extend_from_slice(keys_of(model));
+    let keys_of = keys_of(model);
+    // On a high screen, the latency screen has no other kind to switch to.
+    let body = frame.area().height.saturating_sub(4);
+    let is_idle = |key: &str| model.screen == Screen::Latency && key == "Enter" && latency::shows_both(body);
+    shown.extend(keys_of.iter().filter(|(key, _)| !is_idle(key)));
     shown.push(("space", pause));
     if model.screen != Screen::Latency {
         shown.push(("/", if list.filter.is_empty() { "filter" } else { "filtered" }));
-        shown.push(("i", "invert"));
+        shown.push(("i", "reverse"));
     }
     if model.runtimes().len() > 1 {
         shown.push(("Tab", "runtime"));
@@ -171,11 +176,11 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
             let ago = age(nanos(model.now.saturating_sub(*since)));
             // Rounded up, because "in 0s" would be wrong for most of the wait.
             let again = age(nanos(retry_at.saturating_sub(model.now) + Duration::from_millis(999)));
-            let text = format!("✗ LOST {ago} ago, retry in {again} ");
+            let text = format!("✗ connection lost {ago} ago, retry in {again} ");
             spans.push(Span::styled(text, theme.tone(Tone::Alarm)));
         }
         (Link::Live, Some(silent)) => {
-            let text = format!("! SILENT for {} ", age(nanos(silent)));
+            let text = format!("! no snapshot for {} ", age(nanos(silent)));
             spans.push(Span::styled(text, theme.tone(Tone::Warn)));
         }
         // The numbers on the screen are not live.
@@ -192,14 +197,21 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
 fn tabs(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
     let mut spans = vec![Span::styled(" runtime ", theme.title())];
     let selected = model.runtime_index();
-    let tab = |index: usize| {
+    // As many tabs as fit, including the selected one; with their workers if all fit so.
+    let room = columns.saturating_sub(TABS_LEAVE);
+    let tab = |index: usize, has_workers: bool| {
         let runtime = &model.runtimes()[index];
         let name = if runtime.runtime.is_empty() { "(unnamed)" } else { &runtime.runtime };
         let (open, close) = if index == selected { ('[', ']') } else { (' ', ' ') };
-        format!("{open}{} {}w{close}", head(name, NAME_MAX_WIDTH), worker_count(runtime))
+        let workers = match worker_count(runtime) {
+            _ if !has_workers => String::new(),
+            1 => " 1 worker".into(),
+            workers => format!(" {workers} workers"),
+        };
+        format!("{open}{}{workers}{close}", head(name, NAME_MAX_WIDTH))
     };
-    // As many tabs as fit, including the selected one.
-    let room = columns.saturating_sub(TABS_LEAVE);
+    let whole: usize = (0..model.runtimes().len()).map(|index| width(&tab(index, true))).sum();
+    let tab = |index: usize| tab(index, whole <= room);
     let mut shown = selected..(selected + 1).min(model.runtimes().len());
     let mut used: usize = shown.clone().map(|index| width(&tab(index))).sum();
     loop {

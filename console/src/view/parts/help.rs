@@ -30,8 +30,8 @@ fn keys(is_replay: bool) -> [&'static str; 6] {
 }
 
 /// Explains the columns of the table of workers.
-const WORKERS: [&str; 14] = [
-    "Enter detail on or off   < > sort   i invert   / filter   r totals",
+const WORKERS: [&str; 15] = [
+    "Enter detail on or off   < > sort   i reverse   / filter   r totals",
     "Lamps  ○ parked, can be claimed   ● awake, or just claimed",
     "       ◇ ◆ (s) the same for a spare worker, which replaces a stuck one",
     "       B busy  S searching  P parked  D parked in the I/O driver",
@@ -44,7 +44,8 @@ const WORKERS: [&str; 14] = [
     "       another worker; given: tasks that other workers stole from this one",
     "unpark reason to wake: notif claimed by another thread, io, timer,",
     "       t.out park time-out, spur no known reason",
-    "delay  schedule delay: time from a task's wake-up to its poll",
+    "delay  scheduling delay: time from a task's wake-up to its poll",
+    "runtime name and number of workers, without spare workers",
 ];
 
 /// Returns the lines for a screen, above the keys.
@@ -52,8 +53,8 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
     match screen {
         Screen::Overview => &WORKERS,
         Screen::Workers => &[
-            "< > sort   i invert   / filter   r totals or rates per second",
-            "Above: the table of workers. Below: the selected worker since start.",
+            "< > sort   i reverse   / filter   r totals or rates per second",
+            "Above: the table. Below: the selected worker since the runtime started.",
             "queues    tasks in its ring, LIFO slot, batch and inbox; its budget",
             "busy, search, asleep   share of time in percent; latest at the right",
             "polls/s, queued        the same, scaled to the largest value shown",
@@ -62,8 +63,9 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
         ],
         Screen::Tasks => &[
             "Enter details of the selected task, with the reason for its last poll",
-            "< > sort   i invert   / filter by name, #id, spawn location or state",
+            "< > sort   i reverse   / filter by name, #id, spawn location or state",
             "state   waits, queued, polled; stranded: waits without a waker",
+            "awaits  what it waits for: lock, permits, notice, message, value …",
             "busy    total poll time; now: share of the last interval",
             "longest longest poll, with an error of at most 1/16",
             "delay   total time from wake-ups to polls",
@@ -73,11 +75,12 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "Tasks that were never polled and have no name are only counted.",
         ],
         Screen::Processes => &[
-            "Enter details of the selected process   < > sort   i invert",
+            "Enter details of the selected process   < > sort   i reverse",
             "/ filter by name, pid, kind, spawn location or state",
             "A process is an actor with a mailbox (volt_process).",
             "pid     slot, and number of the process in this slot",
             "state   ready, running; blocked: awaits a future; idle: no messages",
+            "        complete: it has exited",
             "mailbox waiting messages; ! half full   !! full   peak  maximum so far",
             "lost    messages that its mailbox dropped or refused",
             "steps   number of steps   busy  total poll time of its task",
@@ -85,43 +88,49 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "A program with very many processes lists only the highest-ranked.",
         ],
         Screen::Latency => &[
-            "↑ ↓ all workers or one   Enter delay or poll time   r since start",
+            "↑ ↓ worker or all  Enter delay or poll time  r since the runtime started",
             "Bars: number of polls or delays in each range of durations.",
             "Heat map: one column for each snapshot, latest at the right; darker",
             "cells have a larger share of the snapshot. ╳ no connection.",
-            "schedule delay  time from a task's wake-up to its poll",
-            "poll time       time that a task occupied its worker",
+            "scheduling delay  time from a task's wake-up to its poll",
+            "poll time         time that a task occupied its worker",
         ],
         Screen::Incidents => &[
-            "Enter stack of the selected incident   < > sort   i invert   / filter",
+            "Enter stack of the selected incident   < > sort   i reverse   / filter",
             "An incident is a poll of 10 ms or longer (incident_after).",
             "cause   state of the thread in the kernel: cpu, sleep, lock, io …",
-            "remedy  replaced: a spare worker took over; rescued: another worker",
+            "action  replaced: a spare worker took over; rescued: another worker",
             "        took the waiting tasks; capped: no spare worker available",
             "more    similar stuck polls that were counted, but not recorded",
+            "suppressed  incidents without a record; evicted: overwritten records",
+            "sentinel  spares: in use, of at most; preempted: polls asked to yield;",
+            "        pauses: times that the whole program was paused; blocking: calls",
+            "        of block_in_place; no thread: spare workers that did not start;",
+            "        checks: how often the sentinel checked the workers",
             "stacks  → suspect line   + your code   dim: libraries",
         ],
         Screen::Blame => &[
-            "< > sort column   i invert   / filter by location",
+            "< > sort column   i reverse   / filter by location",
             "Each row: all tasks spawned at one line of code.",
             "caused   total delay of other tasks behind long polls of these",
             "now      tasks delayed at a time, on average, in the last interval",
             "suffered total delay of these tasks behind long polls of others",
-            "stalls   stuck polls     longest  longest poll   busy  total poll time",
+            "stuck    stuck polls     longest  longest poll   busy  total poll time",
             "stranded waiting tasks that have no waker left",
         ],
         Screen::Doctor => &[
-            "i mildest finding first   / filter",
+            "i reverse   / filter",
             "Findings of the doctor, checked every second, worst first. Below:",
             "the evidence, the line of code, and what to change.",
             "To print the same as text: volt-console doctor",
         ],
         Screen::Events => &[
-            "i oldest event first   / filter by kind, runtime or text",
+            "i reverse   / filter by kind, runtime or text",
             "stuck, unstuck  a stuck poll began; it ended",
             "stall           a stuck poll that began and ended between snapshots",
-            "replaced capped a spare worker replaced a stuck one; none was left",
-            "found, over     a finding of the doctor began; it ended",
+            "replaced        a spare worker replaced a stuck or blocking worker",
+            "capped          a stuck worker was not replaced: no spare worker",
+            "found, gone     a finding of the doctor began; it ended",
             "link, lost      state of the connection; skipped snapshots",
             "runtime panic   a runtime started or ended; a task panicked",
             "process restart a process exited abnormally; it was restarted",

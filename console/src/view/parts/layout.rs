@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use crate::facts::Group;
 use crate::model::Action;
-use crate::text::figures::width;
+use crate::text::figures::{width, wrapped};
 use crate::view::hits::Hits;
 use crate::view::theme::Theme;
 
@@ -18,6 +19,14 @@ pub(crate) const TITLE_WIDTH: usize = 11;
 /// Returns a line's title, padded to [`TITLE_WIDTH`].
 pub(crate) fn title(text: &str, theme: Theme) -> Span<'static> {
     Span::styled(format!(" {text:<0$}", TITLE_WIDTH - 1), theme.title())
+}
+
+/// Returns a fact with its title: a text in lines of at most `columns`.
+pub(crate) fn fact_lines(name: &str, text: &str, columns: usize, style: Style, theme: Theme) -> Vec<Line<'static>> {
+    let parts = wrapped(text, columns).into_iter().enumerate();
+    let line =
+        |(index, part)| Line::from(vec![title(if index == 0 { name } else { "" }, theme), Span::styled(part, style)]);
+    parts.map(line).collect()
 }
 
 /// Draws lines one below the other, as many as fit.

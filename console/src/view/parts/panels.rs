@@ -62,7 +62,7 @@ pub fn draw_spread(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: 
     let poll_time = scene.rates.map(|rates| &rates.poll_time_histogram);
     let delay = scene.rates.map(|rates| &rates.schedule_delay_histogram);
     draw_histogram(frame, left, "poll time in the last interval", poll_time, theme);
-    draw_histogram(frame, right, "schedule delay (wake-up to poll) in the last interval", delay, theme);
+    draw_histogram(frame, right, "scheduling delay (wake-up to poll) in the last interval", delay, theme);
 }
 
 fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect {
@@ -111,7 +111,7 @@ fn draw_times(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme
     let inner = framed(frame, area, "times", theme);
     let mut lines = vec![Line::styled(format!("{:>13}{:>9}", "poll", "delay"), theme.label())];
     let (polls, delays) = (scene.poll_time().facts, scene.schedule_delay().facts);
-    let order = ["p50", "p90", "p99", "p99.9", "max", "n"];
+    let order = ["p50", "p90", "p99", "p99.9", "max", "count"];
     lines.extend(order.iter().filter_map(|label| {
         let poll = polls.iter().find(|fact| fact.label == *label)?;
         let delay = delays.iter().find(|fact| fact.label == *label)?;
@@ -142,7 +142,7 @@ fn draw_facts(frame: &mut Frame<'_>, area: Rect, group: &Group, theme: Theme) {
 
 fn draw_histogram(frame: &mut Frame<'_>, area: Rect, title: &str, histogram: Option<&Histogram>, theme: Theme) {
     let total = histogram.map_or(0, Histogram::count);
-    let inner = framed(frame, area, &format!("{title}, n {}", count(total)), theme);
+    let inner = framed(frame, area, &format!("{title}, count {}", count(total)), theme);
     let Some(histogram) = histogram else { return };
     let step = if area.height < SPREAD_HEIGHTS[0] { 2 } else { 1 };
     let edges_ns: Vec<u64> = (EDGE_POWERS[0]..=EDGE_POWERS[1]).step_by(step).map(|power| 1 << power).collect();

@@ -3,6 +3,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use volt_telemetry::incident::Incident;
 
@@ -11,8 +12,6 @@ use crate::text::figures::{head, left, tail, width};
 use crate::view::parts::layout::{self, TITLE_WIDTH, rows, window};
 use crate::view::theme::Theme;
 
-/// The lines above the stack: the rule, the task, the cause, the remedy.
-const HEAD_HEIGHT: u16 = 4;
 /// The lines below an open stack: the selected call in full.
 const FULL_HEIGHT: u16 = 4;
 /// The columns before a call: the pointer, its number, its mark.
@@ -35,8 +34,9 @@ pub fn draw(
     let columns = usize::from(area.width);
     let calls = calls(incident);
     let full = if pointed_at.is_some() && !calls.is_empty() { FULL_HEIGHT } else { 0 };
+    let head_height = head_lines(incident, at_ns, "", columns, theme).len() as u16;
     let [top, middle, bottom] =
-        rows(area, [Constraint::Length(HEAD_HEIGHT.min(area.height)), Constraint::Fill(1), Constraint::Length(full)]);
+        rows(area, [Constraint::Length(head_height.min(area.height)), Constraint::Fill(1), Constraint::Length(full)]);
     let guilty = calls.iter().position(|call| call.whose == Whose::Guilty).unwrap_or(0);
     // The call that must be visible. If the stack is not open, it is the innermost call if the line
     // to fix is visible with it, else the line to fix.
@@ -70,6 +70,7 @@ fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item =
     }
 }
 
+/// Returns the lines above the stack: the rule, the task, the cause, and what the runtime did.
 fn head_lines(incident: &Incident, at_ns: u64, part: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let (how_long, tone) = how_long(incident);
     let (held, end) = match incident.is_over {
@@ -88,15 +89,15 @@ fn head_lines(incident: &Incident, at_ns: u64, part: &str, columns: usize, theme
         Span::styled(format!("{fill}{part}─"), theme.label()),
     ]);
     let room = columns.saturating_sub(TITLE_WIDTH);
-    let fact = |title: &str, text: String| Line::from(vec![layout::title(title, theme), Span::raw(head(&text, room))]);
+    let fact = |title: &str, text: String| layout::fact_lines(title, &text, room, Style::default(), theme);
     let task = task(incident);
     let place = tail(&incident.spawned_at, room.saturating_sub(width(&task) + width(" from ")));
-    vec![
-        rule,
+    let facts = [
         fact("task", format!("{task} from {place}")),
         fact("cause", cause(incident)),
-        fact("remedy", remedy(incident)),
-    ]
+        fact("action", remedy(incident)),
+    ];
+    std::iter::once(rule).chain(facts.into_iter().flatten()).collect()
 }
 
 /// Formats a call. `widths` are those of the function and of the location.

@@ -51,14 +51,8 @@ fn head_height(columns: u16) -> u16 {
 }
 
 fn group_heads(chosen: &[&Column], rest: usize, model: &Model) -> String {
-    let mut text = " ".repeat(MARK_WIDTH);
-    for group in chosen.chunk_by(|a, b| a.group == b.group) {
-        let columns = group.iter().map(|column| column.width + 1).sum::<usize>() - 1;
-        let name = group[0].group;
-        let rule = if name.is_empty() { " ".repeat(columns) } else { format!("{name} {}", "─".repeat(columns)) };
-        text.extend(rule.chars().take(columns).chain([' ']));
-    }
-    let counters = if model.shows_totals { "counters since start" } else { "counters per second" };
+    let mut text = " ".repeat(MARK_WIDTH) + &workers::group_titles(chosen);
+    let counters = if model.shows_totals { "counters since the runtime started" } else { "counters per second" };
     if chosen.iter().any(|column| column.is_counter()) {
         text.push_str(&right(counters, rest));
     }

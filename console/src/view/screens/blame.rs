@@ -81,7 +81,7 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, row: &Row<'_>, scene: &Scene<'_>
     let fact = |title: &str, text: &str| Line::from(vec![layout::title(title, theme), Span::raw(head(text, room))]);
     let incident = newest_first(&scene.snapshot.incidents).find(|incident| incident.spawned_at == *spawned_at);
     let incident = incident.map_or_else(
-        || "no incident is kept".into(),
+        || "no incident recorded".into(),
         |incident| {
             let (how_long, _) = how_long(incident);
             let ago =
@@ -90,13 +90,13 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, row: &Row<'_>, scene: &Scene<'_>
         },
     );
     let meaning = [
-        "caused: delay of other tasks by long polls of these tasks   now: tasks delayed",
-        "suffered: delay of these tasks by polls of others   stalls: stuck polls",
+        "caused: delay of other tasks by polls of these   now: tasks delayed at a time",
+        "suffered: delay of these by others   stuck: stuck polls   stranded: no waker",
     ];
     let lines = [
         Line::styled("─".repeat(columns), theme.label()),
         fact("tasks of", &tail(spawned_at, room)),
-        fact("stuck", &incident),
+        fact("incident", &incident),
     ];
     let lines = lines.into_iter().chain(meaning.map(|text| Line::styled(format!(" {text}"), theme.label())));
     for (row, line) in (area.y..area.bottom()).zip(lines) {

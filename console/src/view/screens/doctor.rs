@@ -39,7 +39,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let [list, below] = rows(area, [Constraint::Length(wanted), Constraint::Fill(1)]);
     let shown = window(findings.len(), selected, usize::from(list.height) - 1);
     let titles = [left("severity", SEVERITY_WIDTH), left("rule", RULE_WIDTH), left("runtime", RUNTIME_WIDTH)];
-    let heads = titles.iter().fold(String::new(), |text, title| text + " " + title) + " what";
+    let heads = titles.iter().fold(String::new(), |text, title| text + " " + title) + " finding";
     let end = part(&shown, findings.len());
     let heads = format!("{}{end}", left(&heads, columns.saturating_sub(width(&end))));
     let line = |(place, row): (usize, &&(String, Finding))| line(row, place == selected, columns, theme);
@@ -76,7 +76,7 @@ fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> 
             lines.push(Line::from(vec![layout::title(title, theme), Span::raw(text)]));
         }
     };
-    add("what", wrapped(&finding.title, room));
+    add("finding", wrapped(&finding.title, room));
     add("seen", wrapped(&finding.history(at_ns), room));
     let place = |place: &Place| match place {
         Place::Guilty { at, function: Some(function) } => format!("{at} in {function}"),
@@ -90,6 +90,6 @@ fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> 
     if !workers.is_empty() {
         add("workers", wrapped(&workers.join(" "), room));
     }
-    add("change", wrapped(&finding.advice, room));
+    add("advice", wrapped(&finding.advice, room));
     lines
 }

@@ -20,7 +20,7 @@ use crate::view::theme::Theme;
 /// number of similar incidents.
 const WHEN_WIDTH: usize = DURATION_WIDTH;
 const FOR_WIDTH: usize = DURATION_WIDTH + 2;
-const WORKER_WIDTH: usize = 4;
+const WORKER_WIDTH: usize = 6;
 const CAUSE_WIDTH: usize = 13;
 const REMEDY_WIDTH: usize = 8;
 const MORE_WIDTH: usize = COUNT_WIDTH + 1;
@@ -65,7 +65,7 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, incidents: &In
     let text = match incidents.total() {
         _ if !model.list().filter.is_empty() => "No incident matches the filter; Esc shows all.",
         0 => "No stuck polls since the runtime started.",
-        _ => "No incidents are kept any more.",
+        _ => "No incident is recorded any more.",
     };
     draw_message(frame, area, text, theme);
 }
@@ -97,9 +97,9 @@ fn heads(columns: usize, part: &str) -> String {
     let cells = [
         right("when", WHEN_WIDTH),
         left("   for", FOR_WIDTH),
-        right("wrkr", WORKER_WIDTH),
+        right("worker", WORKER_WIDTH),
         left("cause", CAUSE_WIDTH),
-        left("remedy", REMEDY_WIDTH),
+        left("action", REMEDY_WIDTH),
     ];
     let more = (columns >= MORE_FROM).then(|| right("more", MORE_WIDTH));
     let ends = [left("line", line_width(columns)), "task".into()];
@@ -169,7 +169,7 @@ pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'
     let has_room = room > worst.task_id.to_string().len();
     let by = if has_room { (" by ", task_within(worst, room)) } else { ("", String::new()) };
     Some(Line::from(vec![
-        layout::title("stalls", theme),
+        layout::title("incidents", theme),
         Span::styled(total, theme.strong()),
         Span::raw(format!("{by_cause}  {who}")),
         Span::styled(how_long, theme.tone(tone)),

@@ -35,23 +35,28 @@ pub(crate) const SHADES: [(f64, char); 6] = [(0.3, '█'), (0.1, '▓'), (0.03, 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
     let [top, rest] = rows(area, [Constraint::Length(TOP_HEIGHT), Constraint::Fill(1)]);
     draw_lines(frame, top, quantile_lines(model, scene, theme));
-    let shown: Vec<Kind> = if rest.height >= BOTH_FROM { Kind::ALL.to_vec() } else { vec![model.latency.kind] };
+    let shown: Vec<Kind> = if shows_both(area.height) { Kind::ALL.to_vec() } else { vec![model.latency.kind] };
     let areas = Layout::vertical(shown.iter().map(|_| Constraint::Fill(1))).split(rest);
     for (kind, area) in shown.iter().zip(areas.iter()) {
         draw_kind(frame, *area, *kind, model, scene, theme);
     }
 }
 
+/// Returns whether a screen with `height` lines for this shows both kinds.
+pub fn shows_both(height: u16) -> bool {
+    height >= TOP_HEIGHT + BOTH_FROM
+}
+
 fn quantile_lines(model: &Model, scene: &Scene<'_>, theme: Theme) -> Vec<Line<'static>> {
     let worker = model.latency.worker;
     let of = worker.map_or_else(|| "of all workers".into(), |index| format!("of worker {index}"));
-    let since = if model.shows_totals { "since start" } else { "in the last interval" };
+    let since = if model.shows_totals { "since the runtime started" } else { "in the last interval" };
     let title = Line::from(vec![
         layout::title("latency", theme),
         Span::styled(of, theme.strong()),
         Span::raw(format!(" {since}")),
     ]);
-    let labels = ["p50", "p90", "p99", "p99.9", "max", "mean", "n"];
+    let labels = ["p50", "p90", "p99", "p99.9", "max", "mean", "count"];
     let heads: String = labels.iter().map(|label| right(label, 7) + "  ").collect();
     let mut lines = vec![title, Line::styled(format!("{:17}{heads}", ""), theme.label())];
     for kind in Kind::ALL {
@@ -122,7 +127,7 @@ fn draw_kind(frame: &mut Frame<'_>, area: Rect, kind: Kind, model: &Model, scene
         past.spreads_of(kind).take(heat_columns).map(|spread| spread.map(grouped)).collect()
     });
     let title = format!("─ {} ", kind.name());
-    let over = " · some ░ 1% ▒ 3% ▓ 10% █ 30% of a snapshot, latest right ─";
+    let over = " share of a snapshot: · >0 ░ 1% ▒ 3% ▓ 10% █ 30%  newest → ─";
     let fill = "─".repeat(usize::from(area.width).saturating_sub(title.chars().count() + over.chars().count()));
     let rule =
         Line::from(vec![Span::styled(title, theme.title()), Span::styled(format!("{fill}{over}"), theme.label())]);

@@ -3,10 +3,11 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use volt_telemetry::processes::{Process, Query, State};
 
 use crate::facts::Tone;
+use crate::facts::incidents::shortened;
 use crate::model::Model;
 use crate::tables::processes::{COLUMNS, NAME_TITLE, mailbox_tone, name_and_kind, summary};
 use crate::text::figures::{ABSENT, count, head, maybe_duration, tail, width};
@@ -41,7 +42,7 @@ fn told(model: &Model) -> String {
     let list = model.picture().processes.as_ref().map(summary);
     let totals = model.scene().and_then(|scene| scene.snapshot.processes.as_ref()).map(|all| {
         let [failed, restarts, lost] = [all.ended_abnormally, all.restarts, all.messages_lost].map(count);
-        format!("{failed} failed, {restarts} restarts, {lost} messages lost")
+        format!("{lost} messages lost, {failed} failed, {restarts} restarts")
     });
     list.into_iter().chain(totals).collect::<Vec<_>>().join(", ")
 }
@@ -65,9 +66,7 @@ fn named(process: &Process, room: usize) -> String {
 
 fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let room = columns.saturating_sub(TITLE_WIDTH + 1);
-    let fact = |title: &str, text: String, tone: Tone| {
-        Line::from(vec![layout::title(title, theme), Span::styled(head(&text, room), theme.tone(tone))])
-    };
+    let fact = |title: &str, text: String, tone: Tone| layout::fact_lines(title, &text, room, theme.tone(tone), theme);
     let title = format!(" process {} {} ", process.pid, process.name.as_deref().unwrap_or(""));
     let rule = format!("─{title}{}", "─".repeat(columns.saturating_sub(width(&title) + 1)));
     let (state, tone) = match process.state {
@@ -76,9 +75,9 @@ fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'st
             (format!("in a step for {}{}", maybe_duration(process.in_poll_ns), tone.mark()), tone)
         }
         State::Ready => ("ready: its task is queued for the next step".into(), Tone::Plain),
-        State::Blocked => ("blocked: waiting for its yields, or for a future in its function".into(), Tone::Plain),
+        State::Blocked => ("blocked: awaiting a future in its step".into(), Tone::Plain),
         State::Idle => ("idle: waiting for messages".into(), Tone::Plain),
-        State::Complete => ("exited".into(), Tone::Plain),
+        State::Complete => ("complete: it has exited".into(), Tone::Plain),
         _ => ("unknown to this version of the console".into(), Tone::Plain),
     };
     let tone_of_mailbox = mailbox_tone(process);
@@ -90,21 +89,22 @@ fn detail_lines(process: &Process, columns: usize, theme: Theme) -> Vec<Line<'st
         count(process.mailbox_high_water),
         count(process.messages_lost)
     );
-    let ties = format!(
-        "parent {}; {} links, {} monitors",
+    let several = |n: u64, thing: &str| format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" });
+    let links = format!(
+        "parent {}; {}, {}",
         process.parent.as_deref().unwrap_or("none"),
-        count(process.links),
-        count(process.monitors)
+        several(process.links, "link"),
+        several(process.monitors, "monitor")
     );
     let task = process.task.map_or_else(|| ABSENT.to_owned(), |task| format!("#{task} (press t, then /#{task})"));
-    vec![
-        Line::styled(rule, theme.label()),
-        fact("kind", tail(&process.kind, room), Tone::Plain),
+    let facts = [
+        fact("kind", shortened(&process.kind, room), Tone::Plain),
         fact("spawned", format!("at {}", tail(&process.spawned_at, room.saturating_sub(3))), Tone::Plain),
         fact("state", state, tone),
         fact("mailbox", mailbox, tone_of_mailbox),
         fact("steps", format!("{} in {} total", count(process.steps), maybe_duration(process.busy_ns)), Tone::Plain),
-        fact("ties", ties, Tone::Plain),
+        fact("links", links, Tone::Plain),
         fact("task", task, Tone::Plain),
-    ]
+    ];
+    std::iter::once(Line::styled(rule, theme.label())).chain(facts.into_iter().flatten()).collect()
 }

@@ -3,7 +3,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, State, Task};
 
 use crate::facts::why;
@@ -70,9 +70,7 @@ fn chain(model: &Model, id: u64) -> Vec<String> {
 
 fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let room = columns.saturating_sub(TITLE_WIDTH + 1);
-    let fact = |title: &str, text: String, tone: Tone| {
-        Line::from(vec![layout::title(title, theme), Span::styled(head(&text, room), theme.tone(tone))])
-    };
+    let fact = |title: &str, text: String, tone: Tone| layout::fact_lines(title, &text, room, theme.tone(tone), theme);
     let title = format!(" task #{} {} ", task.id, task.name.as_deref().unwrap_or(""));
     let rule = format!("─{title}{}", "─".repeat(columns.saturating_sub(width(&title) + 1)));
     let in_poll = task.in_poll_ns.unwrap_or(0);
@@ -80,7 +78,7 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
         (State::Polled, worker) => {
             let worker = worker.map_or_else(|| "a worker".into(), |worker| format!("worker {worker}"));
             let tone = Tone::of_duration(in_poll);
-            (format!("polled by {worker} for {}{}", maybe_duration(task.in_poll_ns), tone.mark()), tone)
+            (format!("being polled by {worker} for {}{}", maybe_duration(task.in_poll_ns), tone.mark()), tone)
         }
         (State::Stranded, _) => ("! stranded: waiting, but no waker is left to wake it".into(), Tone::Warn),
         (State::Queued, _) => ("queued: woken and not polled yet".into(), Tone::Plain),
@@ -97,26 +95,21 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
         longest.map_or("", |ns| Tone::of_duration(ns).mark()),
     );
     let tone_of_polls = if longest.is_some_and(|ns| ns >= LONG_NS) { Tone::Warn } else { Tone::Plain };
-    let waits = format!(
-        "{} from wake-ups to polls, in total; {} live wakers; spawned {} ago",
-        maybe_duration(task.delay_ns),
-        number(task.wakers),
-        maybe_duration(task.age_ns),
-    );
-    let mut lines = vec![
-        Line::styled(rule, theme.label()),
-        fact("spawned", format!("at {}", tail(&task.spawned_at, room.saturating_sub(3))), Tone::Plain),
-        fact("state", state, tone),
-    ];
+    let wakers = if task.wakers == Some(1) { "live waker" } else { "live wakers" };
+    let delay =
+        format!("{} in total from wake-ups to polls; {} {wakers}", maybe_duration(task.delay_ns), number(task.wakers),);
+    let ago = format!("{} ago at ", maybe_duration(task.age_ns));
+    let spawned = tail(&task.spawned_at, room.saturating_sub(width(&ago)));
+    let mut lines = vec![Line::styled(rule, theme.label())];
+    lines.extend(fact("spawned", format!("{ago}{spawned}"), Tone::Plain));
+    lines.extend(fact("state", state, tone));
     if let Some((what, at)) = awaits(task) {
         let at = at.map_or_else(String::new, |at| format!(", at {}", tail(at, room.saturating_sub(width(what) + 5))));
-        lines.push(fact("awaits", format!("{what}{at}"), Tone::Plain));
+        lines.extend(fact("awaits", format!("{what}{at}"), Tone::Plain));
     }
-    lines.extend([
-        fact("polls", polls, tone_of_polls),
-        fact("waits", waits, Tone::Plain),
-        Line::styled(" reason for the last poll", theme.title()),
-    ]);
+    lines.extend(fact("polls", polls, tone_of_polls));
+    lines.extend(fact("delay", delay, Tone::Plain));
+    lines.push(Line::styled(" reason for the last poll", theme.title()));
     for text in chain {
         let indent = text.len() - text.trim_start().len() + 3;
         let parts = wrapped(text, columns.saturating_sub(indent + 5));

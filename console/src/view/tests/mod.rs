@@ -154,10 +154,10 @@ fn a_lost_connection_says_since_when_and_why() {
     model.update(Message::Disconnected { reason, retry_in: Duration::from_secs(5) });
     model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(2)));
     let screen = screen(&model, (80, 24));
-    assert!(screen.lines().next().unwrap().contains("LOST 2s ago, retry in 3s"), "{screen}");
+    assert!(screen.lines().next().unwrap().contains("connection lost 2s ago, retry in 3s"), "{screen}");
     assert!(screen.contains("there is no socket"), "{screen}");
     assert!(
-        screen.contains(" runtime [app 2w] exporter 1w  there is"),
+        screen.contains(" runtime [app 2 workers] exporter 1 worker  there is"),
         "the reason leaves the tabs their place\n{screen}"
     );
 }
@@ -166,7 +166,7 @@ fn a_lost_connection_says_since_when_and_why() {
 fn a_silent_connection_says_so() {
     let mut model = fixture::model(2, 4);
     model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(9)));
-    assert!(screen(&model, (80, 24)).contains("SILENT for 9s"));
+    assert!(screen(&model, (80, 24)).contains("no snapshot for 9s"));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
 }
 
 #[test]
-fn the_overview_shows_stall_lines_untruncated() {
+fn the_overview_shows_incidents_uncut() {
     let mut process = fixture::stalled(fixture::process(2, 3), 1);
     for (is_over, id) in [(false, 7), (true, 7), (true, 123_456_789_012)] {
         let incident = &mut process.runtimes[0].incidents.latest[0];
@@ -271,7 +271,7 @@ fn the_overview_shows_stall_lines_untruncated() {
         model.update(Message::Snapshot { process: Box::new(process.clone()), lost: 0 });
         for columns in 80..130 {
             let screen = screen(&model, (columns, 24));
-            let line = screen.lines().find(|line| line.starts_with(" stalls")).unwrap();
+            let line = screen.lines().find(|line| line.starts_with(" incidents")).unwrap();
             assert!(line.contains(" at handlers.rs:61"), "{columns}: {line}");
             assert_eq!(line.contains(" by "), line.contains(&format!("#{id} at")), "{columns}: {line}");
             assert_eq!(line.ends_with(" ago"), is_over, "{columns}: {line}");
