@@ -207,8 +207,8 @@ impl Builder {
         };
         if let Some(remote) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.is_remote_allowed) {
             return Err(invalid(format!(
-                "other machines can reach {remote}, and the page has no password: listen on 127.0.0.1, or allow \
-                 remote access with allow_remote(true) or, for volt-exporter, --allow-remote"
+                "other machines can reach {remote}, and the metrics page has no password: listen on 127.0.0.1, or \
+                 allow it with allow_remote(true) or, for volt-exporter, --allow-remote"
             )));
         }
         TcpListener::bind(addresses.as_slice()).map_err(|error| {

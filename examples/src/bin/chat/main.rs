@@ -56,7 +56,7 @@ Examples:
   chat --load 127.0.0.1:7000 --clients 50 --seconds 60
 
 Exit codes:
-  0  Every process stopped when it was asked to; with --load, every check passed
+  0  Every process stopped in time; with --load, every check passed
   1  A process did not stop, a check failed, or the chat could not start
   2  Invalid arguments
 

@@ -58,13 +58,13 @@ Examples:
   demo --headless --seconds 5 | tail -1 | jq .p99_ms
 
 Exit codes:
-  0  Every request had the expected response; or the demo was stopped before it
-     answered any
+  0  Every request got the expected response, or the demo was stopped before the
+     first response
   1  A request failed, no request was answered, or the demo could not start
   2  Invalid arguments
 
 Environment:
-  RUST_LOG  Log filter";
+  RUST_LOG  Log filter [default: info]; the log goes to standard error";
 
 /// Run an HTTP service on Volt under load, with metrics and the console
 ///

@@ -61,7 +61,7 @@ pub(crate) fn line(elapsed: Duration, before: &Reading, now: &Reading) -> String
         let delay = now.schedule_delay().since(&before.schedule_delay());
         let _ = write!(
             line,
-            "  |  {polls:>7.0} polls/s  {steals:>5.0} steals/s  delay p99 {}  parked {} of {}  global {}",
+            "  |  {polls:>7.0} polls/s  {steals:>5.0} steals/s  delay p99 {}  parked {} of {}  global queue {}",
             format_ms(delay.quantile_ns(0.99)),
             now.parked_count(),
             now.workers.len(),
@@ -264,6 +264,6 @@ mod tests {
         let line = line(Duration::from_secs(7), &before, &now);
         assert!(line.starts_with("   7 s      100 requests/s  p50   2.0"), "{line}");
         assert!(line.contains("   3000 polls/s      0 steals/s"), "{line}");
-        assert!(line.ends_with("parked 0 of 2  global 0"), "{line}");
+        assert!(line.ends_with("parked 0 of 2  global queue 0"), "{line}");
     }
 }

@@ -116,7 +116,7 @@ impl fmt::Display for Report {
             self.peer, self.workers, self.workers, self.block, self.seconds
         )?;
         let line = |f: &mut fmt::Formatter<'_>, what: &str, count, p50, p99, max| {
-            writeln!(f, "  {what:<9} p50 {:>12}   p99 {:>12}   max {:>12}   of {count}", ms(p50), ms(p99), ms(max))
+            writeln!(f, "  {what:<9} p50 {:>12}   p99 {:>12}   max {:>12}   {count} {what}", ms(p50), ms(p99), ms(max))
         };
         line(f, "pings", self.pings, self.ping_p50_ms, self.ping_p99_ms, self.ping_max_ms)?;
         line(f, "children", self.children, self.child_p50_ms, self.child_p99_ms, self.child_max_ms)?;
@@ -124,10 +124,10 @@ impl fmt::Display for Report {
             writeln!(f, "  {} pings did not return before the end", self.pings_lost)?;
         }
         if let Some(ratio) = self.busy_ratio {
-            write!(f, "  busy ratio measured by the runtime while every worker was stuck: {ratio:.4}")?;
+            write!(f, "  busy ratio that the runtime reported while every worker was blocked: {:.0} %", ratio * 100.0)?;
         }
         if let (Some(replacements), Some(calls)) = (self.replacements, self.spare_calls) {
-            write!(f, "  workers replaced: {replacements}, spare workers called: {calls}")?;
+            write!(f, "  workers replaced: {replacements}, spare workers started: {calls}")?;
         }
         if let Some(named) = &self.named {
             let at = |what: &Option<String>| what.clone().unwrap_or_else(|| "unknown".to_owned());

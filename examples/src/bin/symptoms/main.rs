@@ -47,6 +47,7 @@ const AFTER_HELP: &str = "\
 Examples:
   # Block a worker, and see what the doctor finds meanwhile
   symptoms stalled-poll --seconds 60 &
+  sleep 15
   volt-console doctor symptoms
 
   # Run the healthy counterpart, for which the rule does not fire
@@ -59,7 +60,8 @@ Examples:
 
 /// Cause one problem in a runtime, for the doctor to find
 ///
-/// Each RULE is the name of a rule of `volt-console doctor`.
+/// Each RULE is the name of a rule of `volt-console doctor`. Most rules fire within 15 seconds,
+/// `task-leak` within two minutes. Exits with code 1 if it cannot start.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
@@ -179,7 +181,8 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::MailboxGrowing => processes::mailbox_growing(&mut scene),
         Symptom::RestartStorm => processes::restart_storm(&mut scene),
     }
-    println!("running, pid {}", std::process::id());
+    let pid = std::process::id();
+    println!("running, pid {pid}; run `volt-console doctor {pid}`");
     thread::sleep(Duration::from_secs(arguments.seconds));
     scene.end();
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);

@@ -23,7 +23,7 @@ pub static METRICS: &[Metric] = &[
         name: "volt_program_up",
         kind: Kind::Gauge,
         unit: "1",
-        help: "1 if the program answered this scrape, 0 if it timed out.",
+        help: "1 if the program responded to this scrape, 0 if it timed out.",
         labels: &[],
         read: Read::Process(|r| r.push(&[], r.process.is_some())),
     },
@@ -69,7 +69,7 @@ pub static METRICS: &[Metric] = &[
         Kind::Counter,
         "waits",
         &[],
-        "Answers that were delayed because a client had used more than 2 % of a processor.",
+        "Responses that were delayed because a client had used more than 2 % of a processor.",
         |r| r.observer(|h| h.throttles),
     ),
     of_observer("volt_observer_snapshots_total", Kind::Counter, "snapshots", &[], "Snapshots sent to clients.", |r| {
@@ -153,7 +153,7 @@ pub static METRICS: &[Metric] = &[
             });
         },
     ),
-    gauge("volt_tasks_alive", "tasks", RUNTIME, "Tasks that have not ended. Grows without bound if tasks leak.", |r| {
+    gauge("volt_tasks_alive", "tasks", RUNTIME, "Live tasks. Grows without bound if tasks leak.", |r| {
         r.one(|s| s.tasks.alive);
     }),
     // Processes, of `volt_process`; absent without a process system.
