@@ -345,7 +345,10 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     assert_eq!(resolve("2000000001", &environment).unwrap(), dir.join("2000000001-5.sock"));
     assert_eq!(resolve("batch", &environment).unwrap(), dir.join("2000000002-5.sock"));
     let error = resolve("twins", &environment).unwrap_err();
-    assert!(error.is_ambiguous() && error.to_string().ends_with("2000000001, 2000000002"), "{error}");
+    assert!(
+        error.is_ambiguous() && error.to_string().ends_with("2000000001 (runtime web), 2000000002 (runtime batch)"),
+        "{error}"
+    );
     assert!(resolve("2000000003", &environment).unwrap_err().is_stale());
     let error = resolve("2000000004", &environment).unwrap_err();
     assert!(error.is_missing() && error.to_string().contains("no program has this pid (searched"), "{error}");
