@@ -2,7 +2,7 @@
 //!
 //! | exit code | meaning |
 //! |---|---|
-//! | 0 | success, also if the reader of standard output has closed it |
+//! | 0 | success, also if the reader of standard output has closed it; `doctor` then exits with its verdict |
 //! | 1 | failure, with the reason on standard error; for `doctor` and `check`, a problem was found |
 //! | 2 | invalid arguments; for `doctor` and `check`, also if the check itself failed |
 //!

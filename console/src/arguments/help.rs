@@ -33,7 +33,8 @@ volt-console record shop --trigger delay=20ms",
     (
         "Exit codes",
         "\
-0  Success, also if standard output was closed early (`... | head`)
+0  Success, also if standard output was closed early (`... | head`); `doctor`
+   exits with its verdict in that case
 1  Failure, with the reason on standard error; for `doctor` and `check`, a
    problem was found
 2  Invalid arguments; for `doctor` and `check`, also if the check failed

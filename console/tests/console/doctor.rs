@@ -86,6 +86,19 @@ fn the_level_decides_the_exit_code() {
 }
 
 #[test]
+fn doctor_gives_its_verdict_to_a_closed_output_too() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
+    for arguments in [&["doctor", "--for", "200ms"][..], &["doctor", "--json", "--for", "0s"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = folder.console(arguments);
+        let status = command.stdin(Stdio::null()).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_failed_check_gives_2() {
     let folder = Folder::new();
     let _cut_off = Program::start(&folder.socket(0), "shop", Speech::CutOff);

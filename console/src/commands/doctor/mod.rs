@@ -116,10 +116,21 @@ impl Told {
 ///
 /// # Errors
 ///
-/// Fails with [`Error::is_connect`] if the program exits in between, and
-/// [`Error::is_output_closed`].
+/// Fails with [`Error::is_connect`] if the program exits in between, and if the output cannot be
+/// written. An output that its reader closes is no error.
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<bool, Error> {
-    let mut print = |text: &str| out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output);
+    let mut is_closed = false;
+    // If the reader closes the output early, as `head` does, the verdict is still the exit code.
+    let mut print = |text: &str| {
+        if is_closed {
+            return Ok(());
+        }
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output) {
+            Err(error) if error.is_output_closed() => is_closed = true,
+            printed => return printed,
+        }
+        Ok(())
+    };
     let mut watch = Watch::within(options.wait.as_nanos() as u64);
     let first = take_snapshot(client, &mut watch)?;
     let stuck = at_once(&first);
