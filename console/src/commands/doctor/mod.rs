@@ -39,6 +39,9 @@ pub const WAIT_MIN: Duration = Duration::from_nanos(INTERVAL_MIN_NS);
 const SNAPSHOTS_MIN: u128 = 2;
 /// The maximum number of snapshots after the first.
 const SNAPSHOTS_MAX: u128 = 10;
+/// A current finding that was last seen this long ago, two checks of the program, is held.
+const HELD_FROM_NS: u64 = 2 * SECOND_NS;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Columns if there is no terminal that reports its width.
 const PLAIN_COLUMNS: usize = 80;
 /// On a narrower terminal, the terminal breaks the lines.
@@ -246,7 +249,8 @@ fn text(all: &[Told], paper: Paper) -> String {
     for Told { runtime, at_ns, finding } in all {
         let severity = if finding.seen.is_current { finding.severity.name().to_uppercase() } else { "PAST".into() };
         let (on, off) = if paper.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
-        text += &format!("{on}{severity}{off}  {}  in runtime {runtime}\n", finding.rule);
+        let held = held(finding, *at_ns).map_or_else(String::new, |ago| format!(", last seen {ago} ago"));
+        text += &format!("{on}{severity}{off}  {}  in runtime {runtime}{held}\n", finding.rule);
         text += &paragraph("  ", "  ", &finding.title, paper.columns);
         text += &paragraph("    - ", "      ", &finding.history(*at_ns), paper.columns);
         for place in &finding.locations {
@@ -267,6 +271,14 @@ fn text(all: &[Told], paper: Paper) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Returns how long ago a current finding was last seen, if the latest checks did not find it. Its
+/// evidence is as old.
+fn held(finding: &Finding, at_ns: u64) -> Option<String> {
+    let ago_ns = at_ns.saturating_sub(finding.seen.last_at_ns);
+    let is_held = finding.seen.is_current && ago_ns >= HELD_FROM_NS;
+    is_held.then(|| duration(ago_ns / SECOND_NS * SECOND_NS))
 }
 
 fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> String {

@@ -57,6 +57,18 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
 }
 
 #[test]
+fn the_title_line_says_when_a_held_finding_was_last_seen() {
+    let mut told = told(&[&process(900, 300)]);
+    let at_ns = told[0].at_ns;
+    for (ago_ms, held) in [(0, ""), (1_999, ""), (8_700, ", last seen 8 s ago")] {
+        told[0].at_ns = at_ns + ago_ms * 1_000_000;
+        let text = text(&told, WIDE);
+        let wanted = format!("CRITICAL  stalled-poll  in runtime app{held}\n");
+        assert!(text.starts_with(&wanted), "{ago_ms} ms: {text}");
+    }
+}
+
+#[test]
 fn doctor_output_has_no_control_characters() {
     let (first, second) = (process(900, 300), process(1_900, 1_300));
     let all = told(&[&first, &second]);

@@ -218,7 +218,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         shown.for_ns,
     );
     if shown.is_over {
-        finding = finding.ns("ended_ago_ns", "time since it ended", ended_ago_ns);
+        finding = finding.ns("ended_ago_ns", "time from its end to the last check", ended_ago_ns);
     }
     finding = finding
         .count("seen_count", "similar polls still on record", incidents.len() as u64)
@@ -251,6 +251,20 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         .advice(advice(shown.cause))
         .seen_from(first_ns, ended_at_ns(shown).min(case.now.at_ns).max(1));
     Some(finding)
+}
+
+/// Describes a poll as ended, if the finding describes it as still stuck.
+pub(super) fn end_stall(finding: &mut Finding) {
+    if finding.rule != Rule::StalledPoll {
+        return;
+    }
+    let Some(stuck) = finding.tasks.first().map(|of| task(of.id, of.name.as_deref())) else { return };
+    if let Some(rest) = finding.title.strip_prefix(&stuck).and_then(|rest| rest.strip_prefix(" has blocked")) {
+        finding.title = format!("{stuck} blocked{rest}");
+    }
+    for evidence in finding.evidence.iter_mut().filter(|evidence| evidence.key == "for_ns") {
+        evidence.text = evidence.text.replacen("duration so far", "duration", 1);
+    }
 }
 
 /// Returns the lines of some of the incidents, the latest first.

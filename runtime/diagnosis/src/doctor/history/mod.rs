@@ -54,7 +54,7 @@ use super::describe::Describe;
 use super::growth::Growth;
 use super::key::{Key, has_no_line};
 use super::rule::{RuleEntry, examine_with};
-use super::stalls::{RECURRING_MOMENTS, key_when_read, stalled_poll};
+use super::stalls::{RECURRING_MOMENTS, end_stall, key_when_read, stalled_poll};
 
 /// Two snapshots that are closer together count as one check: several readers may take snapshots in
 /// addition to the runtime itself.
@@ -185,6 +185,7 @@ impl History {
             self.see(finding, now.at_ns);
         }
         let check = self.checks;
+        self.end_stalls();
         self.replace(now, |known| known.key.is_provisional() && known.check != check);
         self.known.retain(|known| {
             let is_wanted = known.is_confirmed || known.check == check;
@@ -257,6 +258,13 @@ impl History {
         let Some(index) = self.place_of(&key, now_ns) else { return };
         self.known[index].see(&finding, self.checks, now_ns);
         self.known[index].finding = finding;
+    }
+
+    /// Puts stalls into the past tense that the last check did not find any more: a held finding
+    /// must not read as if its poll still lasted.
+    fn end_stalls(&mut self) {
+        let check = self.checks;
+        self.known.iter_mut().filter(|known| known.check != check).for_each(|known| end_stall(&mut known.finding));
     }
 
     /// Returns the index of the finding with this key, and adds it if necessary.

@@ -387,6 +387,29 @@ fn a_poll_that_was_not_written_down_has_no_line_of_another() {
 }
 
 #[test]
+fn a_held_stall_whose_poll_ended_is_told_in_the_past_tense() {
+    let mut history = History::default();
+    let mut now = at(20);
+    let poll = InFlight {
+        task_id: 9,
+        task_name: Some("it has blocked".into()),
+        spawned_at: "src/main.rs:1:1".into(),
+        for_ns: 300 * MS,
+    };
+    now.workers = vec![Worker { in_flight: Some(poll), ..Worker::default() }];
+    history.check(&now);
+    let stuck = history.findings(now.at_ns).remove(0);
+    assert!(stuck.title.starts_with("task 9 \"it has blocked\" has blocked worker 0 for 300 ms"), "{stuck:#?}");
+    now.workers[0].in_flight = None;
+    now.at_ns = 22 * SECOND;
+    history.check(&now);
+    let held = history.findings(now.at_ns).remove(0);
+    assert!(held.seen.is_current && held.severity == Severity::Critical, "{held:#?}");
+    assert!(held.title.starts_with("task 9 \"it has blocked\" blocked worker 0 for 300 ms"), "{held:#?}");
+    assert!(held.evidence.iter().any(|evidence| evidence.text == "duration: 300 ms"), "{held:#?}");
+}
+
+#[test]
 fn computing_at_ever_new_lines_of_a_function_is_one_warning() {
     let now = |second: u64, function: Option<&str>| {
         let mut now = at(second);
