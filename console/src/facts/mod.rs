@@ -248,11 +248,12 @@ impl<'a> Scene<'a> {
         let sentinel = &self.snapshot.sentinel;
         let facts = vec![
             Fact::new("spares", format!("{}/{}", sentinel.spares_on_duty, sentinel.max_spares)),
-            Fact::new("replaced", count(sentinel.replacements)),
+            Fact::new("replaced", count(sentinel.spare_calls)),
             Fact::fault("capped", sentinel.capped, Tone::Warn),
             Fact::new("rescued", count(sentinel.tasks_rescued)),
             Fact::new("preempted", count(sentinel.preempts)),
             Fact::fault("pauses", sentinel.pauses, Tone::Warn),
+            Fact::new("stuck", count(sentinel.replacements)),
             Fact::new("blocking", count(sentinel.blocks)),
             Fact::fault("no thread", sentinel.spare_failures, Tone::Warn),
             Fact::new("checks", count(sentinel.checks)),
@@ -369,6 +370,15 @@ mod tests {
         let workers = Scene { snapshot: &snapshot, rates: None }.workers();
         let searching = workers.facts.iter().find(|fact| fact.label == "searching").unwrap();
         assert_eq!(searching.value, "3/2", "one of them was woken");
+    }
+
+    #[test]
+    fn only_spares_that_started_count_as_replacements() {
+        let mut snapshot = Snapshot::default();
+        (snapshot.sentinel.replacements, snapshot.sentinel.spare_calls) = (50, 3);
+        let sentinel = Scene { snapshot: &snapshot, rates: None }.sentinel();
+        let value = |label: &str| sentinel.facts.iter().find(|fact| fact.label == label).unwrap().value.clone();
+        assert_eq!((value("replaced"), value("stuck")), ("3".into(), "50".into()));
     }
 
     #[test]

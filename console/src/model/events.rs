@@ -84,7 +84,8 @@ struct Known {
     last_incident: u64,
     /// The incidents that were not over.
     open: Vec<u64>,
-    replacements: u64,
+    /// Times that a spare worker started to replace another.
+    replaced: u64,
     capped: u64,
     panicked: u64,
     /// Processes that exited abnormally, and restarts.
@@ -159,8 +160,8 @@ impl Log {
         self.compare_incidents(known, runtime, now);
         let grown = |before: &mut u64, after: u64| after.saturating_sub(std::mem::replace(before, after));
         let sentinel = &runtime.sentinel;
-        let replaced = grown(&mut known.replacements, sentinel.replacements);
-        let text = format!("a spare worker replaced a stuck worker; spare workers in use: {}", sentinel.spares_on_duty);
+        let replaced = grown(&mut known.replaced, sentinel.spare_calls);
+        let text = format!("a spare worker replaced a worker; spare workers in use: {}", sentinel.spares_on_duty);
         self.count(now, "replaced", name, replaced, &text, Tone::Warn);
         let capped = grown(&mut known.capped, sentinel.capped);
         self.count(now, "capped", name, capped, "no spare worker was available for a stuck worker", Tone::Alarm);
@@ -228,7 +229,7 @@ impl Known {
             course,
             last_incident: newest_first(&runtime.incidents).map(|incident| incident.id).next().unwrap_or(0),
             open: open(runtime),
-            replacements: runtime.sentinel.replacements,
+            replaced: runtime.sentinel.spare_calls,
             capped: runtime.sentinel.capped,
             panicked: runtime.tasks.panicked,
             failed: runtime.processes.as_ref().map_or(0, |all| all.ended_abnormally),

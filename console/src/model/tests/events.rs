@@ -33,7 +33,7 @@ fn the_first_snapshot_logs_no_events_and_later_changes_do() {
     model.update(Message::Connected(Hello::default()));
     let mut process = fixture::stalled(fixture::process(2, 3), 5);
     process.runtimes.pop();
-    process.runtimes[0].sentinel.replacements += 2;
+    process.runtimes[0].sentinel.spare_calls += 2;
     process.runtimes[0].tasks.panicked += 1;
     let all = process.runtimes[0].processes.as_mut().unwrap();
     (all.ended_abnormally, all.restarts) = (all.ended_abnormally + 3, all.restarts + 3);
@@ -79,7 +79,7 @@ fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
     let mut model = Model::new(STEP);
     for step in 1..40 {
         let mut process = fixture::process(2, step);
-        process.runtimes[0].sentinel.replacements = step;
+        process.runtimes[0].sentinel.spare_calls = step;
         model.update(Message::Tick(STEP * step as u32));
         model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
     }
@@ -87,6 +87,18 @@ fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
     assert_eq!(told.len(), 2, "{told:#?}");
     assert!(told[1].starts_with("replaced 20 times in 9s: a spare"), "{told:#?}");
     assert!(told[0].starts_with("replaced 18 times in 8s: a spare"), "{told:#?}");
+}
+
+#[test]
+fn a_stuck_worker_without_a_spare_is_not_logged_as_replaced() {
+    let mut model = fixture::model(2, 2);
+    let mut process = fixture::process(2, 3);
+    process.runtimes[0].sentinel.replacements += 50;
+    process.runtimes[0].sentinel.capped += 50;
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let told = events(&mut model);
+    assert!(!told.iter().any(|event| event.starts_with("replaced")), "{told:#?}");
+    assert!(told.iter().any(|event| event.starts_with("capped 50 times: no spare worker")), "{told:#?}");
 }
 
 #[test]

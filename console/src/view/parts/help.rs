@@ -104,9 +104,9 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "more    similar stuck polls that were counted, but not recorded",
             "suppressed  incidents without a record; evicted: overwritten records",
             "sentinel  spares: in use, of at most; preempted: polls asked to yield;",
-            "        pauses: times that the whole program was paused; blocking: calls",
-            "        of block_in_place; no thread: spare workers that did not start;",
-            "        checks: how often the sentinel checked the workers",
+            "        pauses: times that the whole program was paused; stuck: workers",
+            "        declared stuck, replaced or not; blocking: calls of",
+            "        block_in_place; no thread: spare workers that did not start",
             "stacks  → suspect line   + your code   dim: libraries",
         ],
         Screen::Blame => &[

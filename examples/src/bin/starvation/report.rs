@@ -127,7 +127,7 @@ impl fmt::Display for Report {
             write!(f, "  busy ratio that the runtime reported while every worker was blocked: {:.0} %", ratio * 100.0)?;
         }
         if let (Some(replacements), Some(calls)) = (self.replacements, self.spare_calls) {
-            write!(f, "  workers replaced: {replacements}, spare workers started: {calls}")?;
+            write!(f, "  workers declared stuck: {replacements}, spare workers started: {calls}")?;
         }
         if let Some(named) = &self.named {
             let at = |what: &Option<String>| what.clone().unwrap_or_else(|| "unknown".to_owned());
