@@ -15,7 +15,7 @@ impl Model {
     pub(super) fn act(&mut self, action: Action) -> Option<Effect> {
         match action {
             Action::Quit => return Some(Effect::Quit),
-            Action::Back => return self.back(),
+            Action::Back => self.back(),
             Action::TogglePause => {
                 self.held = if self.held.is_some() { None } else { Some(self.live.clone()) };
                 self.refresh_choices();
@@ -55,19 +55,31 @@ impl Model {
         self.screen != Screen::Latency
     }
 
-    /// Closes what is open on top; otherwise returns to the overview; otherwise quits.
-    fn back(&mut self) -> Option<Effect> {
+    /// Closes what is open on top; otherwise clears the filter; otherwise returns to the overview.
+    ///
+    /// Never quits: pressed once too often, the key must not end the screen during an incident.
+    fn back(&mut self) {
         if std::mem::take(&mut self.is_typing) {
-            self.list_mut().filter.clear();
-            return None;
+            return self.list_mut().filter.clear();
         }
-        let is_closed = std::mem::take(&mut self.is_help_open)
+        let _is_done = std::mem::take(&mut self.is_help_open)
+            || self.clear_filter_without_rows()
             || (self.screen == Screen::Incidents && self.incidents.close())
             || (self.screen == Screen::Tasks && std::mem::take(&mut self.tasks.is_open))
             || (self.screen == Screen::Processes && std::mem::take(&mut self.processes.is_open))
             || !std::mem::take(&mut self.list_mut().filter).is_empty()
             || std::mem::take(&mut self.screen) != Screen::Overview;
-        (!is_closed).then_some(Effect::Quit)
+    }
+
+    /// Clears the filter if no row matches it: an open detail is not visible then.
+    fn clear_filter_without_rows(&mut self) -> bool {
+        let is_empty = match self.screen {
+            Screen::Tasks => self.task_rows().is_empty(),
+            Screen::Processes => self.process_rows().is_empty(),
+            Screen::Incidents => self.incidents.selected(&self.incident_rows()).is_none(),
+            _ => false,
+        };
+        is_empty && !std::mem::take(&mut self.list_mut().filter).is_empty()
     }
 
     fn toggle_detail(&mut self) {

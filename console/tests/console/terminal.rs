@@ -94,7 +94,7 @@ fn a_program_that_ends_is_waited_for() {
     let mut screen = attached(&folder);
     let mark = screen.mark();
     drop(program);
-    screen.wait_for("LOST", mark);
+    screen.wait_for("connection lost", mark);
     let mark = screen.mark();
     // It was found as the only program, so the console finds it again by name, with another pid.
     let _again = Program::start(&folder.socket(1), "shop", VOLT);

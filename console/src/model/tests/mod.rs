@@ -129,12 +129,12 @@ fn intervals_go_up_and_down_within_their_list_and_are_asked_for() {
 }
 
 #[test]
-fn escape_closes_the_help_before_it_quits() {
+fn escape_closes_the_help_and_does_not_quit() {
     let mut model = fixture::model(2, 1);
     act(&mut model, Action::ToggleHelp);
     assert_eq!(act(&mut model, Action::Back), None);
     assert!(!model.is_help_open);
-    assert_eq!(act(&mut model, Action::Back), Some(Effect::Quit));
+    assert_eq!(act(&mut model, Action::Back), None);
     assert_eq!(act(&mut model, Action::Quit), Some(Effect::Quit));
 }
 

@@ -81,18 +81,38 @@ fn an_open_incident_stays_open_after_leaving_the_snapshot() {
 }
 
 #[test]
-fn escape_closes_a_stack_then_its_screen_and_then_quits() {
+fn escape_closes_a_stack_then_its_screen_and_never_quits() {
     let mut model = fixture::stalled_model(2, 2);
     act(&mut model, Action::Show(Screen::Incidents));
     act(&mut model, Action::ToggleDetail);
     act(&mut model, Action::ToggleHelp);
     let mut seen = Vec::new();
-    while act(&mut model, Action::Back).is_none() {
+    for _ in 0..4 {
+        assert_eq!(act(&mut model, Action::Back), None);
         seen.push((model.is_help_open, model.incidents.open_call().is_some(), model.screen));
     }
-    let wanted =
-        [(false, true, Screen::Incidents), (false, false, Screen::Incidents), (false, false, Screen::Overview)];
+    let overview = (false, false, Screen::Overview);
+    let wanted = [(false, true, Screen::Incidents), (false, false, Screen::Incidents), overview, overview];
     assert_eq!(seen, wanted);
+}
+
+#[test]
+fn escape_clears_a_filter_that_hides_an_open_detail() {
+    for screen in [Screen::Tasks, Screen::Processes] {
+        let mut model = fixture::model(2, 2);
+        model.update(Message::Tasks(Box::new(fixture::tasks("app", 4, 2))));
+        model.update(Message::Processes(Box::new(fixture::processes("app", 4, 2))));
+        act(&mut model, Action::Show(screen));
+        act(&mut model, Action::ToggleDetail);
+        act(&mut model, Action::Filter);
+        "zzz".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
+        act(&mut model, Action::Accept);
+        model.update(Message::Tasks(Box::new(fixture::tasks("app", 0, 3))));
+        model.update(Message::Processes(Box::new(fixture::processes("app", 0, 3))));
+        act(&mut model, Action::Back);
+        let is_open = if screen == Screen::Tasks { model.tasks.is_open } else { model.processes.is_open };
+        assert!(is_open && model.list().filter.is_empty() && model.screen == screen);
+    }
 }
 
 #[test]
