@@ -149,6 +149,12 @@ impl Entry {
     pub fn is_stale(&self) -> bool {
         self.trouble.as_deref() == Some(STALE)
     }
+
+    /// Returns why its program could not be reached, with the path of its socket.
+    pub fn trouble_at(&self) -> Option<String> {
+        let path = clean::text(&self.path.display().to_string());
+        self.trouble.as_deref().map(|trouble| with_trouble(&path, trouble))
+    }
 }
 
 impl Listing {
@@ -157,7 +163,7 @@ impl Listing {
         let mut rows = vec![["PID", "PROGRAM", "UP", "RUNTIMES", "STATE"].map(String::from)];
         rows.extend(self.entries.iter().filter(|entry| !entry.is_stale()).map(|entry| {
             let path = clean::text(&entry.path.display().to_string());
-            let trouble = entry.trouble.as_deref().map(|trouble| with_trouble(&path, trouble));
+            let trouble = entry.trouble_at();
             let up = entry.condition.map_or(ABSENT.into(), |condition| age(condition.up_ns));
             let state = trouble.or(entry.condition.map(Condition::in_words)).unwrap_or(path);
             let (program, runtimes) = match &entry.hello {

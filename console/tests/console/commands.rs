@@ -264,6 +264,26 @@ fn a_stale_socket_is_called_stale() {
 }
 
 #[test]
+fn without_a_program_a_stale_socket_is_not_blamed() {
+    let folder = Folder::new();
+    drop(UnixListener::bind(folder.socket(0)).unwrap());
+    let output = run(&mut folder.console(&["top", "--once"]));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no Volt program is running") && !stderr.contains("stale"), "{stderr}");
+}
+
+#[test]
+fn a_choice_of_programs_shows_their_uptime_and_state() {
+    let folder = Folder::new();
+    let _programs = [0, 1].map(|offset| Program::start(&folder.socket(offset), "shop", VOLT));
+    let output = run(&mut folder.console(&["top", "--once"]));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let rows: Vec<_> = stderr.lines().filter(|line| line.contains("shop")).collect();
+    assert!(rows.len() == 2 && rows.iter().all(|row| row.contains(" workers, ")), "{stderr}");
+    assert!(!stderr.contains(".sock"), "{stderr}");
+}
+
+#[test]
 fn a_file_and_a_foreign_server_are_no_control_sockets() {
     let folder = Folder::new();
     let path = folder.socket(0);
