@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use volt::Runtime;
 use volt::time::sleep;
+use volt_telemetry::finding::Finding;
+use volt_telemetry::text::counted;
 
 /// The end of the long help.
 const AFTER_HELP: &str = "\
@@ -34,8 +36,8 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
-    /// How long to run, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 180)]
+    /// How long to run, in seconds (1 to 3600)
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 }
 
@@ -81,14 +83,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for runtime in &runtimes {
         let now = runtime.handle().snapshot();
-        println!("{}: {} tasks alive after {} s", now.runtime, now.tasks.alive, began.elapsed().as_secs());
-        for finding in now.findings.iter().flatten() {
-            let places: Vec<_> = finding.locations.iter().map(|place| place.at()).collect();
-            println!("  {} {}: {} at {}", finding.severity.name(), finding.rule, finding.title, places.join(", "));
-        }
+        let alive = counted(now.tasks.alive, "live task");
+        println!("{}: {alive} after {} s", now.runtime, began.elapsed().as_secs());
+        now.findings.iter().flatten().for_each(|finding| println!("  {}", line(finding)));
     }
     runtimes.into_iter().for_each(|runtime| runtime.shutdown_timeout(Duration::ZERO));
     Ok(())
+}
+
+/// Formats a finding, with its locations if it has any.
+fn line(finding: &Finding) -> String {
+    let places: Vec<_> = finding.locations.iter().map(|place| place.at()).collect();
+    let at = if places.is_empty() { String::new() } else { format!(" at {}", places.join(", ")) };
+    format!("{} {}: {}{at}", finding.severity.name(), finding.rule, finding.title)
 }
 
 /// Calls `spawn` for `time`, on average once per `pause`, however late a single sleep is.
@@ -100,5 +107,31 @@ async fn every(pause: Duration, time: Duration, mut spawn: impl FnMut()) {
             calls += 1;
         }
         sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::finding::{Place, Seen, Severity};
+    use volt_telemetry::rule::Rule;
+
+    use super::*;
+
+    #[test]
+    fn a_finding_without_a_location_ends_with_its_title() {
+        let mut finding = Finding {
+            rule: Rule::CpuStarved,
+            severity: Severity::Warning,
+            title: "the kernel ran other threads".into(),
+            evidence: Vec::new(),
+            workers: Vec::new(),
+            tasks: Vec::new(),
+            locations: Vec::new(),
+            advice: String::new(),
+            seen: Seen::default(),
+        };
+        assert_eq!(line(&finding), "warning cpu-starved: the kernel ran other threads");
+        finding.locations.push(Place::Spawned { at: "src/main.rs:7:5".into() });
+        assert!(line(&finding).ends_with("other threads at src/main.rs:7:5"));
     }
 }
