@@ -33,8 +33,8 @@ fn check_exits_with_0_and_prints_the_margin_within_limits() {
     assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.starts_with("shop  pid ") && text.contains("watched for "), "{text}");
     assert!(
-        text.contains("within    app: longest poll 999µs, limit 50.0ms; 0 of ")
-            && text.contains("within    exporter: p99 poll"),
+        text.contains("WITHIN    app: longest poll 999µs, limit 50.0ms; 0 of ")
+            && text.contains("WITHIN    exporter: p99 poll"),
         "{text}"
     );
     assert!(text.ends_with("All limits were kept.\n") && output.stderr.is_empty(), "{text}");
@@ -49,7 +49,7 @@ fn check_exits_with_1_and_lists_the_exceeded_limit_and_location() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("EXCEEDED  app: longest poll ") && text.contains("limit 50.0ms"), "{text}");
     assert!(text.contains("tasks spawned at src/main.rs:12:5: longest "), "{text}");
-    assert!(text.contains("within    exporter") && text.contains("1 of 2 limits exceeded"), "{text}");
+    assert!(text.contains("WITHIN    exporter") && text.contains("1 of 2 limits exceeded"), "{text}");
 
     let arguments = ["check", "--max-poll", "50ms", "--max-delay", "p99=1s", "--for", "200ms", "--json"];
     let output = run(&mut folder.console(&arguments));

@@ -173,7 +173,7 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
     let watched = duration(u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX));
     let mut text = format!("{}  pid {}  watched for {watched}\n\n", process.program, process.pid);
     for verdict in verdicts {
-        let word = if verdict.is_exceeded { "EXCEEDED  " } else { "within    " };
+        let word = if verdict.is_exceeded { "EXCEEDED  " } else { "WITHIN    " };
         text.push_str(&paragraph(word, "          ", &line(verdict), columns));
         if verdict.is_exceeded {
             let facts = detail(verdict);
