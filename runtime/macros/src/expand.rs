@@ -97,7 +97,7 @@ fn check(entry: Entry, function: &Function) -> Result<()> {
     if !inputs.is_empty() {
         let text = match entry {
             Entry::Main => format!(
-                "`{ident}` cannot have arguments under {attribute}: read the command line with `std::env::args`"
+                "`{ident}` takes no arguments under {attribute}: read the command line with `std::env::args`"
             ),
             Entry::Test => format!("`{ident}` takes no arguments under {attribute}: the test harness passes none"),
         };

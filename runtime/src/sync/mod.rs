@@ -37,7 +37,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use volt_core::context::expect_may_block;
-use volt_core::coop;
+use volt_core::coop::{self, Unit};
 use volt_core::task::awaits::Awaits;
 
 mod barrier;
@@ -100,19 +100,28 @@ fn spend_queued<F: Future, O>(
 ) -> impl Future<Output = O> {
     let at = Location::caller();
     async move {
-        let acquired = {
+        let (Unshared(acquired), mut is_refused) = {
             let mut operation = pin!(operation);
             let poll = |cx: &mut Context<'_>| {
-                let acquired = operation.as_mut().poll(cx);
-                if acquired.is_pending() {
+                let Poll::Ready(acquired) = operation.as_mut().poll(cx) else {
                     awaits.note(at);
-                }
-                acquired
+                    return Poll::Pending;
+                };
+                let unit = coop::poll_proceed(cx).map(Unit::made_progress);
+                Poll::Ready((Unshared(acquired), unit.is_pending()))
             };
-            Unshared(poll_fn(poll).await)
+            poll_fn(poll).await
         };
-        poll_fn(coop::poll_proceed).await.made_progress();
-        let Unshared(acquired) = acquired;
+        if is_refused {
+            // The refusal has woken the task already: this poll only returns.
+            let acquired = Unshared(acquired);
+            let again = |cx: &mut Context<'_>| match std::mem::replace(&mut is_refused, false) {
+                true => Poll::Pending,
+                false => coop::poll_proceed(cx).map(Unit::made_progress),
+            };
+            poll_fn(again).await;
+            return convert(acquired.0);
+        }
         convert(acquired)
     }
 }
