@@ -96,9 +96,9 @@ fn check(entry: Entry, function: &Function) -> Result<()> {
     }
     if !inputs.is_empty() {
         let text = match entry {
-            Entry::Main => format!(
-                "`{ident}` takes no arguments under {attribute}: read the command line with `std::env::args`"
-            ),
+            Entry::Main => {
+                format!("`{ident}` takes no arguments under {attribute}: read the command line with `std::env::args`")
+            }
             Entry::Test => format!("`{ident}` takes no arguments under {attribute}: the test harness passes none"),
         };
         wrong.push(Error::new_spanned(inputs, text));
