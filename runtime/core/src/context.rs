@@ -132,6 +132,12 @@ pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     }
 }
 
+/// Makes `handle`'s runtime current until the guard is dropped, or returns `None` if the thread is
+/// ending and has destroyed [`ENTERED`].
+pub(crate) fn try_enter(handle: &Handle) -> Option<EnterGuard<'_>> {
+    ENTERED.try_with(|_| ()).is_ok().then(|| enter(handle))
+}
+
 /// Makes `handle`'s runtime current for the remaining life of this thread. Called on the threads of
 /// the companion Tokio runtime.
 pub(crate) fn enter_for_good(handle: Handle) {

@@ -73,8 +73,17 @@ pub(crate) fn end_poll() -> bool {
 }
 
 /// Runs `f` on the thread of a worker, so that the sentinel can request that its polls yield.
+///
+/// The thread may be in the poll of another runtime's task, whose budget is restored afterwards.
 #[cfg(not(loom))]
 pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
+    struct Reset(Budget);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            BUDGET.set(self.0);
+        }
+    }
+    let _reset = Reset(BUDGET.replace(Budget { left: None, refusals: 0 }));
     set_worker(cells, f);
 }
 
@@ -226,5 +235,17 @@ mod tests {
             assert!(poll_proceed(&mut cx).is_ready());
         }
         assert!(!end_poll());
+    }
+
+    #[test]
+    fn a_worker_inside_a_poll_leaves_the_polls_budget() {
+        begin_poll(2);
+        let cells = WorkerCells::default();
+        run_as(&cells, || {
+            begin_poll(1);
+            end_poll();
+        });
+        assert_eq!(BUDGET.get().left, Some(2));
+        end_poll();
     }
 }

@@ -214,7 +214,9 @@ impl Runtime {
         shared.close();
         // Nothing else has the seat: `block_on` borrows the runtime.
         if let Some(core) = shared.seat.as_ref().and_then(Seat::try_take) {
-            Worker::new(shared.clone(), 0, core).run_to_end();
+            // The last polls and the destructors may use the runtime, as on a worker's thread.
+            let _entered = context::try_enter(&self.handle);
+            Worker::new(shared.clone(), 0, core).run_to_end(deadline);
         }
         let has_passed = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let workers = shared.wait_for_workers(deadline);

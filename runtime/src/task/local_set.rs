@@ -170,6 +170,10 @@ impl LocalSet {
     ///
     /// Tasks that have not completed by then stay in the set.
     ///
+    /// As [`Handle::block_on`], this does not run the tasks, timers and sockets of a
+    /// [current-thread runtime](crate::Builder::new_current_thread). There, use
+    /// `runtime.block_on(set.run_until(future))`.
+    ///
     /// # Panics
     /// Same as [`Handle::block_on`].
     #[track_caller]

@@ -11,7 +11,7 @@ use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::{Builder, Runtime};
 
-use crate::watchdog::watched;
+use crate::watchdog::{alone, watched};
 
 fn builder() -> Builder {
     Builder::new_current_thread().park_timeout(None).sentinel_interval(None).control_socket(false)
@@ -345,4 +345,95 @@ fn the_sentinel_names_the_block_on_whose_future_is_stuck() {
 async fn the_attribute_builds_a_current_thread_runtime() {
     let task = volt::spawn(async { here() });
     assert_eq!(task.await.unwrap(), here());
+}
+
+#[test]
+fn a_shutdown_waits_for_a_shield_no_longer_than_its_limit() {
+    watched(|| {
+        let (sender, dropped_on) = mpsc::channel();
+        for shuts_down in
+            [|runtime: Runtime| runtime.shutdown_timeout(Duration::from_millis(50)), Runtime::shutdown_background]
+        {
+            let runtime = runtime();
+            let held = DroppedOn(sender.clone());
+            let task = runtime.spawn(volt::task::shield(async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            }));
+            runtime.block_on(volt::task::yield_now());
+            shuts_down(runtime);
+            assert_eq!(dropped_on.recv().unwrap(), here());
+            assert!(task.is_finished());
+        }
+    });
+}
+
+/// Uses the current runtime when it is dropped.
+struct SpawnsOnDrop(mpsc::Sender<Option<String>>);
+
+impl Drop for SpawnsOnDrop {
+    fn drop(&mut self) {
+        let handle = volt::Handle::try_current().ok();
+        self.0.send(handle.and_then(|handle| handle.name().map(str::to_owned))).unwrap();
+    }
+}
+
+#[test]
+fn a_destructor_at_the_shutdown_is_inside_the_runtime() {
+    watched(|| {
+        let runtime = builder().name("ends").build().unwrap();
+        let (sender, name) = mpsc::channel();
+        let spawns = SpawnsOnDrop(sender);
+        drop(runtime.spawn(async move {
+            let _spawns = spawns;
+            std::future::pending::<()>().await;
+        }));
+        runtime.block_on(volt::task::yield_now());
+        drop(runtime);
+        assert_eq!(name.recv().unwrap().as_deref(), Some("ends"));
+    });
+}
+
+#[test]
+fn a_runtime_in_a_thread_local_ends_with_its_thread() {
+    thread_local! {
+        static RUNTIME: Runtime = Builder::new_current_thread().build().unwrap();
+    }
+    // A panic in a thread-local's destructor aborts the program.
+    alone(|| {
+        let thread = thread::spawn(|| {
+            RUNTIME.with(|runtime| {
+                let task = runtime.spawn(std::future::pending::<()>());
+                runtime.block_on(volt::task::yield_now());
+                task
+            })
+        });
+        assert!(thread.join().unwrap().is_finished());
+    });
+}
+
+#[test]
+fn a_paused_clock_waits_for_a_thread_that_waits_for_the_seat() {
+    const SECONDS: u64 = 5;
+    watched(|| {
+        let runtime = builder().start_paused(true).build().unwrap();
+        let is_seated = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                runtime.block_on(async {
+                    is_seated.wait();
+                    volt::time::sleep(Duration::from_secs(60)).await;
+                });
+            });
+            is_seated.wait();
+            let took = runtime.block_on(async {
+                let began = volt::time::Instant::now();
+                for _ in 0..SECONDS {
+                    volt::time::sleep(Duration::from_secs(1)).await;
+                }
+                began.elapsed()
+            });
+            assert_eq!(took, Duration::from_secs(SECONDS));
+        });
+    });
 }

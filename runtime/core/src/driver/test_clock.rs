@@ -139,6 +139,11 @@ impl TestClock {
         outsiders.push(Arc::downgrade(parker));
     }
 
+    /// Removes a thread that has become a worker.
+    pub(crate) fn remove_outsider(&self, parker: &Arc<Parker>) {
+        self.outsiders.lock().retain(|outsider| outsider.as_ptr() != Arc::as_ptr(parker));
+    }
+
     /// Records that a worker has collected wakers in the driver, of which it still has the turn.
     pub(crate) fn begin_wakes(&self) {
         // ORDERING: AcqRel, as in `end_wakes`; pairs with the Acquire in `are_outsiders_at_rest`.

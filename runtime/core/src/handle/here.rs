@@ -156,8 +156,12 @@ fn block_on_seat<F: Future>(handle: &Handle, seat: &Seat<Core>, future: F) -> F:
             };
             output.is_some()
         };
+        // On a paused clock, a thread that waits for the seat counts as one in `block_on`.
+        let test_clock = shared.driver.test_clock.as_ref();
+        test_clock.inspect(|clock| clock.add_outsider(&main.parker));
         loop {
             if let Some(core) = seat.take(&main.parker) {
+                test_clock.inspect(|clock| clock.remove_outsider(&main.parker));
                 let mut worker = Worker::new(shared.clone(), 0, core);
                 worker.run_seated(&main, &mut poll);
                 seat.leave(worker.into_core());

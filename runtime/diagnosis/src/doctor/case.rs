@@ -48,6 +48,11 @@ impl<'a> Span<'a> {
         Some(Self { then, now, rates })
     }
 
+    /// Returns whether no thread ran a current-thread runtime at its beginning or at its end.
+    pub(super) fn is_seat_free(&self) -> bool {
+        self.then.is_seat_free() || self.now.is_seat_free()
+    }
+
     /// Returns its length.
     pub(super) fn interval_ns(&self) -> u64 {
         self.rates.interval_ns

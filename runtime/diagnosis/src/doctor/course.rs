@@ -56,8 +56,9 @@ pub enum Turn {
 ///
 /// let (mut history, mut course) = (History::default(), Course::default());
 /// let mut now = Snapshot { at_ns: 1_000_000_000, ..Snapshot::default() };
-/// let stack_error = Some("stacks are off".to_owned()); let stuck = Incident { for_ns: 300_000_000,
-/// cause: Cause::Sleep, stack_error, ..Incident::default() }; now.incidents.latest.push(stuck);
+/// let stack_error = Some("stacks are off".to_owned());
+/// let stuck = Incident { for_ns: 300_000_000, cause: Cause::Sleep, stack_error, ..Incident::default() };
+/// now.incidents.latest.push(stuck);
 /// history.check(&now);
 /// now.findings = Some(history.findings(now.at_ns));
 /// assert!(matches!(course.check(&now)[..], [Turn::Began { .. }]));

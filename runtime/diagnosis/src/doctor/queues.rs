@@ -123,7 +123,7 @@ pub(super) fn parked_while_backlog_threshold() -> String {
 }
 
 pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
-    if span.at_both(is_asleep_over_work) {
+    if span.at_both(is_asleep_over_work) || span.is_seat_free() {
         return Vec::new();
     }
     let asleep = asleep(span);

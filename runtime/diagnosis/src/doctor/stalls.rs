@@ -386,7 +386,7 @@ pub(super) fn driver_held_threshold() -> String {
 
 pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
     let (now, driver, timers) = (span.now, &span.now.driver, &span.now.timers);
-    if machine::is_to_blame(span) {
+    if machine::is_to_blame(span) || span.is_seat_free() {
         return Vec::new();
     }
     let is_anything_there = driver.registrations > 0 || timers.armed > 0;

@@ -223,11 +223,13 @@ impl Sampler {
     /// Registering a thread again returns the same registration.
     ///
     /// # Errors
-    /// If the C library does not provide the bounds of the stack.
+    /// If the C library does not provide the bounds of the stack, or if the thread is ending and
+    /// has destroyed its thread-locals.
     pub fn register(&self) -> io::Result<Registered> {
-        OWN.with_borrow_mut(|own| {
+        let registered = OWN.try_with(|own| {
+            let mut own = own.borrow_mut();
             let is_first = own.is_none();
-            let thread = match own {
+            let thread = match &mut *own {
                 Some(own) => own.thread.clone(),
                 None => {
                     let thread = Arc::new(Thread {
@@ -241,7 +243,8 @@ impl Sampler {
                 }
             };
             Ok(Registered { thread, is_first, not_send: PhantomData })
-        })
+        });
+        registered.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
     /// Captures the current stack of `thread`. Waits for the answer, and for other requesters, at

@@ -341,6 +341,13 @@ impl Snapshot {
         self.workers.iter().filter(|worker| worker.duty != Duty::Off).count() as u32
     }
 
+    /// Returns whether no thread is in `block_on` of this current-thread runtime, so that nothing
+    /// runs its tasks, timers and sockets, as its owner intends.
+    pub fn is_seat_free(&self) -> bool {
+        let is_stopped = |worker: &Worker| worker.phase == Phase::Stopped;
+        self.config.flavor == "current_thread" && self.workers.first().is_some_and(is_stopped)
+    }
+
     /// Returns the number of parked workers, according to the bitmap.
     pub fn parked_count(&self) -> u32 {
         self.parked_bitmap.iter().map(|word| word.count_ones()).sum()

@@ -10,6 +10,15 @@ use crate::task::cell::blocks;
 impl Worker {
     /// Runs this worker on the current thread, until the runtime is shut down and no task is left.
     pub(crate) fn run(self) {
+        self.run_with(|worker| {
+            while !worker.shared.is_done() {
+                worker.turn();
+            }
+        });
+    }
+
+    /// Runs `turns` on the current thread as this worker, which ends afterwards.
+    pub(super) fn run_with(self, turns: impl FnOnce(&Self)) {
         /// Reports that the worker has ended, also after a panic.
         struct Ended<'a>(&'a Worker);
         impl Drop for Ended<'_> {
@@ -20,11 +29,7 @@ impl Worker {
         }
         self.start_cells();
         let _ended = Ended(&self);
-        self.on_duty(|| {
-            while !self.shared.is_done() {
-                self.turn();
-            }
-        });
+        self.on_duty(|| turns(&self));
     }
 
     /// Runs a spare on duty. Returns `true` if it goes off duty with its queues empty, `false` if

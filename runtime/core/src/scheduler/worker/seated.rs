@@ -9,6 +9,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Wake;
+use std::time::{Duration, Instant};
 
 use volt_telemetry::Phase;
 
@@ -23,6 +24,8 @@ use crate::task::id::Id;
 
 /// The worker of a current-thread runtime; it has only this one.
 const WORKER: usize = 0;
+/// The shortest time-out of a park during a shutdown.
+const PARK_MIN: Duration = Duration::from_millis(1);
 
 /// The main future of a `block_on`, as its waker and the worker see it.
 pub(crate) struct Main {
@@ -78,7 +81,8 @@ impl Wake for Main {
         // The thread waits for the seat, or has it: it sleeps here or as the worker.
         let unparked = self.parker.unpark();
         debug_assert_eq!(unparked, Unparked::Done, "a thread that waits for the seat sleeps in no driver");
-        if let Some(shared) = self.shared.upgrade() {
+        // In a forked child, the worker and the driver's waker are those of the parent.
+        if let Some(shared) = self.shared.upgrade().filter(|shared| shared.home.is_here()) {
             // Submit (2) and (3)
             shared.wake_worker(WORKER);
         }
@@ -103,10 +107,22 @@ impl Worker {
         self.main = None;
     }
 
-    /// Runs all tasks of a runtime that is shut down to their end, on this thread.
-    pub(crate) fn run_to_end(self) {
+    /// Runs all tasks of a runtime that is shut down to their end, on this thread. Tasks with a
+    /// shield may continue until `deadline`; after that they are cancelled, too.
+    pub(crate) fn run_to_end(self, deadline: Option<Instant>) {
         self.retract_seat();
-        self.run();
+        self.run_with(|worker| {
+            let shared = &worker.shared;
+            while !shared.is_done() {
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if left == Some(Duration::ZERO) {
+                    shared.registry.cancel_unshielded();
+                }
+                // The next park ends in time for the next check.
+                worker.core.borrow_mut().park_timeout = left.map(|left| left.max(PARK_MIN));
+                worker.turn();
+            }
+        });
     }
 
     /// Returns whether this is the worker of a current-thread runtime.

@@ -152,6 +152,15 @@ impl Registry {
         }
     }
 
+    /// Cancels all tasks in spite of their shields.
+    pub(crate) fn cancel_unshielded(&self) {
+        for shard in &self.shards {
+            let tasks: Vec<Task> = shard.lock().slots.iter().cloned().collect();
+            // As in `close`.
+            tasks.iter().for_each(Task::cancel_unshielded);
+        }
+    }
+
     /// Returns the number of tasks in the registry.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

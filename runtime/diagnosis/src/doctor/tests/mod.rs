@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::{Cause, Frame, Incident};
 use volt_telemetry::rule::Rule;
-use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::snapshot::{Phase, Snapshot};
 
 use self::cases::all;
 use self::cases::edges::EDGES;
@@ -80,6 +80,33 @@ fn every_rule_has_a_case() {
     for entry in &RULES {
         // Problems that grow over minutes have their tests in `growth` and `history`.
         assert!(covered.contains(&entry.rule) || entry.rule == Rule::TaskLeak, "{}", entry.name);
+    }
+}
+
+/// Between two calls of `block_on`, nothing polls the driver or takes tasks from the global queue.
+#[test]
+fn a_current_thread_runtime_that_no_thread_runs_is_no_finding() {
+    let problems: [fn(&mut Snapshot); 2] = [
+        |snapshot| {
+            snapshot.parked_bitmap = vec![0];
+            snapshot.timers.armed = 1;
+            snapshot.driver.idle_ns = 1_500_000_000;
+        },
+        |snapshot| snapshot.global_queue.oldest_age_ns = Some(1_500_000_000),
+    ];
+    let expected = [Rule::DriverHeld, Rule::ParkedWhileBacklog];
+    for (problem, rule) in problems.into_iter().zip(expected) {
+        let (mut before, mut after) = idle();
+        for snapshot in [&mut before, &mut after] {
+            problem(snapshot);
+            snapshot.searching = 0;
+        }
+        assert!(rules(&examine(&before, &after)).contains(&rule), "{rule} fires for workers that run");
+        for snapshot in [&mut before, &mut after] {
+            snapshot.config.flavor = "current_thread".into();
+            snapshot.workers[0].phase = Phase::Stopped;
+        }
+        assert!(!rules(&examine(&before, &after)).contains(&rule), "{rule}");
     }
 }
 
