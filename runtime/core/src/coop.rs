@@ -237,6 +237,7 @@ mod tests {
         assert!(!end_poll());
     }
 
+    #[cfg(not(loom))]
     #[test]
     fn a_worker_inside_a_poll_leaves_the_polls_budget() {
         begin_poll(2);
