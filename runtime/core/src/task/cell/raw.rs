@@ -6,6 +6,7 @@ use super::*;
 pub(super) struct Raw<F: Future, S>(NonNull<Cell<F, S>>);
 
 impl<F: Future, S> Clone for Raw<F, S> {
+    #[inline]
     fn clone(&self) -> Self {
         *self
     }
@@ -15,6 +16,7 @@ impl<F: Future, S> Copy for Raw<F, S> {}
 
 impl<F: Future, S: Schedule> Raw<F, S> {
     /// Wraps a header that comes from `new_task::<F, S>`.
+    #[inline]
     pub(super) fn new(header: NonNull<Header>) -> Self {
         Self(header.cast())
     }
@@ -22,6 +24,7 @@ impl<F: Future, S: Schedule> Raw<F, S> {
     /// # Safety
     /// It comes from `new_task::<F, S>`. The caller owns a reference during `'a`, or until a
     /// function that it calls on the cell releases the reference.
+    #[inline]
     unsafe fn cell<'a>(self) -> &'a Cell<F, S> {
         // SAFETY: Whole provenance and Live by reference, by contract.
         unsafe { self.0.as_ref() }
@@ -31,6 +34,7 @@ impl<F: Future, S: Schedule> Raw<F, S> {
 impl<F: Future, S: Schedule> Joined for Raw<F, S> {
     type Waker = Waker;
 
+    #[inline]
     unsafe fn state<'a>(self) -> &'a State
     where
         Self: 'a,
@@ -39,6 +43,7 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         unsafe { &self.cell().header.state }
     }
 
+    #[inline]
     unsafe fn does_as_well(self, waker: &Waker) -> bool {
         // SAFETY: the JoinHandle owns a reference.
         let cell = unsafe { self.cell() };
@@ -48,6 +53,7 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
     }
 
     /// Also contains a panic of the former waker's destructor.
+    #[inline]
     unsafe fn set_join_waker(self, waker: Option<&Waker>) {
         let waker = waker.cloned();
         // SAFETY: the owner of the field owns a reference.
@@ -58,6 +64,7 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         }
     }
 
+    #[inline]
     unsafe fn wake_joiner(self) {
         // SAFETY: the runner's reference is not released yet.
         let cell = unsafe { self.cell() };
@@ -71,6 +78,7 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         contain(|| waker.wake_by_ref());
     }
 
+    #[inline]
     unsafe fn drop_output(self) {
         // SAFETY: the owner of the output owns a reference.
         let cell = unsafe { self.cell() };
