@@ -212,7 +212,7 @@ fn model(try_turn: TryTurn) {
 }
 
 #[test]
-fn an_event_is_handled_whoever_has_just_checked() {
+fn an_event_is_handled_after_any_earlier_check() {
     holds(None, || model(try_turn));
 }
 
