@@ -32,11 +32,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use volt_diagnosis::exposition::Origin;
 use volt_telemetry::client::{Client, ConnectError};
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::socket::{self, Environment};
-
-use crate::samples::Origin;
 
 /// How long a page waits for the replies of programs.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -28,7 +28,6 @@ mod application;
 mod discovery;
 mod live;
 mod openmetrics;
-mod samples;
 
 mod page;
 
@@ -47,4 +46,5 @@ pub use error::ServeError;
 pub use exporter::Exporter;
 #[cfg(feature = "otlp")]
 pub use otlp::settings::Otlp;
-pub use page::{CONTENT_TYPE, Page};
+pub use page::Page;
+pub use volt_diagnosis::exposition::CONTENT_TYPE;

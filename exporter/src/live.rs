@@ -25,11 +25,11 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use volt_diagnosis::doctor::watch::Watch;
+use volt_diagnosis::exposition::Origin;
 use volt_diagnosis::rates::Rates;
 use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::discovery::Seen;
-use crate::samples::Origin;
 
 /// The maximum age at which a response is sent again.
 const FRESH: Duration = Duration::from_millis(900);

@@ -8,7 +8,7 @@
 //! thread, of which there are few. Requests that arrive during a collection wait as tasks, which
 //! takes no thread, and all that waited share the next collection.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,15 +20,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use volt::sync::Mutex;
+use volt_diagnosis::exposition::{CONTENT_TYPE, Origin, is_local_host};
 use volt_telemetry::snapshot::Process;
 
 use crate::application;
 use crate::discovery::{Discovery, Seen};
 use crate::live::{self, Live};
 use crate::openmetrics;
-use crate::page::{CONTENT_TYPE, Page};
+use crate::page::Page;
 use crate::runbooks;
-use crate::samples::Origin;
 
 /// What a page shows.
 pub(crate) struct Scope {
@@ -169,39 +169,10 @@ async fn readiness(State(scope): Shared) -> Response {
 async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or(""));
     match host.or(request.uri().authority().map(|authority| authority.as_str())) {
-        Some(host) if !is_local(host) => {
+        Some(host) if !is_local_host(host) => {
             (StatusCode::FORBIDDEN, "this page is only for this machine: request it from 127.0.0.1 or localhost\n")
                 .into_response()
         }
         _ => next.run(request).await,
-    }
-}
-
-/// Returns whether the value of a `Host` header is `localhost` or an IP address, with or without a
-/// port.
-fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn localhost_and_addresses_are_local_and_names_are_not() {
-        for host in ["localhost", "LocalHost:9464", "127.0.0.1", "127.0.0.1:9464", "[::1]", "[::1]:9464", "10.1.2.3:1"]
-        {
-            assert!(is_local(host), "{host}");
-        }
-        for host in
-            ["", "evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example", "[::1"]
-        {
-            assert!(!is_local(host), "{host}");
-        }
     }
 }

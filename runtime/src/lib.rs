@@ -47,9 +47,10 @@ pub use bridge::futures_io;
 #[cfg(feature = "hyper")]
 pub use bridge::hyper;
 
-/// Access for observers of this program: its runtimes, the path of its control socket, and the
-/// health of the observer itself.
+/// Access for observers of this program: its runtimes, the path of its control socket, the address
+/// of its page of metrics, and the health of the observer itself.
 pub mod observe {
+    pub use volt_core::observe::page::metrics_addr;
     pub use volt_core::observe::registry::{health, process, socket_path};
     pub use volt_core::scheduler::listing::processes::ProcessSource;
     pub use volt_telemetry::health::Health;

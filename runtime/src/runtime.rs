@@ -3,12 +3,36 @@
 //! These are the names under which programs know these items from Tokio. The ones that most
 //! programs use are also at the root of the crate, such as [`volt::Builder`](crate::Builder).
 
+use std::io;
+
+use volt_core::driver::readiness::ShutDownError;
+
 pub use volt_core::{
     builder::Builder,
     context::{EnterGuard, TryCurrentError},
     error::BuildError,
     handle::Handle,
+    hooks::TaskMeta,
     identity::{Id, RuntimeFlavor},
+    local_runtime::{LocalOptions, LocalRuntime},
     metrics::RuntimeMetrics,
     runtime::Runtime,
+    scheduler::current::worker_index,
 };
+
+/// Returns whether `error` means that the runtime of a socket has been shut down.
+///
+/// ```
+/// let (here, _there) = {
+///     let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+///     let _entered = runtime.enter();
+///     volt::net::UnixStream::pair()?
+/// };
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+/// let error = runtime.block_on(here.readable()).unwrap_err();
+/// assert!(volt::runtime::is_rt_shutdown_err(&error));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn is_rt_shutdown_err(error: &io::Error) -> bool {
+    ShutDownError::is_in(error)
+}

@@ -142,7 +142,7 @@ fn leave_everything_behind(runtime: &Runtime) -> impl Sized + use<> {
     task::spawn_blocking(|| volt::spawn(pending::<()>()));
     let tasks = LocalSet::new();
     tasks.spawn_local(async { sleep(HOUR).await });
-    tasks.block_on(runtime.handle(), yield_now());
+    tasks.block_on(runtime, yield_now());
 
     let (wakers, waker) = mpsc::channel();
     let with_waker = volt::spawn(poll_fn(move |cx| {

@@ -50,8 +50,7 @@ fn what_is_stuck_is_told_before_the_second_snapshot() {
     let mut command = folder.console(&["doctor", "--for", "3600s"]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let advice =
-        lines.take_while(|line| !line.contains("Found")).find(|line| line.contains("> Await volt::time::sleep"));
+    let advice = lines.take_while(|line| !line.contains("Found")).find(|line| line.contains("> Await time::sleep"));
     // The second snapshot would be taken after an hour.
     child.kill().unwrap();
     child.wait().unwrap();

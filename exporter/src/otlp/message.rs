@@ -24,10 +24,10 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS, Sample, Value};
+use volt_diagnosis::exposition::{Life, Origin, Samples};
 use volt_telemetry::snapshot::Process;
 
 use crate::discovery::Seen;
-use crate::samples::{Life, Origin, Samples};
 
 /// The name of the instrumentation scope.
 const SCOPE: &str = "volt";

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::hooks::Hooks;
+use crate::identity::ThreadNumber;
 
 /// The polls that a worker runs in one tick, before it checks timers and I/O and updates its
 /// statistics. A larger number interrupts the polls less often; a smaller one makes timers more
@@ -215,6 +216,8 @@ impl Default for ParkSpin {
 pub struct Config {
     /// Whether the tasks run on the thread that calls `block_on`.
     pub(crate) is_current_thread: bool,
+    /// The only thread that may drive the runtime, if it is a `LocalRuntime`.
+    pub(crate) local_to: Option<ThreadNumber>,
     pub(crate) workers: usize,
     /// See [`Builder::budget_per_tick`](crate::builder::Builder::budget_per_tick).
     pub budget_per_tick: u32,
@@ -256,6 +259,10 @@ pub struct Config {
     pub(crate) tokio_compat: bool,
     pub(crate) flight_recorder: bool,
     pub(crate) flight_records: usize,
+    /// Whether sockets, signals and child processes panic.
+    pub(crate) is_io_disabled: bool,
+    /// Whether timers panic.
+    pub(crate) is_time_disabled: bool,
     pub(crate) hooks: Hooks,
     /// The name that the program has set.
     pub(crate) given_name: Option<String>,

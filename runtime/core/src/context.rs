@@ -24,15 +24,37 @@ thread_local! {
     /// this thread alone. So reading it costs no atomic read-modify-write, and the handle stays
     /// valid while user code runs.
     static ENTERED: RefCell<Vec<Rc<Handle>>> = const { RefCell::new(Vec::new()) };
-    static IS_IN_BLOCK_ON: Cell<bool> = const { Cell::new(false) };
+    static WITHIN: Cell<Within> = const { Cell::new(Within::Nothing) };
 }
 
+/// The code that this thread runs, if it is no worker of a multi-thread runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// Code that may block.
+    Nothing,
+    /// The future of a `block_on`.
+    BlockOn,
+    /// A `block_on` that also polls tasks: of a current-thread runtime, or of a `LocalSet`. No
+    /// other thread can take these tasks over.
+    BlockOnOfTasks,
+}
+
+// Libraries search these messages for Tokio's, which they therefore contain.
 /// The panic message if this thread can no longer be in a runtime.
 const THREAD_ENDS: &str = "this thread is ending: the destructor of a thread-local can neither enter a Volt runtime nor use the current \
-                           one; do this before the thread ends, or spawn a task with `Handle::spawn`";
+                           one; do this before the thread ends, or spawn a task with `Handle::spawn` (The Tokio context thread-local \
+                           variable has been destroyed.)";
 /// The panic message if there is no current runtime.
 const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, in `Runtime::block_on`, or while the guard of \
-                          `Handle::enter` is held";
+                          `Handle::enter` is held (there is no reactor running, must be called from the context of a Tokio 1.x \
+                          runtime)";
+
+/// The panic message if the program has disabled I/O.
+const NO_IO: &str =
+    "A Tokio 1.x context was found, but IO is disabled. Call `enable_io` on the runtime builder to enable IO.";
+/// The panic message if the program has disabled timers.
+const NO_TIME: &str = "A Tokio 1.x context was found, but timers are disabled. Call `enable_time` on the runtime builder to \
+                       enable timers.";
 
 /// The error of [`Handle::try_current`](crate::handle::Handle::try_current): this thread has no
 /// current runtime.
@@ -149,6 +171,16 @@ pub fn try_handle() -> Option<Rc<Handle>> {
     current().ok()
 }
 
+/// Returns the handle of the current runtime if that is a `LocalRuntime`.
+pub fn local_handle() -> Option<Rc<Handle>> {
+    let local = |entered: &RefCell<Vec<Rc<Handle>>>| {
+        let entered = entered.borrow();
+        entered.last().filter(|handle| handle.shared().config.local_to.is_some()).cloned()
+    };
+    // If the thread is ending, no runtime is current.
+    ENTERED.try_with(local).ok().flatten()
+}
+
 /// Returns the handle of the current runtime.
 ///
 /// # Errors
@@ -173,15 +205,31 @@ pub fn handle() -> Rc<Handle> {
     }
 }
 
-/// Returns the driver of the current runtime.
+/// Returns the driver of the current runtime, for sockets, signals and child processes.
 ///
 /// # Panics
-/// Outside a runtime, and in a child process that was forked from the runtime's program.
+/// Outside a runtime, in a child process that was forked from the runtime's program, and in a
+/// runtime whose [`disable_io`](crate::builder::Builder::disable_io) was called.
 #[track_caller]
 pub fn driver() -> Arc<Driver> {
     let handle = handle();
     let shared = handle.shared();
     shared.home.expect_here();
+    assert!(!shared.config.is_io_disabled, "{NO_IO}");
+    shared.driver.clone()
+}
+
+/// Returns the driver of the current runtime, for timers.
+///
+/// # Panics
+/// Outside a runtime, in a child process that was forked from the runtime's program, and in a
+/// runtime whose [`disable_time`](crate::builder::Builder::disable_time) was called.
+#[track_caller]
+pub fn timers() -> Arc<Driver> {
+    let handle = handle();
+    let shared = handle.shared();
+    shared.home.expect_here();
+    assert!(!shared.config.is_time_disabled, "{NO_TIME}");
     shared.driver.clone()
 }
 
@@ -204,7 +252,12 @@ fn test_now_here() -> Option<Instant> {
 
 /// Returns whether this thread runs a task or the future of a `block_on`, and so must not block.
 pub(crate) fn is_async() -> bool {
-    IS_IN_BLOCK_ON.get() || current::is_worker()
+    WITHIN.get() != Within::Nothing || current::is_worker()
+}
+
+/// Returns whether this thread polls tasks in a `block_on`, which no other thread can take over.
+pub(crate) fn is_within_block_on_of_tasks() -> bool {
+    WITHIN.get() == Within::BlockOnOfTasks
 }
 
 /// Panics if this thread runs a task or the future of a `block_on`. For methods that block the
@@ -222,30 +275,35 @@ pub fn expect_may_block(instead: &str) {
     );
 }
 
-/// Marks this thread as inside `block_on` while `f` runs.
+/// Marks this thread as inside `block_on`, of the kind `within`, while `f` runs.
 ///
 /// # Panics
 /// As [`enter`].
 #[track_caller]
-pub(crate) fn in_block_on<R>(handle: &Handle, f: impl FnOnce() -> R) -> R {
+pub(crate) fn in_block_on<R>(handle: &Handle, within: Within, f: impl FnOnce() -> R) -> R {
     let _entered = enter(handle);
-    set_in_block_on(true, f)
+    set_within(within, f)
+}
+
+/// For `LocalSet`: marks a `block_on` as one that polls tasks while `f` runs.
+pub fn in_local_set<R>(f: impl FnOnce() -> R) -> R {
+    if WITHIN.get() == Within::BlockOn { set_within(Within::BlockOnOfTasks, f) } else { f() }
 }
 
 /// Marks this thread as outside async code while `f` runs, which may block in the middle of a
 /// `block_on`.
 pub(crate) fn outside_block_on<R>(f: impl FnOnce() -> R) -> R {
-    set_in_block_on(false, || coop::outside_polls(f))
+    set_within(Within::Nothing, || coop::outside_polls(f))
 }
 
-/// Sets the mark while `f` runs, and then restores the former one.
-fn set_in_block_on<R>(is_in_block_on: bool, f: impl FnOnce() -> R) -> R {
-    struct Reset(bool);
+/// Sets what this thread runs while `f` runs, and then restores the former one.
+fn set_within<R>(within: Within, f: impl FnOnce() -> R) -> R {
+    struct Reset(Within);
     impl Drop for Reset {
         fn drop(&mut self) {
-            IS_IN_BLOCK_ON.set(self.0);
+            WITHIN.set(self.0);
         }
     }
-    let _reset = Reset(IS_IN_BLOCK_ON.replace(is_in_block_on));
+    let _reset = Reset(WITHIN.replace(within));
     f()
 }

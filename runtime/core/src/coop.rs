@@ -191,6 +191,17 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     Poll::Ready(Unit(()))
 }
 
+/// Returns whether [`poll_proceed`] would return Ready now.
+#[inline]
+pub fn has_budget_remaining() -> bool {
+    !BUDGET.get().left.is_some_and(|left| left == 0 || is_to_yield())
+}
+
+/// Spends a unit, if one is left.
+pub(crate) fn spend() {
+    Unit(()).made_progress();
+}
+
 /// Yields once: the task is polled again after those that are ready now.
 pub(crate) async fn yield_once() {
     let mut has_yielded = false;
@@ -222,8 +233,10 @@ mod tests {
             let Poll::Ready(unit) = poll_proceed(&mut cx) else { panic!("refused with budget left") };
             unit.made_progress();
         }
+        assert!(!has_budget_remaining());
         assert!(poll_proceed(&mut cx).is_pending());
         assert!(end_poll(), "the refusal is told");
+        assert!(has_budget_remaining());
         assert!(poll_proceed(&mut cx).is_ready(), "no limit outside a poll");
     }
 

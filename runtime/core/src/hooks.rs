@@ -1,18 +1,61 @@
-//! The callbacks of a program at the start, the end and the sleeps of a runtime's threads.
+//! The callbacks of a program at the start, the end and the sleeps of a runtime's threads, and at
+//! the spawn, the polls and the end of its tasks.
 //!
 //! Set by the Builder, called by the threads themselves: workers, spare workers and the threads of
-//! the blocking pool. The sentinel and other helper threads call none.
+//! the blocking pool. The sentinel and other helper threads call none. The callbacks for tasks are
+//! called by the thread that spawns, polls or cancels the task.
 //!
 //! A callback that panics must not end its thread: the thread's tasks would be lost. Each call is
 //! contained, so the thread continues as if the callback had returned.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::Arc;
 
 use crate::task::contain::contain;
+use crate::task::header::Header;
+use crate::task::id::Id;
 
 /// A callback of the program.
 pub(crate) type Hook = Arc<dyn Fn() + Send + Sync>;
+
+/// A callback of the program for a task.
+pub(crate) type TaskHook = Arc<dyn Fn(&TaskMeta<'_>) + Send + Sync>;
+
+/// The task for which a callback is called, such as that of
+/// [`Builder::on_task_spawn`](crate::builder::Builder::on_task_spawn).
+///
+/// ```
+/// let runtime = volt::Builder::new_current_thread()
+///     .on_task_spawn(|task| println!("task {} of {}", task.id(), task.spawned_at()))
+///     .build()?;
+/// runtime.block_on(async { volt::spawn(async {}).await.unwrap() });
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+#[derive(Debug)]
+pub struct TaskMeta<'a> {
+    id: Id,
+    spawned_at: &'static Location<'static>,
+    /// Reserves the lifetime, so that later versions may refer to the task.
+    _task: PhantomData<&'a ()>,
+}
+
+impl TaskMeta<'_> {
+    pub(crate) fn of(task: &Header) -> Self {
+        Self { id: task.id, spawned_at: task.location(), _task: PhantomData }
+    }
+
+    /// Returns the id of the task.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Returns the line that spawned the task.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.spawned_at
+    }
+}
 
 /// The callbacks of one runtime. See the module documentation.
 #[derive(Clone, Default)]
@@ -22,6 +65,10 @@ pub(crate) struct Hooks {
     pub(crate) park: Option<Hook>,
     pub(crate) unpark: Option<Hook>,
     pub(crate) thread_name: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    pub(crate) task_spawn: Option<TaskHook>,
+    pub(crate) before_poll: Option<TaskHook>,
+    pub(crate) after_poll: Option<TaskHook>,
+    pub(crate) task_end: Option<TaskHook>,
 }
 
 impl Hooks {
@@ -49,12 +96,24 @@ impl Hooks {
     pub(crate) fn are_for_parks(&self) -> bool {
         self.park.is_some() || self.unpark.is_some()
     }
+
+    /// Returns whether a poll of a task may have a callback.
+    pub(crate) fn are_for_polls(&self) -> bool {
+        self.before_poll.is_some() || self.after_poll.is_some() || self.task_end.is_some()
+    }
 }
 
 /// Calls `hook`, if there is one. If it panics, only the panic hook reports the panic.
 pub(crate) fn call(hook: Option<&Hook>) {
     if let Some(hook) = hook {
         contain(|| hook());
+    }
+}
+
+/// Calls `hook` for `task`, if there is one. If it panics, only the panic hook reports the panic.
+pub(crate) fn call_for(hook: Option<&TaskHook>, task: &TaskMeta<'_>) {
+    if let Some(hook) = hook {
+        contain(|| hook(task));
     }
 }
 
@@ -66,6 +125,10 @@ impl fmt::Debug for Hooks {
             .field("park", &self.park.is_some())
             .field("unpark", &self.unpark.is_some())
             .field("thread_name", &self.thread_name.is_some())
+            .field("task_spawn", &self.task_spawn.is_some())
+            .field("before_poll", &self.before_poll.is_some())
+            .field("after_poll", &self.after_poll.is_some())
+            .field("task_end", &self.task_end.is_some())
             .finish()
     }
 }

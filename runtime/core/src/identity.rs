@@ -1,13 +1,16 @@
-//! What kind of runtime a runtime is, and which one.
+//! What kind of runtime a runtime is, which one, and on which thread it runs.
 
+use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The id of a runtime. Returned by [`Handle::id`](crate::handle::Handle::id).
+/// The id of a runtime, or of a `LocalSet`. Returned by
+/// [`Handle::id`](crate::handle::Handle::id) and by `LocalSet::id`.
 ///
-/// It is unique among the runtimes that the program has ever built. It identifies the runtime
-/// within the program only: a runtime of another program, or of the next run, may have the same id.
+/// It is unique among the runtimes and sets that the program has ever built. It identifies the
+/// runtime within the program only: a runtime of another program, or of the next run, may have the
+/// same id.
 ///
 /// ```
 /// let (one, other) = (volt::Runtime::new()?, volt::Runtime::new()?);
@@ -18,8 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Id(NonZeroU64);
 
 impl Id {
-    /// Returns an id that no other runtime of the program has.
-    pub(crate) fn next() -> Self {
+    /// For the crate `volt`: returns an id that no other runtime or set of the program has.
+    #[doc(hidden)]
+    #[allow(clippy::should_implement_trait, reason = "an id is no iterator")]
+    pub fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         // ORDERING: Relaxed: only the value matters, and fetch_add returns each value once.
         let last = LAST.fetch_add(1, Ordering::Relaxed);
@@ -52,4 +57,27 @@ pub enum RuntimeFlavor {
     /// One or more worker threads; see
     /// [`new_multi_thread`](crate::builder::Builder::new_multi_thread).
     MultiThread,
+}
+
+/// The number of a thread. No other thread of the program ever has the same one.
+///
+/// The standard library's `ThreadId` cannot be read in every destructor of a thread-local.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadNumber(NonZeroU64);
+
+impl ThreadNumber {
+    /// Returns the number of the current thread.
+    pub(crate) fn here() -> Self {
+        thread_local! {
+            static HERE: Cell<Option<ThreadNumber>> = const { Cell::new(None) };
+        }
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        HERE.get().unwrap_or_else(|| {
+            // ORDERING: Relaxed: only the value matters, and fetch_add returns each value once.
+            let last = LAST.fetch_add(1, Ordering::Relaxed);
+            let here = Self(NonZeroU64::MIN.saturating_add(last));
+            HERE.set(Some(here));
+            here
+        })
+    }
 }

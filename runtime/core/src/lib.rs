@@ -42,11 +42,15 @@ pub mod context;
 #[cfg(not(loom))]
 pub mod handle;
 #[cfg(not(loom))]
-mod hooks;
+pub mod hooks;
 #[cfg(not(loom))]
 pub mod identity;
 #[cfg(not(loom))]
 pub mod instant;
+#[cfg(not(loom))]
+mod joiner;
+#[cfg(not(loom))]
+pub mod local_runtime;
 #[cfg(not(loom))]
 pub mod metrics;
 #[cfg(not(loom))]

@@ -14,15 +14,13 @@
 //! If the limit passes, the rest is reported by a `tracing` event and continues without the
 //! runtime. A companion Tokio runtime (`compat`) is shut down last.
 //!
-//! A separate thread joins the others (`Joiner`), since the standard library's join has no time
-//! limit. Rejected: `pthread_timedjoin_np`, which not every system has; and polling `is_finished`,
-//! which returns true before a thread's destructors have run.
+//! Usually the threads end at once, and the thread that shuts the runtime down joins them. A
+//! separate thread joins those that do not (`joiner`).
 
 use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
@@ -30,11 +28,13 @@ use std::time::{Duration, Instant};
 use crate::context;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
+use crate::joiner::{Joiner, join_soon};
 use crate::metrics::RuntimeMetrics;
 use crate::observe::registry::{Observed, Registration};
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
 use crate::scheduler::seat::Seat;
+use crate::scheduler::sentinel::program::Watched;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::stats::locations::of_number;
@@ -67,7 +67,8 @@ pub struct Runtime {
     registration: Option<Registration>,
     /// The threads of the workers, joined at the end.
     threads: Vec<JoinThread<()>>,
-    sentinel: Option<JoinThread<()>>,
+    /// `None` without a sentinel.
+    sentinel: Option<Arc<Watched>>,
 }
 
 impl Runtime {
@@ -75,8 +76,8 @@ impl Runtime {
         Self { handle, registration: Some(registration), threads: Vec::new(), sentinel: None }
     }
 
-    pub(crate) fn add_sentinel(&mut self, thread: JoinThread<()>) {
-        self.sentinel = Some(thread);
+    pub(crate) fn add_sentinel(&mut self, watched: Arc<Watched>) {
+        self.sentinel = Some(watched);
     }
 
     pub(crate) fn add_thread(&mut self, thread: JoinThread<()>) {
@@ -161,8 +162,8 @@ impl Runtime {
     /// [`Builder::shutdown_timeout`](crate::builder::Builder::shutdown_timeout).
     ///
     /// # Panics
-    /// Inside a task or a `block_on`, where waiting would block a worker. Use
-    /// [`shutdown_background`](Self::shutdown_background) there.
+    /// Inside a task or a `block_on`, where waiting would block a worker, unless `limit` is zero.
+    /// Use [`shutdown_background`](Self::shutdown_background) there.
     #[track_caller]
     pub fn shutdown_timeout(mut self, limit: Duration) {
         self.shutdown(limit);
@@ -193,15 +194,16 @@ impl Runtime {
             self.forget();
             return;
         }
-        if context::is_async() {
+        if context::is_async() && !limit.is_zero() {
             // Do not wait here, but do not leave the workers running either.
             self.end(Some(Instant::now()));
             if std::thread::panicking() {
                 return;
             }
+            // Programs search for the beginning, which is Tokio's message.
             panic!(
-                "a runtime was dropped inside async code, where waiting for its workers would block: call \
-                 shutdown_background(), or drop it outside"
+                "Cannot drop a runtime in a context where blocking is not allowed: it was dropped inside async code, where \
+                 waiting for its workers would block. Call shutdown_background(), or drop it outside"
             );
         }
         // A limit beyond the clock's range means no limit.
@@ -223,10 +225,12 @@ impl Runtime {
         let mut joiner = None;
         if workers == 0 {
             shared.close_queues();
-            // All workers are past their last task. The sentinel is joined first, since it starts
+            // All workers are past their last task. The sentinel leaves first, since it starts
             // threads.
-            let threads = self.sentinel.take().into_iter().chain(self.threads.drain(..));
-            joiner = (!has_passed()).then(|| Joiner::start(shared, threads.collect()));
+            self.sentinel.take().into_iter().for_each(|sentinel| sentinel.leave(deadline));
+            let mut threads = std::mem::take(&mut self.threads);
+            threads.extend(shared.spares.take_threads());
+            joiner = (!has_passed()).then(|| Joiner::start(shared, join_soon(threads, deadline)));
         }
         shared.blocking.shut_down(Waker::from(Arc::new(DriverWaker(shared.driver.clone()))));
         let (blocking, ending) = loop {
@@ -273,79 +277,6 @@ impl Wake for DriverWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
-}
-
-/// Joins the threads of a runtime that shuts down. Each of them may still run destructors of user
-/// code.
-struct Joiner {
-    /// The number of threads that have not ended.
-    left: Arc<AtomicUsize>,
-    /// `None`: the thread could not be started, and the shutdown does not wait for the others.
-    thread: Option<JoinThread<()>>,
-}
-
-impl Joiner {
-    /// Joins `threads`, and then the spare workers.
-    fn start(shared: &Arc<Shared>, threads: Vec<JoinThread<()>>) -> Self {
-        let left = Arc::new(AtomicUsize::new(threads.len()));
-        let joins = {
-            let (left, shared) = (left.clone(), shared.clone());
-            move || {
-                let mut spares = Vec::new();
-                for (index, thread) in threads.into_iter().enumerate() {
-                    // These threads do not panic: panics of user code are caught where it is
-                    // called.
-                    let _ended = thread.join();
-                    if index == 0 {
-                        // The sentinel, which starts the spare workers, has ended. They are added
-                        // before the sentinel is subtracted, so that the count does not reach 0
-                        // early.
-                        spares = shared.spares.take_threads();
-                        // ORDERING: Relaxed, here and below: a count. Its last value is read after
-                        // an unpark or after the end of a turn of the driver.
-                        left.fetch_add(spares.len(), Ordering::Relaxed);
-                    }
-                    one_fewer(&left, &shared);
-                }
-                for spare in spares {
-                    let _ended = spare.join();
-                    one_fewer(&left, &shared);
-                }
-            }
-        };
-        let name = format!("{}-joiner", shared.config.thread_name);
-        let spawned = std::thread::Builder::new().name(name).spawn(joins);
-        if let Err(error) = &spawned {
-            // ORDERING: Relaxed: no other thread has the count.
-            left.store(0, Ordering::Relaxed);
-            // This is the thread that shuts the runtime down, and not a worker, so it may block on
-            // the log.
-            tracing::warn!(
-                target: "volt", runtime = %shared.name, %error,
-                "no thread could be started to join the runtime's threads: the shutdown does not wait for their end"
-            );
-        }
-        Self { left, thread: spawned.ok() }
-    }
-
-    fn left(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `one_fewer`: what the threads did has
-        // happened before.
-        self.left.load(Ordering::Acquire)
-    }
-
-    /// Joins the joiner's thread if all threads have ended. Otherwise detaches it.
-    fn end(self) {
-        if self.left() == 0 {
-            self.thread.into_iter().for_each(|thread| _ = thread.join());
-        }
-    }
-}
-
-fn one_fewer(left: &AtomicUsize, shared: &Shared) {
-    // ORDERING: Release; pairs with the Acquire in `Joiner::left`.
-    left.fetch_sub(1, Ordering::Release);
-    shared.driver.unpark();
 }
 
 impl Drop for Runtime {

@@ -56,7 +56,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// ```
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep { raw: RawSleep::after(context::driver(), duration) }
+    Sleep { raw: RawSleep::after(context::timers(), duration) }
 }
 
 /// Waits until `deadline`. If it has passed, the first poll completes.
@@ -79,7 +79,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// ```
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep { raw: RawSleep::until(context::driver(), deadline) }
+    Sleep { raw: RawSleep::until(context::timers(), deadline) }
 }
 
 /// Returns whether `duration` leads from now to an instant that can be represented.
@@ -333,8 +333,10 @@ impl RawSleep {
     }
 }
 
-/// The message of the panic if a sleep can never end.
-const SHUT_DOWN: &str = "the runtime whose timer this is was shut down, so it would never fire";
+/// The message of the panic if a sleep can never end. Its beginning is Tokio's message, for which
+/// programs search.
+const SHUT_DOWN: &str = "A Tokio 1.x context was found, but it is being shutdown. The Volt runtime of this timer is shut down, so \
+                         the timer would never fire";
 
 impl Future for RawSleep {
     type Output = ();

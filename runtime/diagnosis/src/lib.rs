@@ -8,9 +8,10 @@
 //! Reading order: [`rates`] are computed from two snapshots. [`doctor`] is built on them: a table
 //! of rules, each of which returns findings, and the history that turns findings into a lasting
 //! verdict. [`catalog`] is the table of metrics, with their names, units and help texts; it reads
-//! snapshots and findings.
+//! snapshots and findings. [`exposition`] writes these metrics in Prometheus' text format.
 #![forbid(unsafe_code)]
 
 pub mod catalog;
 pub mod doctor;
+pub mod exposition;
 pub mod rates;

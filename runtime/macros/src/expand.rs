@@ -125,9 +125,13 @@ fn plain_function(entry: Entry, options: &Options, function: &Function) -> Token
     let Signature { ident, output, .. } = signature;
     let volt = options.volt.as_ref().map_or_else(|| quote!(::volt), ToTokens::to_token_stream);
     let test = (entry == Entry::Test).then(|| quote!(#[::core::prelude::v1::test]));
-    let is_current_thread = options.flavor == Some(Flavor::CurrentThread);
-    let builder = if is_current_thread { quote!(new_current_thread) } else { quote!(new_multi_thread) };
-    let workers = options.worker_threads.or_else(|| entry.default_workers().filter(|_| !is_current_thread));
+    let is_on_one_thread = options.is_on_one_thread();
+    let builder = if is_on_one_thread { quote!(new_current_thread) } else { quote!(new_multi_thread) };
+    let build = match options.flavor {
+        Some(Flavor::Local) => quote!(build_local(::core::default::Default::default())),
+        _ => quote!(build()),
+    };
+    let workers = options.worker_threads.or_else(|| entry.default_workers().filter(|_| !is_on_one_thread));
     let workers = workers.map(|workers| quote!(.worker_threads(#workers)));
     let name = options.name.as_ref().map(|name| quote!(.name(#name)));
     let start_paused = options.start_paused.map(|is_paused| quote!(.start_paused(#is_paused)));
@@ -137,7 +141,7 @@ fn plain_function(entry: Entry, options: &Options, function: &Function) -> Token
         #(#attributes)*
         #visibility fn #ident() #output {
             #signature #body
-            match #volt::Builder::#builder() #workers #name #start_paused .build() {
+            match #volt::Builder::#builder() #workers #name #start_paused .#build {
                 ::core::result::Result::Ok(runtime) => runtime.block_on(#ident()),
                 ::core::result::Result::Err(error) => ::core::panic!(#failed, error),
             }
@@ -241,6 +245,8 @@ mod tests {
         assert!(of(quote!(worker_threads = 1)).contains("worker_threads (1usize)"));
         let current_thread = of(quote!(flavor = "current_thread"));
         assert!(current_thread.contains("new_current_thread () . build ()"), "{current_thread}");
+        let local = of(quote!(flavor = "local"));
+        assert!(local.contains("new_current_thread () . build_local ("), "{local}");
     }
 
     #[test]

@@ -16,15 +16,15 @@ use proc_macro::TokenStream;
 /// | option | default | meaning |
 /// |---|---|---|
 /// | `flavor = "current_thread"` | `"multi_thread"` | runs the tasks on this thread; see `Builder::new_current_thread` |
+/// | `flavor = "local"` | `"multi_thread"` | the same, also for futures that are not `Send`; see `Builder::build_local` |
 /// | `worker_threads = N` | the number of processors that the program may use | number of worker threads |
 /// | `name = "…"` | the default of `Builder` | name of the runtime in the console, metrics and logs |
 /// | `start_paused = true` | `false` | starts with a paused test clock; see `Builder::start_paused` |
 /// | `crate = path` | `::volt` | path of the `volt` crate, for crates that re-export it |
 ///
 /// The function itself runs on the calling thread, inside `block_on`. The tasks that it spawns run
-/// on the worker threads, or on the same thread with `flavor = "current_thread"`. It takes no
-/// arguments, and has the return types of a plain function in its place: `main` may return a
-/// `Result`.
+/// on the worker threads, or on the same thread with the other two flavors. It takes no arguments,
+/// and has the return types of a plain function in its place: `main` may return a `Result`.
 ///
 /// # Panics
 ///

@@ -24,24 +24,30 @@ pub(crate) struct Options {
 pub(crate) enum Flavor {
     MultiThread,
     CurrentThread,
+    /// On the current thread, with futures that need not be `Send`.
+    Local,
 }
 
 /// The list of options in the message about an unknown option.
-const KNOWN: &str =
-    "`flavor = \"current_thread\"`, `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`";
+const KNOWN: &str = "`flavor = \"…\"`, `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`";
 
 impl Options {
     /// Parses the tokens between the parentheses. Without tokens, all options keep their defaults.
     pub(crate) fn parse(tokens: TokenStream) -> Result<Self> {
         let mut options = Options::default();
         syn::meta::parser(|meta| options.take(&meta)).parse2(tokens.clone())?;
-        if options.flavor == Some(Flavor::CurrentThread) && options.worker_threads.is_some() {
+        if options.is_on_one_thread() && options.worker_threads.is_some() {
             return Err(Error::new_spanned(
                 tokens,
                 "a current-thread runtime has no worker threads: remove `worker_threads`, or use `flavor = \"multi_thread\"`",
             ));
         }
         Ok(options)
+    }
+
+    /// Returns whether the thread in `block_on` runs the tasks.
+    pub(crate) fn is_on_one_thread(&self) -> bool {
+        matches!(self.flavor, Some(Flavor::CurrentThread | Flavor::Local))
     }
 
     fn take(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
@@ -74,11 +80,12 @@ fn set_once<'a, T>(
 }
 
 fn flavor(meta: &ParseNestedMeta<'_>) -> Result<Flavor> {
-    const EXPECTED: &str = "`flavor` is \"multi_thread\", the default, or \"current_thread\"";
+    const EXPECTED: &str = "`flavor` is \"multi_thread\", the default, \"current_thread\" or \"local\"";
     let text: LitStr = meta.value()?.parse().map_err(|error| Error::new(error.span(), EXPECTED))?;
     match text.value().as_str() {
         "multi_thread" => Ok(Flavor::MultiThread),
         "current_thread" => Ok(Flavor::CurrentThread),
+        "local" => Ok(Flavor::Local),
         _ => Err(Error::new(text.span(), EXPECTED)),
     }
 }
@@ -156,7 +163,7 @@ mod tests {
         let error = error_of(quote!(threads = 4));
         assert_eq!(
             error,
-            "unknown option `threads`: the options are `flavor = \"current_thread\"`, `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`"
+            "unknown option `threads`: the options are `flavor = \"…\"`, `worker_threads = N`, `name = \"…\"`, `start_paused = true` and `crate = path`"
         );
     }
 
@@ -164,6 +171,8 @@ mod tests {
     fn no_workers_are_refused_with_a_remedy() {
         let both = error_of(quote!(flavor = "current_thread", worker_threads = 2));
         assert!(both.contains("remove `worker_threads`"), "{both}");
+        let local = error_of(quote!(flavor = "local", worker_threads = 2));
+        assert_eq!(local, both);
         assert!(error_of(quote!(flavor = "threads")).contains("\"current_thread\""));
         let error = error_of(quote!(worker_threads = 0));
         assert!(error.contains("`worker_threads = 0`") && error.contains("leave the option out"), "{error}");

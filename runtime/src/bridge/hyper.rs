@@ -85,11 +85,11 @@ impl VoltTimer {
 
 impl Timer for VoltTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(VoltSleep { inner: RawSleep::after(context::driver(), duration) })
+        Box::pin(VoltSleep { inner: RawSleep::after(context::timers(), duration) })
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(VoltSleep { inner: RawSleep::until(context::driver(), deadline.into()) })
+        Box::pin(VoltSleep { inner: RawSleep::until(context::timers(), deadline.into()) })
     }
 
     /// Returns the time of the runtime's clock, which the sleeps use. Does not panic outside a

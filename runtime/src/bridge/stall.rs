@@ -35,7 +35,7 @@ impl Unstalled {
             return written;
         }
         let Some(timeout) = self.timeout else { return written };
-        let limit = self.limit.get_or_insert_with(|| RawSleep::after(context::driver(), timeout));
+        let limit = self.limit.get_or_insert_with(|| RawSleep::after(context::timers(), timeout));
         ready!(Pin::new(limit).poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side takes nothing")))
     }

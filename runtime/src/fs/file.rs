@@ -9,6 +9,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
@@ -73,6 +74,8 @@ pub struct File {
     /// The same file as in `io`, accessible without the lock.
     file: Arc<fs::File>,
     io: Mutex<Offload<fs::File>>,
+    /// The same number as in `io`, readable without the lock.
+    max_buf_size: usize,
 }
 
 impl File {
@@ -116,7 +119,7 @@ impl File {
     ///
     /// # Cancel safety
     /// Dropping the future does not undo an operation that has started.
-    pub async fn create_new(path: impl AsRef<Path>) -> io::Result<File> {
+    pub async fn create_new<P: AsRef<Path>>(path: P) -> io::Result<File> {
         File::options().read(true).write(true).create_new(true).open(path).await
     }
 
@@ -128,7 +131,7 @@ impl File {
     /// Converts a file of the standard library.
     pub fn from_std(file: fs::File) -> File {
         let io = Offload::new(file);
-        File { file: io.source().clone(), io: Mutex::new(io) }
+        File { file: io.source().clone(), max_buf_size: io.max_buf_size, io: Mutex::new(io) }
     }
 
     /// Converts the file into a file of the standard library. Waits until no operation is in
@@ -158,7 +161,7 @@ impl File {
     }
 
     fn source(self) -> fs::File {
-        let File { file, io } = self;
+        let File { file, io, .. } = self;
         drop(io);
         Arc::try_unwrap(file).unwrap_or_else(|shared| shared.try_clone().expect("a second descriptor of the file"))
     }
@@ -240,7 +243,8 @@ impl File {
         self.run(fs::File::metadata).await
     }
 
-    /// Creates another `File` for the same open file. Both share one position.
+    /// Creates another `File` for the same open file, with the same
+    /// [`max_buf_size`](Self::max_buf_size). Both share one position.
     ///
     /// # Errors
     /// Returns the same errors as [`sync_all`](Self::sync_all).
@@ -249,7 +253,9 @@ impl File {
     /// This method is cancel safe.
     pub async fn try_clone(&self) -> io::Result<File> {
         let _io = self.after_writes().await?;
-        self.run(fs::File::try_clone).await.map(File::from_std)
+        let mut clone = File::from_std(self.run(fs::File::try_clone).await?);
+        clone.set_max_buf_size(self.max_buf_size);
+        Ok(clone)
     }
 
     /// Sets the permissions of the file.
@@ -274,14 +280,31 @@ impl File {
         self.change(move |file, _| file.set_times(times)).await
     }
 
+    /// Sets the time of the last modification of the file.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`sync_all`](Self::sync_all).
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not undo an operation that has started.
+    pub async fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        self.set_times(FileTimes::new().set_modified(time)).await
+    }
+
     /// Sets the maximum number of bytes that one operation moves. Default 2 MiB.
+    ///
+    /// # Panics
+    /// Panics if `bytes` is 0.
+    #[track_caller]
     pub fn set_max_buf_size(&mut self, bytes: usize) {
-        self.io.get_mut().max_buf_size = bytes.max(1);
+        assert!(bytes > 0, "`max_buf_size` must be greater than 0");
+        self.max_buf_size = bytes;
+        self.io.get_mut().max_buf_size = bytes;
     }
 
     /// Returns the maximum number of bytes that one operation moves.
-    pub fn max_buf_size(&mut self) -> usize {
-        self.io.get_mut().max_buf_size
+    pub fn max_buf_size(&self) -> usize {
+        self.max_buf_size
     }
 }
 
@@ -361,6 +384,7 @@ impl AsRawFd for File {
 
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("File").field(&self.file).finish()
+        // The name that programs and their tests know from Tokio.
+        f.debug_struct("tokio::fs::File").field("std", &self.file).finish()
     }
 }

@@ -29,11 +29,17 @@ mod dir;
 mod file;
 mod open_options;
 
+use std::error::Error;
+use std::fmt;
 use std::fs::{self, Metadata, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use volt_core::context;
+use volt_core::task::join::JoinError;
+
+#[doc(no_inline)]
+pub use std::fs::FileTimes;
 
 pub use dir::{DirBuilder, DirEntry, ReadDir, read_dir};
 pub use file::File;
@@ -46,7 +52,24 @@ pub use open_options::OpenOptions;
 /// runtime was shut down before it started, or if no thread could be started for it.
 async fn run<R: Send + 'static>(operation: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let job = context::handle().spawn_blocking(operation);
-    job.await?
+    job.await.map_err(|error| io::Error::other(NotRun(error)))?
+}
+
+/// The error of an operation that did not return. Its source says why.
+#[derive(Debug)]
+struct NotRun(JoinError);
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Tokio's message, for which programs search.
+        f.write_str("background task failed")
+    }
+}
+
+impl Error for NotRun {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
 }
 
 /// Defines a function that calls the function of `std::fs` with the same name, and converts its

@@ -1,8 +1,8 @@
 //! Sets of I/O events: the events that a task waits for, and those that the driver has found.
 //!
 //! Users pass an [`Interest`] to methods such as `ready`, which return a [`Ready`]. Names and
-//! semantics are Tokio's, except that there is no `ERROR`. An error makes a socket readable and
-//! writable, because the next attempt returns it.
+//! semantics are Tokio's. In addition, an error makes a socket readable and writable, because the
+//! next attempt in either direction returns it.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Sub};
@@ -34,6 +34,12 @@ impl Interest {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const PRIORITY: Interest = Interest(Flags::PRIORITY);
 
+    /// Interest in errors: an error of the socket is pending, or its error queue is not empty
+    /// (`EPOLLERR`).
+    ///
+    /// The system reports errors of every descriptor that is watched, whatever the interest.
+    pub const ERROR: Interest = Interest(Flags::ERROR);
+
     /// Returns true if the value includes [`READABLE`](Self::READABLE).
     pub const fn is_readable(self) -> bool {
         self.0.intersects(Flags::READABLE)
@@ -48,6 +54,11 @@ impl Interest {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const fn is_priority(self) -> bool {
         self.0.intersects(Flags::PRIORITY)
+    }
+
+    /// Returns true if the value includes [`ERROR`](Self::ERROR).
+    pub const fn is_error(self) -> bool {
+        self.0.intersects(Flags::ERROR)
     }
 
     /// Returns the union of two interests, like the operator `|`.
@@ -83,7 +94,8 @@ impl Interest {
         want(Flags::WRITABLE, mio::Interest::WRITABLE);
         #[cfg(any(target_os = "linux", target_os = "android"))]
         want(Flags::PRIORITY, mio::Interest::PRIORITY);
-        interest.expect("an interest is never empty")
+        // Errors are always reported, but mio needs some interest. An interest is never empty.
+        interest.unwrap_or(mio::Interest::READABLE)
     }
 }
 
@@ -103,9 +115,14 @@ impl BitOrAssign for Interest {
 
 impl fmt::Debug for Interest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Interest(")?;
-        names(self.0, f)?;
-        f.write_str(")")
+        let named = [
+            (Flags::READABLE, "READABLE"),
+            (Flags::WRITABLE, "WRITABLE"),
+            (Flags::PRIORITY, "PRIORITY"),
+            (Flags::ERROR, "ERROR"),
+        ];
+        let names = named.iter().filter(|&&(flag, _)| self.0.intersects(flag)).map(|&(_, name)| name);
+        f.write_str(&names.collect::<Vec<_>>().join(" | "))
     }
 }
 
@@ -118,7 +135,7 @@ impl fmt::Debug for Interest {
 /// let ready = Ready::READABLE | Ready::READ_CLOSED;
 /// assert!(ready.is_readable() && ready.is_read_closed() && !ready.is_writable());
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ready(Flags);
 
 impl Ready {
@@ -135,9 +152,16 @@ impl Ready {
     /// Priority data may be available to read.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const PRIORITY: Ready = Ready(Flags::PRIORITY);
+    /// An error may be pending.
+    pub const ERROR: Ready = Ready(Flags::ERROR);
     /// All readiness states.
     pub const ALL: Ready = Ready(
-        Flags::READABLE.and(Flags::WRITABLE).and(Flags::READ_CLOSED).and(Flags::WRITE_CLOSED).and(Flags::PRIORITY),
+        Flags::READABLE
+            .and(Flags::WRITABLE)
+            .and(Flags::READ_CLOSED)
+            .and(Flags::WRITE_CLOSED)
+            .and(Flags::PRIORITY)
+            .and(Flags::ERROR),
     );
 
     pub(crate) fn of(flags: Flags) -> Ready {
@@ -180,6 +204,11 @@ impl Ready {
     pub fn is_priority(self) -> bool {
         self.0.intersects(Flags::PRIORITY)
     }
+
+    /// Returns true if an error may be pending.
+    pub fn is_error(self) -> bool {
+        self.0.intersects(Flags::ERROR)
+    }
 }
 
 impl BitOr for Ready {
@@ -214,23 +243,17 @@ impl Sub for Ready {
 
 impl fmt::Debug for Ready {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ready(")?;
-        names(self.0, f)?;
-        f.write_str(")")
+        let mut debug = f.debug_struct("Ready");
+        debug
+            .field("is_readable", &self.is_readable())
+            .field("is_writable", &self.is_writable())
+            .field("is_read_closed", &self.is_read_closed())
+            .field("is_write_closed", &self.is_write_closed())
+            .field("is_error", &self.is_error());
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        debug.field("is_priority", &self.is_priority());
+        debug.finish()
     }
-}
-
-/// Writes the names of the flags, separated by `|`.
-fn names(flags: Flags, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let named = [
-        (Flags::READABLE, "READABLE"),
-        (Flags::WRITABLE, "WRITABLE"),
-        (Flags::READ_CLOSED, "READ_CLOSED"),
-        (Flags::WRITE_CLOSED, "WRITE_CLOSED"),
-        (Flags::PRIORITY, "PRIORITY"),
-    ];
-    let names = named.iter().filter(|&&(flag, _)| flags.intersects(flag)).map(|&(_, name)| name);
-    f.write_str(&names.collect::<Vec<_>>().join(" | "))
 }
 
 #[cfg(test)]
@@ -241,8 +264,14 @@ mod tests {
     fn an_interest_is_awaited_with_what_ends_it_for_good() {
         assert_eq!(Interest::READABLE.awaited(), Flags::READABLE.and(Flags::READ_CLOSED));
         let both = Interest::READABLE | Interest::WRITABLE;
-        assert_eq!(Ready::of(both.awaited()), Ready::ALL - Ready(Flags::PRIORITY));
+        assert_eq!(Ready::of(both.awaited()), Ready::ALL - Ready(Flags::PRIORITY) - Ready::ERROR);
         assert_eq!(both.to_mio(), mio::Interest::READABLE | mio::Interest::WRITABLE);
-        assert_eq!(format!("{both:?} {:?}", Ready::EMPTY), "Interest(READABLE | WRITABLE) Ready()");
+        assert_eq!(format!("{:?}", both | Interest::ERROR), "READABLE | WRITABLE | ERROR");
+    }
+
+    #[test]
+    fn an_interest_in_errors_alone_is_awaited_alone() {
+        assert_eq!(Interest::ERROR.awaited(), Flags::ERROR);
+        assert_eq!(Interest::ERROR.to_mio(), mio::Interest::READABLE, "for the registration");
     }
 }

@@ -23,18 +23,21 @@
 //! ```
 
 mod interest;
+mod memory;
 pub(crate) mod offload;
 mod stdio;
 pub mod unix;
 
 pub use interest::{Interest, Ready};
+pub use memory::{
+    DuplexStream, Empty, Repeat, SimplexStream, Sink, copy, copy_buf, duplex, empty, repeat, simplex, sink,
+};
 #[doc(no_inline)]
 pub use std::io::{Error, ErrorKind, Result, SeekFrom};
 pub use stdio::{Stderr, Stdin, Stdout, stderr, stdin, stdout};
 #[doc(no_inline)]
 pub use tokio::io::{
     AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncSeek, AsyncSeekExt, AsyncWrite, AsyncWriteExt,
-    BufReader, BufStream, BufWriter, Chain, DuplexStream, Empty, Join, Lines, ReadBuf, ReadHalf, Repeat, SimplexStream,
-    Sink, Split, Take, WriteHalf, copy, copy_bidirectional, copy_bidirectional_with_sizes, copy_buf, duplex, empty,
-    join, repeat, simplex, sink, split,
+    BufReader, BufStream, BufWriter, Chain, Join, Lines, ReadBuf, ReadHalf, Split, Take, WriteHalf, copy_bidirectional,
+    copy_bidirectional_with_sizes, join, split,
 };

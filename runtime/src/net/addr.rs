@@ -74,7 +74,7 @@ use sealed::{Sealed, Target};
 /// # Ok::<(), std::io::Error>(())
 /// # }).unwrap();
 /// ```
-pub async fn lookup_host(host: impl ToSocketAddrs) -> io::Result<impl Iterator<Item = SocketAddr>> {
+pub async fn lookup_host<T: ToSocketAddrs>(host: T) -> io::Result<impl Iterator<Item = SocketAddr>> {
     Ok(resolve(host.target()).await?.into_iter())
 }
 

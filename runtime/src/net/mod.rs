@@ -4,12 +4,15 @@
 //!   before a TCP socket connects or listens.
 //! - [`UdpSocket`] provides communication over UDP.
 //! - [`UnixListener`], [`UnixStream`] and [`UnixDatagram`] provide communication over Unix domain
-//!   sockets, and [`unix::pipe`] over pipes.
+//!   sockets, and [`unix::pipe`] over pipes. [`UnixSocket`] is such a socket before it connects,
+//!   listens or receives.
 //!
-//! All sockets except [`TcpSocket`] must be created in the context of a runtime, because the driver
-//! of that runtime watches them. After that they can be used from any thread for as long as that
-//! runtime runs. After the runtime has been shut down, operations that read, write or wait fail
-//! with an error of kind [`ErrorKind::Other`](std::io::ErrorKind::Other).
+//! All sockets except [`TcpSocket`] and [`UnixSocket`] must be created in the context of a runtime,
+//! because the driver of that runtime watches them. After that they can be used from any thread for
+//! as long as that runtime runs. After the runtime has been shut down, operations that read, write
+//! or wait fail with an error of kind [`ErrorKind::Other`](std::io::ErrorKind::Other); see
+//! [`is_rt_shutdown_err`](crate::runtime::is_rt_shutdown_err). The `try_` functions still read data
+//! that has arrived before.
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,6 +41,8 @@
 mod acceptor;
 mod addr;
 pub(crate) mod bytes;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod device;
 pub(crate) mod surface;
 pub mod tcp;
 mod tcp_listener;
@@ -53,4 +58,5 @@ pub use tcp_stream::TcpStream;
 pub use udp_socket::UdpSocket;
 pub use unix::datagram::UnixDatagram;
 pub use unix::listener::UnixListener;
+pub use unix::socket::UnixSocket;
 pub use unix::stream::UnixStream;

@@ -60,7 +60,7 @@ impl TcpListener {
     ///
     /// # Cancel safety
     /// Dropping the future closes the socket if it was opened.
-    pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
+    pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<TcpListener> {
         let driver = context::driver();
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {

@@ -12,6 +12,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::net::device::device;
 use crate::net::tcp_stream::TcpStream;
 use volt_core::context;
 
@@ -144,6 +146,7 @@ impl TcpSocket {
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails.
+    #[deprecated = "`SO_LINGER` blocks the thread that closes the socket: use `set_zero_linger`"]
     pub fn set_linger(&self, duration: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(&self.fd, duration)?)
     }
@@ -154,7 +157,7 @@ impl TcpSocket {
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn set_zero_linger(&self) -> io::Result<()> {
-        self.set_linger(Some(Duration::ZERO))
+        Ok(sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO))?)
     }
 
     /// Returns how long closing the socket waits for unsent data (`SO_LINGER`). `None` means that
@@ -217,7 +220,28 @@ impl TcpSocket {
         let tos = u8::try_from(tos).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(sockopt::set_ip_tos(&self.fd, tos)?)
     }
+
+    /// The former name of [`tos_v4`](Self::tos_v4).
+    ///
+    /// # Errors
+    /// Returns the same errors as [`tos_v4`](Self::tos_v4).
+    #[deprecated(note = "use `tos_v4`")]
+    pub fn tos(&self) -> io::Result<u32> {
+        self.tos_v4()
+    }
+
+    /// The former name of [`set_tos_v4`](Self::set_tos_v4).
+    ///
+    /// # Errors
+    /// Returns the same errors as [`set_tos_v4`](Self::set_tos_v4).
+    #[deprecated(note = "use `set_tos_v4`")]
+    pub fn set_tos(&self, tos: u32) -> io::Result<()> {
+        self.set_tos_v4(tos)
+    }
 }
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+device!(TcpSocket, self => &self.fd);
 
 fn saturating(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)

@@ -77,7 +77,7 @@ impl TcpStream {
     /// # Ok::<(), std::io::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn connect(addr: impl ToSocketAddrs) -> io::Result<TcpStream> {
+    pub async fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<TcpStream> {
         let driver = context::driver();
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {
@@ -214,9 +214,20 @@ impl TcpStream {
         Ok(sockopt::socket_linger(self.io.source())?)
     }
 
+    /// Sets how long closing the socket waits for unsent data (`SO_LINGER`).
+    ///
+    /// With any value but `None` and zero, closing the socket **blocks its thread** for up to that
+    /// time. In a task, that thread is a worker.
+    ///
+    /// # Errors
+    /// Returns an error if the underlying system call fails.
+    #[deprecated = "`SO_LINGER` blocks the thread that closes the socket: use `set_zero_linger`"]
+    pub fn set_linger(&self, duration: Option<Duration>) -> io::Result<()> {
+        Ok(sockopt::set_socket_linger(self.io.source(), duration)?)
+    }
+
     /// Makes closing the socket discard unsent data and reset the connection (`SO_LINGER` with a
-    /// timeout of zero). Other timeouts are not available, because with them closing the socket
-    /// blocks the thread.
+    /// timeout of zero).
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails.

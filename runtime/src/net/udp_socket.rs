@@ -14,6 +14,8 @@ use tokio::io::ReadBuf;
 
 use crate::net::addr::{ToSocketAddrs, resolve};
 use crate::net::bytes::{fill_buf_mut, fill_read_buf};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::net::device::device;
 use crate::net::surface::datagrams::datagrams;
 use crate::net::surface::{descriptor, waits};
 use volt_core::context;
@@ -52,6 +54,11 @@ fn receive(socket: &net::UdpSocket, free: &mut [MaybeUninit<u8>], flags: RecvFla
     Ok((filled.len(), from.try_into()?))
 }
 
+/// Receives a datagram.
+fn receive_from(socket: &net::UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    socket.recv_from(buffer)
+}
+
 impl UdpSocket {
     /// Creates a UDP socket that is bound to `addr`.
     ///
@@ -67,7 +74,7 @@ impl UdpSocket {
     ///
     /// # Cancel safety
     /// Dropping the future closes the socket if it was opened.
-    pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
+    pub async fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<UdpSocket> {
         let driver = context::driver();
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {
@@ -101,7 +108,7 @@ impl UdpSocket {
     /// # Cancel safety
     /// This method is cancel safe. If the future is dropped before it completes, the socket keeps
     /// its previous peer.
-    pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
+    pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {
             result = self.io.source().connect(addr);
@@ -127,7 +134,7 @@ impl UdpSocket {
     /// # Cancel safety
     /// This method is cancel safe. If the future is dropped before it completes, the datagram was
     /// not sent.
-    pub async fn send_to(&self, bytes: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
+    pub async fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], target: A) -> io::Result<usize> {
         let target = resolve(target.target()).await?[0];
         self.io.run(Direction::Write, |socket| socket.send_to(bytes, target)).await
     }
@@ -365,6 +372,24 @@ impl UdpSocket {
         Ok(sockopt::set_ip_tos(self.io.source(), tos)?)
     }
 
+    /// The former name of [`tos_v4`](Self::tos_v4).
+    ///
+    /// # Errors
+    /// Returns the same errors as [`tos_v4`](Self::tos_v4).
+    #[deprecated(note = "use `tos_v4`")]
+    pub fn tos(&self) -> io::Result<u32> {
+        self.tos_v4()
+    }
+
+    /// The former name of [`set_tos_v4`](Self::set_tos_v4).
+    ///
+    /// # Errors
+    /// Returns the same errors as [`set_tos_v4`](Self::set_tos_v4).
+    #[deprecated(note = "use `set_tos_v4`")]
+    pub fn set_tos(&self, tos: u32) -> io::Result<()> {
+        self.set_tos_v4(tos)
+    }
+
     /// Returns the traffic class of packets sent from this socket (`IPV6_TCLASS`).
     ///
     /// # Errors
@@ -382,6 +407,8 @@ impl UdpSocket {
     }
 }
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+device!(UdpSocket, self => self.io.source());
 datagrams!(UdpSocket, SocketAddr);
 waits!(UdpSocket, poll_recv_ready, poll_send_ready);
 descriptor!(UdpSocket, net::UdpSocket, std::convert::identity);

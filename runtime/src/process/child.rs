@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::process::orphans;
 use crate::process::stdio::{ChildStderr, ChildStdin, ChildStdout};
 use crate::process::watch::Watch;
+use volt_core::driver::readiness::ShutDownError;
 use volt_core::handle::Handle;
 
 /// A handle to a child process, created by [`Command::spawn`](crate::process::Command::spawn).
@@ -71,7 +72,8 @@ impl Child {
         }
     }
 
-    /// Waits until the child exits, and returns its status.
+    /// Waits until the child exits, and returns its status. If the runtime that started the child
+    /// has been shut down, the runtime that polls the future waits in its place.
     ///
     /// Closes the child's standard input first. Otherwise a child that reads until the end of its
     /// input would wait for the calling program, while that program waits for the child.
@@ -90,7 +92,17 @@ impl Child {
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>> {
         match &mut self.state {
             State::Running(child, watch) => {
-                let status = ready!(watch.poll_exit(cx, child))?;
+                let mut exit = ready!(watch.poll_exit(cx, child));
+                if exit.as_ref().is_err_and(ShutDownError::is_in)
+                    && let Ok(current) = Handle::try_current()
+                {
+                    // The runtime that started the child is shut down. The current one, if it is
+                    // another, can wait as well.
+                    *watch = Watch::new(child)?;
+                    self.runtime = current;
+                    exit = ready!(watch.poll_exit(cx, child));
+                }
+                let status = exit?;
                 self.state = State::Ended(status);
                 Poll::Ready(Ok(status))
             }
@@ -116,15 +128,15 @@ impl Child {
         }
     }
 
-    /// Sends SIGKILL to the child without waiting for its exit.
+    /// Sends SIGKILL to the child without waiting for its exit. Does nothing if the child has
+    /// already been waited for.
     ///
     /// # Errors
-    /// Returns `InvalidInput` if the exit of the child was already seen. Also returns an error if
-    /// the underlying system call fails.
+    /// Returns an error if the underlying system call fails.
     pub fn start_kill(&mut self) -> io::Result<()> {
         match &mut self.state {
             State::Running(child, _) => child.kill(),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "the process has ended")),
+            _ => Ok(()),
         }
     }
 

@@ -56,7 +56,7 @@ impl Command {
     ///
     /// If `program` contains no `/`, it is searched for in `PATH`. By default the child inherits
     /// the environment, the current directory and the standard streams of the calling program.
-    pub fn new(program: impl AsRef<OsStr>) -> Command {
+    pub fn new<S: AsRef<OsStr>>(program: S) -> Command {
         process::Command::new(program).into()
     }
 
@@ -89,16 +89,22 @@ impl Command {
     }
 
     /// Adds several arguments.
-    pub fn args<S: AsRef<OsStr>>(&mut self, arguments: impl IntoIterator<Item = S>) -> &mut Command {
+    pub fn args<I, S>(&mut self, arguments: I) -> &mut Command
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
         self.std.args(arguments);
         self
     }
 
     /// Sets several environment variables.
-    pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
-        &mut self,
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> &mut Command {
+    pub fn envs<I, K, V>(&mut self, variables: I) -> &mut Command
+    where
+        I: IntoIterator<Item = (K, V)>,
+        K: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
         self.std.envs(variables);
         self
     }
@@ -121,7 +127,10 @@ impl Command {
     /// `f` runs in a copy of this process that has one thread only. Locks that other threads held
     /// stay locked in the copy, including those of the allocator. So `f` may only do what is
     /// allowed in a signal handler.
-    pub unsafe fn pre_exec(&mut self, f: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> &mut Command {
+    pub unsafe fn pre_exec<F>(&mut self, f: F) -> &mut Command
+    where
+        F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+    {
         // SAFETY: the caller guarantees what `pre_exec` of the standard library requires.
         unsafe { self.std.pre_exec(f) };
         self
@@ -156,10 +165,26 @@ impl Command {
     /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn spawn(&mut self) -> io::Result<Child> {
+        self.spawn_with(process::Command::spawn)
+    }
+
+    /// Starts the program as [`spawn`](Self::spawn) does, by calling `start` instead of the
+    /// standard library's `spawn`.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`spawn`](Self::spawn), and the error of `start`.
+    ///
+    /// # Panics
+    /// Panics if called outside the context of a runtime.
+    #[track_caller]
+    pub fn spawn_with(
+        &mut self,
+        start: impl FnOnce(&mut process::Command) -> io::Result<process::Child>,
+    ) -> io::Result<Child> {
         let runtime = Handle::current();
         runtime.shared().home.expect_here();
         orphans::reap();
-        Child::of(self.std.spawn()?, runtime, self.kills_on_drop)
+        Child::of(start(&mut self.std)?, runtime, self.kills_on_drop)
     }
 
     /// Starts the program, waits until it exits, and returns its status.

@@ -49,14 +49,12 @@ impl Watch {
             Watch::Signal(ends) => loop {
                 // The poll must come before the check. An exit between the two is then reported by
                 // the next signal event.
-                let told = ends.poll_recv(cx);
+                let told = ends.poll_signal(cx);
                 match try_wait(child) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     result => return Poll::Ready(result),
                 }
-                if ready!(told).is_none() {
-                    return Poll::Ready(Err(io::Error::other("the runtime was shut down")));
-                }
+                ready!(told)?;
             },
         }
     }

@@ -180,7 +180,15 @@ impl Signal {
 
     /// Polls for the next signal as [`recv`](Self::recv) does.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.io.poll_run(cx, Direction::Read, empty).map(Result::ok)
+        self.poll_signal(cx).map(Result::ok)
+    }
+
+    /// Polls for the next signal.
+    ///
+    /// # Errors
+    /// Returns an error if the runtime has been shut down.
+    pub(crate) fn poll_signal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_run(cx, Direction::Read, empty)
     }
 }
 

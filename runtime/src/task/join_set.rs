@@ -1,4 +1,4 @@
-//! [`JoinSet`]: a collection of tasks that are joined in the order in which they complete.
+//! A collection of tasks that are joined in the order in which they complete: [`JoinSet`].
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -8,11 +8,13 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, Stream};
 
-use volt_core::context;
 use volt_core::coop;
 use volt_core::handle::Handle;
 use volt_core::task::id::Id;
 use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
+
+use super::local_set::LocalSet;
+use super::spawn;
 
 /// A collection of tasks spawned onto a runtime, all with the same output type.
 ///
@@ -36,24 +38,26 @@ use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
 pub struct JoinSet<T> {
     /// Polls only the handles whose task has ended.
     tasks: FuturesUnordered<WithId<T>>,
+    /// The waker of the last poll, if there was one.
+    waker: Option<Waker>,
 }
 
 /// A join handle that also returns the id of its task.
 struct WithId<T>(JoinHandle<T>);
 
 impl<T> Future for WithId<T> {
-    type Output = (Id, Result<T, JoinError>);
+    type Output = Result<(Id, T), JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let id = self.0.id();
-        Pin::new(&mut self.0).poll(cx).map(|output| (id, output))
+        Pin::new(&mut self.0).poll(cx).map_ok(|output| (id, output))
     }
 }
 
 impl<T> JoinSet<T> {
     /// Creates an empty set.
     pub fn new() -> Self {
-        Self { tasks: FuturesUnordered::new() }
+        Self { tasks: FuturesUnordered::new(), waker: None }
     }
 
     /// Returns the number of tasks in the set: running tasks, and completed ones that were not
@@ -79,6 +83,21 @@ impl<T> JoinSet<T> {
 }
 
 impl<T: 'static> JoinSet<T> {
+    /// Returns a builder for a task that is then spawned and added to the set, for example with a
+    /// name.
+    ///
+    /// ```
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// runtime.block_on(async {
+    ///     let mut tasks = volt::task::JoinSet::new();
+    ///     tasks.build_task().name("price feed").spawn(async { 42 });
+    ///     assert_eq!(tasks.join_next().await.unwrap().unwrap(), 42);
+    /// });
+    /// ```
+    pub fn build_task(&mut self) -> Builder<'_, T> {
+        Builder::of(self)
+    }
+
     /// Spawns a task onto the current runtime and adds it to the set.
     ///
     /// # Panics
@@ -89,7 +108,7 @@ impl<T: 'static> JoinSet<T> {
         F: Future<Output = T> + Send + 'static,
         T: Send,
     {
-        self.insert(context::handle().spawn_at(task, None, Location::caller()))
+        self.build_task().spawn(task)
     }
 
     /// Spawns a task onto the runtime of `handle` and adds it to the set.
@@ -99,7 +118,7 @@ impl<T: 'static> JoinSet<T> {
         F: Future<Output = T> + Send + 'static,
         T: Send,
     {
-        self.insert(handle.spawn_at(task, None, Location::caller()))
+        self.build_task().spawn_on(task, handle)
     }
 
     /// Runs a blocking closure on the blocking pool and adds it to the set; see
@@ -113,19 +132,60 @@ impl<T: 'static> JoinSet<T> {
         F: FnOnce() -> T + Send + 'static,
         T: Send,
     {
-        self.insert(context::handle().spawn_blocking_at(f, Location::caller()))
+        self.build_task().spawn_blocking(f)
     }
 
-    /// Spawns a task onto the current [`LocalSet`](super::LocalSet) and adds it to this set.
+    /// Runs a blocking closure on the blocking pool of `handle`'s runtime and adds it to the set;
+    /// see [`spawn_blocking`](super::spawn_blocking).
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_current_thread().build().unwrap();
+    /// let mut jobs = volt::task::JoinSet::new();
+    /// for n in 1..=4 {
+    ///     jobs.spawn_blocking_on(move || n * n, runtime.handle());
+    /// }
+    /// let squares = runtime.block_on(jobs.join_all());
+    /// assert_eq!(squares.iter().sum::<u32>(), 30);
+    /// ```
+    #[track_caller]
+    pub fn spawn_blocking_on<F>(&mut self, f: F, handle: &Handle) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send,
+    {
+        self.build_task().spawn_blocking_on(f, handle)
+    }
+
+    /// Spawns a task onto the current [`LocalRuntime`](crate::runtime::LocalRuntime) or
+    /// [`LocalSet`] and adds it to this set; see [`spawn_local`](super::spawn_local).
     ///
     /// # Panics
-    /// Panics if called outside a `LocalSet`.
+    /// Same as [`spawn_local`](super::spawn_local).
     #[track_caller]
     pub fn spawn_local<F>(&mut self, task: F) -> AbortHandle
     where
         F: Future<Output = T> + 'static,
     {
-        self.insert(super::spawn_local(task))
+        self.build_task().spawn_local(task)
+    }
+
+    /// Spawns a task onto `local_set` and adds it to this set. The task runs when `local_set` runs.
+    ///
+    /// ```
+    /// use volt::task::{JoinSet, LocalSet};
+    ///
+    /// let runtime = volt::Builder::new_current_thread().build().unwrap();
+    /// let (local, mut tasks) = (LocalSet::new(), JoinSet::new());
+    /// let text = std::rc::Rc::new("here");
+    /// tasks.spawn_local_on(async move { text.len() }, &local);
+    /// assert_eq!(local.block_on(&runtime, tasks.join_all()), [4]);
+    /// ```
+    #[track_caller]
+    pub fn spawn_local_on<F>(&mut self, task: F, local_set: &LocalSet) -> AbortHandle
+    where
+        F: Future<Output = T> + 'static,
+    {
+        self.build_task().spawn_local_on(task, local_set)
     }
 
     pub(super) fn insert(&mut self, task: JoinHandle<T>) -> AbortHandle {
@@ -144,27 +204,26 @@ impl<T: 'static> JoinSet<T> {
     }
 
     /// Waits until one of the tasks completes, and returns its id and output; see
-    /// [`join_next`](Self::join_next).
+    /// [`join_next`](Self::join_next). If the task has no output, the error contains its id.
     ///
     /// # Cancel safety
     /// Same as [`join_next`](Self::join_next).
-    pub async fn join_next_with_id(&mut self) -> Option<(Id, Result<T, JoinError>)> {
-        poll_fn(|cx| Pin::new(&mut self.tasks).poll_next(cx)).await
+    pub async fn join_next_with_id(&mut self) -> Option<Result<(Id, T), JoinError>> {
+        poll_fn(|cx| self.poll_join_next_with_id(cx)).await
     }
 
     /// Returns the output of a task that has completed, without waiting.
     ///
     /// Returns `None` if no task has completed or the set is empty.
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
-        self.try_join_next_with_id().map(|(_, output)| output)
+        self.try_join_next_with_id().map(without_id)
     }
 
     /// Returns the id and output of a task that has completed; see
     /// [`try_join_next`](Self::try_join_next).
-    pub fn try_join_next_with_id(&mut self) -> Option<(Id, Result<T, JoinError>)> {
-        // A completed task is ready when polled. For the others no wake-up is needed, so a no-op
-        // waker suffices.
-        let mut cx = Context::from_waker(Waker::noop());
+    pub fn try_join_next_with_id(&mut self) -> Option<Result<(Id, T), JoinError>> {
+        // A completed task is ready when polled. The others still wake the last poll.
+        let mut cx = Context::from_waker(self.waker.as_ref().unwrap_or(Waker::noop()));
         match coop::unlimited(|| Pin::new(&mut self.tasks).poll_next(&mut cx)) {
             Poll::Ready(next) => next,
             Poll::Pending => None,
@@ -173,7 +232,18 @@ impl<T: 'static> JoinSet<T> {
 
     /// Polls for a task that has completed; the poll function of [`join_next`](Self::join_next).
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
-        Pin::new(&mut self.tasks).poll_next(cx).map(|next| next.map(|(_, output)| output))
+        self.poll_join_next_with_id(cx).map(|next| next.map(without_id))
+    }
+
+    /// Polls for a task that has completed; the poll function of
+    /// [`join_next_with_id`](Self::join_next_with_id).
+    pub fn poll_join_next_with_id(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(Id, T), JoinError>>> {
+        let is_new = !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let former = if is_new { self.waker.replace(cx.waker().clone()) } else { None };
+        let next = Pin::new(&mut self.tasks).poll_next(cx);
+        // After the poll: the destructor of a waker may run tasks of the set.
+        drop(former);
+        next
     }
 
     /// Aborts all tasks and waits until they have ended.
@@ -205,6 +275,44 @@ impl<T: 'static> JoinSet<T> {
     }
 }
 
+fn without_id<T>(ended: Result<(Id, T), JoinError>) -> Result<T, JoinError> {
+    ended.map(|(_id, output)| output)
+}
+
+/// Spawns each future onto the current runtime, as [`JoinSet::spawn`] does.
+///
+/// ```
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// runtime.block_on(async {
+///     let tasks: volt::task::JoinSet<_> = (1..=4).map(|n| async move { n * n }).collect();
+///     assert_eq!(tasks.join_all().await.iter().sum::<u32>(), 30);
+/// });
+/// ```
+impl<T, F> FromIterator<F> for JoinSet<T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn from_iter<I: IntoIterator<Item = F>>(futures: I) -> Self {
+        let mut set = Self::new();
+        set.extend(futures);
+        set
+    }
+}
+
+/// Spawns each future onto the current runtime, as [`JoinSet::spawn`] does.
+impl<T, F> Extend<F> for JoinSet<T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn extend<I: IntoIterator<Item = F>>(&mut self, futures: I) {
+        for future in futures {
+            self.spawn(future);
+        }
+    }
+}
+
 impl<T> Default for JoinSet<T> {
     fn default() -> Self {
         Self::new()
@@ -220,5 +328,105 @@ impl<T> Drop for JoinSet<T> {
 impl<T> fmt::Debug for JoinSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinSet").field("len", &self.len()).finish()
+    }
+}
+
+/// Configures a task before it is spawned and added to a [`JoinSet`]: its name and its spawn
+/// location. Returned by [`JoinSet::build_task`].
+///
+/// See [`task::Builder`](crate::task::Builder), which does the same for tasks outside a set.
+#[must_use = "a builder does nothing until spawn() is called"]
+pub struct Builder<'a, T> {
+    set: &'a mut JoinSet<T>,
+    task: spawn::Builder<'a>,
+}
+
+impl<'a, T: 'static> Builder<'a, T> {
+    fn of(set: &'a mut JoinSet<T>) -> Self {
+        Self { set, task: spawn::Builder::new() }
+    }
+
+    /// Sets the name of the task. Names longer than 64 bytes are truncated.
+    pub fn name(self, name: &'a str) -> Self {
+        Self { task: self.task.name(name), ..self }
+    }
+
+    /// Sets the location that reports show as the task's origin; see
+    /// [`task::Builder::location`](crate::task::Builder::location).
+    pub fn location(self, location: &'static Location<'static>) -> Self {
+        Self { task: self.task.location(location), ..self }
+    }
+
+    /// Spawns the task as [`JoinSet::spawn`] does.
+    ///
+    /// # Panics
+    /// Panics if called outside a runtime.
+    #[track_caller]
+    pub fn spawn<F>(self, future: F) -> AbortHandle
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send,
+    {
+        self.set.insert(self.task.spawn(future))
+    }
+
+    /// Spawns the task as [`JoinSet::spawn_on`] does.
+    #[track_caller]
+    pub fn spawn_on<F>(self, future: F, handle: &Handle) -> AbortHandle
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send,
+    {
+        self.set.insert(self.task.spawn_on(future, handle))
+    }
+
+    /// Runs a blocking closure as [`JoinSet::spawn_blocking`] does.
+    ///
+    /// # Panics
+    /// Panics if called outside a runtime.
+    #[track_caller]
+    pub fn spawn_blocking<F>(self, f: F) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send,
+    {
+        self.set.insert(self.task.spawn_blocking(f))
+    }
+
+    /// Runs a blocking closure as [`JoinSet::spawn_blocking_on`] does.
+    #[track_caller]
+    pub fn spawn_blocking_on<F>(self, f: F, handle: &Handle) -> AbortHandle
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send,
+    {
+        self.set.insert(self.task.spawn_blocking_on(f, handle))
+    }
+
+    /// Spawns the task as [`JoinSet::spawn_local`] does.
+    ///
+    /// # Panics
+    /// Same as [`spawn_local`](crate::task::spawn_local).
+    #[track_caller]
+    pub fn spawn_local<F>(self, future: F) -> AbortHandle
+    where
+        F: Future<Output = T> + 'static,
+    {
+        self.set.insert(self.task.spawn_local(future))
+    }
+
+    /// Spawns the task as [`JoinSet::spawn_local_on`] does.
+    #[track_caller]
+    pub fn spawn_local_on<F>(self, future: F, local_set: &LocalSet) -> AbortHandle
+    where
+        F: Future<Output = T> + 'static,
+    {
+        self.set.insert(self.task.spawn_local_on(future, local_set))
+    }
+}
+
+impl<T> fmt::Debug for Builder<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("set", &self.set).field("task", &self.task).finish()
     }
 }

@@ -3,7 +3,8 @@
 //! A task is a future that the runtime polls on one of its workers, independently of the code that
 //! spawned it.
 
-mod join_set;
+pub mod coop;
+pub mod join_set;
 mod local_set;
 mod scope;
 pub(crate) mod spawn;
@@ -11,10 +12,10 @@ mod task_local;
 
 pub use {
     join_set::JoinSet,
-    local_set::{LocalSet, spawn_local},
+    local_set::{LocalEnterGuard, LocalSet, spawn_local},
     scope::{Child, Scope, ScopeError, scope},
     spawn::{Builder, spawn, spawn_blocking, try_spawn},
-    task_local::{LocalAccessError, LocalKey, Scoped},
+    task_local::{LocalAccessError, LocalKey},
     volt_core::task::{
         block_in_place::block_in_place,
         current::{id, try_id},
@@ -25,3 +26,8 @@ pub use {
         yield_now::{consume_budget, yield_now},
     },
 };
+
+/// Futures of this module with a name.
+pub mod futures {
+    pub use super::task_local::TaskLocalFuture;
+}

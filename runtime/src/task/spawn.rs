@@ -8,6 +8,8 @@ use volt_core::handle::Handle;
 use volt_core::task::join::JoinHandle;
 use volt_core::task::refused::TrySpawnError;
 
+use super::local_set::{LocalSet, spawn_local_at};
+
 /// Spawns a task onto the current runtime and returns a [`JoinHandle`] for it.
 ///
 /// The task starts immediately, even if the handle is not awaited. Dropping the handle detaches the
@@ -96,7 +98,7 @@ where
     F: FnOnce() -> R + Send + 'static,
     R: Send + 'static,
 {
-    context::handle().spawn_blocking_at(f, Location::caller())
+    context::handle().spawn_blocking_at(f, None, Location::caller())
 }
 
 /// Configures a task before spawning it: its name and its spawn location.
@@ -156,6 +158,53 @@ impl<'a> Builder<'a> {
         F::Output: Send + 'static,
     {
         handle.spawn_at(future, self.name, self.location.unwrap_or(Location::caller()))
+    }
+
+    /// Spawns the task onto the current [`LocalRuntime`](crate::runtime::LocalRuntime) or
+    /// [`LocalSet`]; see [`spawn_local`](super::spawn_local).
+    ///
+    /// # Panics
+    /// Same as [`spawn_local`](super::spawn_local).
+    #[track_caller]
+    pub fn spawn_local<F>(self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        spawn_local_at(future, self.name, self.location.unwrap_or(Location::caller()))
+    }
+
+    /// Spawns the task onto `local_set`; see [`LocalSet::spawn_local`].
+    #[track_caller]
+    pub fn spawn_local_on<F>(self, future: F, local_set: &LocalSet) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        local_set.spawn_local_at(future, self.name, self.location.unwrap_or(Location::caller()))
+    }
+
+    /// Runs a blocking closure on the blocking pool of the current runtime; see [`spawn_blocking`].
+    ///
+    /// # Panics
+    /// Panics if called outside a runtime.
+    #[track_caller]
+    pub fn spawn_blocking<F, R>(self, f: F) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        self.spawn_blocking_on(f, &context::handle())
+    }
+
+    /// Runs a blocking closure on the blocking pool of `handle`'s runtime; see [`spawn_blocking`].
+    #[track_caller]
+    pub fn spawn_blocking_on<F, R>(self, f: F, handle: &Handle) -> JoinHandle<R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        handle.spawn_blocking_at(f, self.name, self.location.unwrap_or(Location::caller()))
     }
 
     /// Spawns the task onto the current runtime if it has room; see [`try_spawn`].

@@ -66,8 +66,8 @@ impl<T: 'static> LocalKey<T> {
     /// # Cancel safety
     /// Same as `future`. Dropping the returned future drops `future` first; its destructor can
     /// still read the value.
-    pub fn scope<F: Future>(&'static self, value: T, future: F) -> Scoped<T, F> {
-        Scoped { key: self, value: Some(value), future: Some(future) }
+    pub fn scope<F: Future>(&'static self, value: T, future: F) -> TaskLocalFuture<T, F> {
+        TaskLocalFuture { key: self, value: Some(value), future: Some(future) }
     }
 
     /// Sets `value` as the task-local value while the closure `f` runs.
@@ -117,6 +117,17 @@ impl<T: 'static> LocalKey<T> {
         self.with(T::clone)
     }
 
+    /// Returns a clone of the current value.
+    ///
+    /// # Errors
+    /// Returns an error if called outside a [`scope`](Self::scope) of this key.
+    pub fn try_get(&'static self) -> Result<T, LocalAccessError>
+    where
+        T: Clone,
+    {
+        self.try_with(T::clone)
+    }
+
     /// Calls `f` while `value` is in the thread's slot, and restores the slot afterwards, also if
     /// `f` panics.
     ///
@@ -155,14 +166,14 @@ impl<T> fmt::Debug for LocalKey<T> {
 pin_project! {
     /// The future returned by [`LocalKey::scope`].
     #[must_use = "futures do nothing unless they are awaited"]
-    pub struct Scoped<T: 'static, F> {
+    pub struct TaskLocalFuture<T: 'static, F> {
         key: &'static LocalKey<T>,
         value: Option<T>,
         #[pin]
         future: Option<F>,
     }
 
-    impl<T: 'static, F> PinnedDrop for Scoped<T, F> {
+    impl<T: 'static, F> PinnedDrop for TaskLocalFuture<T, F> {
         fn drop(this: Pin<&mut Self>) {
             // The future's destructor can read the value.
             let mut this = this.project();
@@ -176,23 +187,56 @@ pin_project! {
     }
 }
 
-impl<T: 'static, F: Future> Future for Scoped<T, F> {
+impl<T: 'static, F> TaskLocalFuture<T, F> {
+    /// Takes the value out of the future, usually after its end. Later polls find no value.
+    ///
+    /// Returns `None` if it was taken before, or if called by the future itself.
+    ///
+    /// ```
+    /// volt::task_local! {
+    ///     static STEPS: std::cell::Cell<u32>;
+    /// }
+    /// # let runtime = volt::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let work = async { STEPS.with(|steps| steps.set(steps.get() + 1)) };
+    /// let mut work = Box::pin(STEPS.scope(Default::default(), work));
+    /// work.as_mut().await;
+    /// assert_eq!(work.as_mut().take_value().unwrap().get(), 1);
+    /// # });
+    /// ```
+    pub fn take_value(self: Pin<&mut Self>) -> Option<T> {
+        self.project().value.take()
+    }
+}
+
+impl<T: 'static, F: Future> Future for TaskLocalFuture<T, F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
+        let mut this = self.project();
         let key = *this.key;
-        let Some(future) = this.future.as_pin_mut() else { panic!("polled after its end") };
-        match key.swapped(this.value, || future.poll(cx)) {
+        let poll = || {
+            let Some(future) = this.future.as_mut().as_pin_mut() else { panic!("polled after its end") };
+            let polled = future.poll(cx);
+            if polled.is_ready() {
+                this.future.set(None);
+            }
+            polled
+        };
+        match key.swapped(this.value, poll) {
             Some(polled) => polled,
             None => panic!("{IN_USE}"),
         }
     }
 }
 
-impl<T: 'static, F> fmt::Debug for Scoped<T, F> {
+impl<T: fmt::Debug + 'static, F> fmt::Debug for TaskLocalFuture<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scoped").finish_non_exhaustive()
+        let value: &dyn fmt::Debug = match &self.value {
+            Some(value) => value,
+            None => &format_args!("<missing>"),
+        };
+        f.debug_struct("TaskLocalFuture").field("value", value).finish_non_exhaustive()
     }
 }
 

@@ -58,7 +58,7 @@ pub fn interval(period: Duration) -> Interval {
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     assert!(!period.is_zero(), "{ZERO_PERIOD}");
     Interval {
-        sleep: RawSleep::until(context::driver(), start),
+        sleep: RawSleep::until(context::timers(), start),
         period,
         missed_tick_behavior: MissedTickBehavior::default(),
     }

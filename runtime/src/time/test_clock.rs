@@ -45,7 +45,7 @@ const NOT_FROZEN: &str = "time is not frozen";
 /// ```
 #[track_caller]
 pub fn pause() {
-    let driver = context::driver();
+    let driver = context::timers();
     assert!(clock(&driver).pause().is_ok(), "time is already frozen");
     // A thread that is parked in the driver has computed its timeout from the running clock.
     driver.unpark();
@@ -74,7 +74,7 @@ pub fn pause() {
 /// ```
 #[track_caller]
 pub fn resume() {
-    assert!(clock(&context::driver()).resume().is_ok(), "{NOT_FROZEN}");
+    assert!(clock(&context::timers()).resume().is_ok(), "{NOT_FROZEN}");
 }
 
 /// Advances the clock of the current runtime by `duration`.
@@ -103,7 +103,7 @@ pub fn resume() {
 /// # }
 /// ```
 pub async fn advance(duration: Duration) {
-    let driver = context::driver();
+    let driver = context::timers();
     assert!(clock(&driver).advance(duration).is_ok(), "{NOT_FROZEN}");
     driver.fire_due();
     yield_now().await;

@@ -44,7 +44,7 @@ use volt_core::{context, coop};
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
     let future = future.into_future();
-    if is_reachable(duration) { timeout_on(context::driver(), duration, future) } else { Timeout::new(future, None) }
+    if is_reachable(duration) { timeout_on(context::timers(), duration, future) } else { Timeout::new(future, None) }
 }
 
 /// Requires `future` to complete before `deadline`. Otherwise like [`timeout`].
@@ -70,7 +70,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// ```
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout::new(future.into_future(), Some(RawSleep::until(context::driver(), deadline)))
+    Timeout::new(future.into_future(), Some(RawSleep::until(context::timers(), deadline)))
 }
 
 /// Creates a timeout on the timers of `driver`, which may belong to another runtime than the

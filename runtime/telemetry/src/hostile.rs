@@ -22,7 +22,7 @@ use crate::why::{Link, Why, Woken};
 use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
 
 /// Returns one of each reply, with an element in every list.
-fn replies() -> Vec<Reply> {
+pub(crate) fn replies() -> Vec<Reply> {
     let mut worker = Worker { in_flight: Some(InFlight::default()), ..Worker::default() };
     worker.poll_time.record(700);
     let incident = Incident { stack: vec![Frame::default(); 2], task_name: Some("feed".into()), ..Incident::default() };
@@ -58,7 +58,7 @@ fn replies() -> Vec<Reply> {
     ]
 }
 
-fn requests() -> Vec<Request> {
+pub(crate) fn requests() -> Vec<Request> {
     let runtime = || Some("app".to_owned());
     vec![
         Request::Snapshot,

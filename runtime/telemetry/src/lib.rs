@@ -35,6 +35,7 @@ mod bounded;
 
 #[cfg(all(test, feature = "client"))]
 mod hostile;
+mod pack;
 #[cfg(test)]
 mod scratch;
 

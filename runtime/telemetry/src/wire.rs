@@ -35,6 +35,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::pack::Packer;
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
 use crate::snapshot::Process;
@@ -215,14 +216,33 @@ pub enum Reply {
     Unknown,
 }
 
+impl Request {
+    /// Decodes the body of a frame. The same as [`decode`], compiled once.
+    ///
+    /// # Errors
+    /// Returns [`io::ErrorKind::InvalidData`] if the bytes are not a valid request.
+    pub fn from_body(body: &[u8]) -> io::Result<Self> {
+        decode(body)
+    }
+}
+
+impl Reply {
+    /// Encodes the reply as a frame. The same as [`encode`], compiled once.
+    ///
+    /// # Errors
+    /// Returns [`io::ErrorKind::InvalidData`] if the reply is larger than `max_bytes`.
+    pub fn to_frame(&self, max_bytes: usize) -> io::Result<Vec<u8>> {
+        encode(self, max_bytes)
+    }
+}
+
 /// Encodes a message as a frame, including the length.
 ///
 /// # Errors
 /// Returns [`io::ErrorKind::InvalidData`] if the message is larger than `max_bytes`.
 pub fn encode<T: Serialize>(message: &T, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
-    rmp_serde::encode::write_named(&mut frame, message)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    message.serialize(Packer(&mut frame)).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let length = frame.len() - 4;
     if length > max_bytes {
         return Err(too_large(length, max_bytes));

@@ -148,3 +148,45 @@ fn async_fd_returns_a_rejected_fd_and_deregisters_on_into_inner() {
         assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
     });
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_error_is_reported_as_such_and_cleared_as_such() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket.connect(gone).unwrap();
+            // SAFETY: a socket of the standard library keeps its descriptor.
+            let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::ERROR) }.unwrap();
+            assert!(timeout(SOON, socket.ready(Interest::ERROR)).await.is_err(), "there is no error");
+            socket.get_ref().send(b"anybody there?").unwrap();
+            let mut guard = socket.ready(Interest::ERROR).await.unwrap();
+            assert_eq!(guard.ready(), Ready::ERROR);
+            assert!(socket.ready(Interest::READABLE).await.unwrap().ready().is_readable(), "to read the error");
+            guard.clear_ready_matching(Ready::READABLE);
+            assert_eq!(guard.ready(), Ready::ERROR);
+            guard.clear_ready();
+            assert!(timeout(SOON, socket.ready(Interest::ERROR)).await.is_err(), "it was cleared");
+            assert_eq!(socket.get_ref().take_error().unwrap().unwrap().kind(), ErrorKind::ConnectionRefused);
+        });
+    });
+}
+
+#[test]
+fn urgent_data_is_found_by_the_interest_in_it() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let there = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (here, _) = listener.accept().unwrap();
+            here.set_nonblocking(true).unwrap();
+            // SAFETY: a socket of the standard library keeps its descriptor.
+            let here = unsafe { AsyncFd::register_with_interest(here, Interest::PRIORITY) }.unwrap();
+            rustix::net::send(&there, b"!", rustix::net::SendFlags::OOB).unwrap();
+            assert_eq!(here.ready(Interest::PRIORITY).await.unwrap().ready(), Ready::PRIORITY);
+            assert!(here.readable().await.unwrap().ready().is_readable());
+        });
+    });
+}

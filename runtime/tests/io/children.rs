@@ -39,10 +39,45 @@ fn a_child_is_waited_for_and_its_status_is_kept() {
             assert_eq!(child.wait().await.unwrap().code(), Some(3));
             assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(3));
             assert_eq!(child.id(), None);
-            assert_eq!(child.start_kill().unwrap_err().kind(), ErrorKind::InvalidInput);
+            child.start_kill().unwrap();
+            child.kill().await.unwrap();
             assert_eq!(Command::new("no-such-program").spawn().unwrap_err().kind(), ErrorKind::NotFound);
         });
         assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
+    });
+}
+
+#[test]
+fn a_child_is_waited_for_by_another_runtime_than_its_own() {
+    watched(|| {
+        let spawn = |command: &mut Command| watchdog::runtime(1).block_on(async { command.spawn().unwrap() });
+        let mut child = spawn(sh("read line; exit 5").stdin(Stdio::piped()));
+        let orphan = spawn(sh("read line").stdin(Stdio::piped()));
+        let (runtime, pid) = (watchdog::runtime(1), orphan.id().unwrap());
+        runtime.block_on(async {
+            assert_eq!(child.wait().await.unwrap().code(), Some(5));
+            drop(orphan);
+            while exists(pid) {
+                // A start of another child checks those that their runtime has left.
+                sh("exit 0").status().await.unwrap();
+            }
+        });
+        assert_eq!(runtime.handle().snapshot().driver.registrations, 0);
+    });
+}
+
+#[test]
+fn spawn_with_starts_the_child_by_the_given_function() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut command = sh("exit 3");
+            let error = command.spawn_with(|_| Err(ErrorKind::Deadlock.into())).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Deadlock);
+            let mut child = command.spawn_with(|command| command.args(["ignored"]).spawn()).unwrap();
+            assert_eq!(child.wait().await.unwrap().code(), Some(3));
+            let arguments: Vec<_> = command.as_std().get_args().collect();
+            assert_eq!(arguments, ["-c", "exit 3", "ignored"]);
+        });
     });
 }
 

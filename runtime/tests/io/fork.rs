@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use crate::watchdog::{alone, runtime, watched};
+use crate::watchdog::{alone, alone_with, runtime, watched};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use volt::net::TcpListener;
 use volt::telemetry::{Phase, Unparks};
@@ -230,4 +230,23 @@ fn asleep_in_driver(runtime: &Runtime) -> Unparks {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn only_the_parent_serves_the_page_of_metrics() {
+    alone_with(&[("VOLT_METRICS", "0")], || {
+        watched(|| {
+            let _runtime = shown("parent");
+            let address = volt::observe::metrics_addr().expect("the page is served");
+            in_child(|| {
+                let _runtime = runtime(1);
+                assert_eq!(volt::observe::metrics_addr(), None);
+            });
+            let mut client = std::net::TcpStream::connect(address).unwrap();
+            client.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut page = String::new();
+            client.read_to_string(&mut page).unwrap();
+            assert!(page.contains("runtime=\"parent\""), "{page}");
+        });
+    });
 }

@@ -4,10 +4,12 @@ use crate::watchdog;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, IoSlice, SeekFrom};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime};
 
 use crate::folder::Folder;
 use crate::watchdog::{watched, with_workers};
@@ -44,6 +46,32 @@ fn a_file_reads_back_its_writes_and_seeks_correctly() {
             file.set_len(3).await.unwrap();
             assert_eq!(fs::read(&path).await.unwrap(), bytes[..3]);
             assert_eq!(file.seek(SeekFrom::Current(i64::MIN)).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+        });
+    });
+}
+
+#[test]
+fn a_file_keeps_its_buffer_size_in_clones_and_its_time() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let path = folder.path("file");
+            let mut file = File::create_new(&path).await.unwrap();
+            assert_eq!(file.max_buf_size(), 2 << 20);
+            file.set_max_buf_size(3);
+            let mut clone = file.try_clone().await.unwrap();
+            assert_eq!((file.max_buf_size(), clone.max_buf_size()), (3, 3));
+            assert_eq!(clone.write(b"12345").await.unwrap(), 3);
+            clone.flush().await.unwrap();
+
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+            file.set_modified(time).await.unwrap();
+            assert_eq!(file.metadata().await.unwrap().modified().unwrap(), time);
+            assert!(format!("{file:?}").starts_with("tokio::fs::File { std: File { fd: "), "{file:?}");
+
+            let refused = catch_unwind(AssertUnwindSafe(|| file.set_max_buf_size(0))).unwrap_err();
+            assert_eq!(refused.downcast_ref(), Some(&"`max_buf_size` must be greater than 0"));
+            assert_eq!(file.max_buf_size(), 3);
         });
     });
 }

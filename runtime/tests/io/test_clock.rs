@@ -1,7 +1,7 @@
 //! The test clock, through the public API.
 
 use crate::watchdog;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,10 +9,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::watchdog::watched;
-use volt::Runtime;
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::time::{self, Instant, MissedTickBehavior, Sleep, interval, sleep, sleep_until, timeout};
+use volt::{Builder, Runtime};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -203,4 +203,78 @@ async fn a_test_that_starts_paused_sleeps_without_waiting() {
     sleep(HOUR).await;
     assert_eq!(began.elapsed(), HOUR);
     assert!(really.elapsed() < HOUR, "the system's clock went as ever");
+}
+
+#[test]
+fn a_paused_clock_passes_in_the_same_way_in_each_run() {
+    // A fixed sequence of durations below a second, to the nanosecond.
+    let durations = (1..3_000_u64).map(|n| Duration::from_nanos(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 1_000_000_000));
+    let run = || {
+        let runtime = Builder::new_current_thread().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (began, mut elapsed) = (Instant::now(), Vec::new());
+            for duration in durations.clone() {
+                sleep(duration).await;
+                elapsed.push(began.elapsed());
+            }
+            elapsed
+        })
+    };
+    watched(|| {
+        let sum = durations.clone().scan(Duration::ZERO, |sum, duration| {
+            *sum += duration;
+            Some(*sum)
+        });
+        assert_eq!(run(), run());
+        assert_eq!(run(), sum.collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_sleep_ends_when_small_advances_add_up_to_it() {
+    with_paused(|runtime| {
+        runtime.block_on(async {
+            let mut sleep = Box::pin(sleep(Duration::from_millis(1)));
+            let mut poll = || {
+                let waker = std::task::Waker::noop();
+                sleep.as_mut().poll(&mut std::task::Context::from_waker(waker))
+            };
+            for _ in 0..4 {
+                assert!(poll().is_pending());
+                time::advance(Duration::from_micros(250)).await;
+            }
+            assert!(poll().is_ready());
+        });
+    });
+}
+
+#[test]
+fn a_sleep_until_now_has_elapsed_once_it_was_polled() {
+    with_paused(|runtime| {
+        runtime.block_on(async {
+            let now = Instant::now();
+            let mut sleep = Box::pin(sleep_until(now));
+            assert!(!sleep.is_elapsed());
+            sleep.as_mut().await;
+            assert!(sleep.is_elapsed() && now.elapsed() == Duration::ZERO);
+        });
+    });
+}
+
+#[test]
+fn a_sleep_keeps_its_clock_if_another_runtime_resets_it() {
+    watched(|| {
+        let build = || Builder::new_current_thread().start_paused(true).build().unwrap();
+        let earlier = build();
+        std::thread::sleep(Duration::from_millis(1));
+        let later = build();
+        let _entered = earlier.enter();
+        let mut sleep = std::pin::pin!(sleep(Duration::from_millis(1)));
+        assert!(sleep.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+        let deadline = sleep.deadline() + Duration::from_millis(1);
+        later.block_on(async { sleep.as_mut().reset(deadline) });
+        let now = Instant::now();
+        earlier.block_on(sleep);
+        assert_eq!(now.elapsed(), Duration::from_millis(2));
+    });
 }

@@ -147,7 +147,6 @@ fn a_unix_listener_queues_as_many_as_the_system_allows() {
 fn an_abstract_socket_name_is_freed_with_its_socket() {
     with_workers(|runtime| {
         runtime.block_on(async {
-            use std::os::linux::net::SocketAddrExt;
             let name = format!("\0volt-test-{}", std::process::id());
             let listener = UnixListener::bind(&name).unwrap();
             let bound = listener.local_addr().unwrap();

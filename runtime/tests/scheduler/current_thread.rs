@@ -267,7 +267,11 @@ fn block_in_place_panics_with_a_remedy() {
         let error = runtime.block_on(async { volt::spawn(async move { blocks() }).await.unwrap_err() });
         let panic = error.into_panic();
         let text = panic.downcast_ref::<String>().unwrap();
-        assert!(text.contains("multi-thread runtime") && text.contains("spawn_blocking"), "{text}");
+        assert!(
+            text.starts_with("can call blocking only when running on the multi-threaded runtime")
+                && text.contains("spawn_blocking"),
+            "{text}"
+        );
     });
 }
 

@@ -2,8 +2,11 @@
 //! threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -211,6 +214,44 @@ fn a_thread_that_runs_the_tasks_itself_calls_for_parks_only() {
             drop(runtime);
             let [(_, called)] = &log.by_name().into_iter().collect::<Vec<_>>()[..] else { panic!("one thread") };
             assert!(called.chunks(2).all(|pair| pair == [Called::Park, Called::Unpark]), "{called:?}");
+        }
+    });
+}
+
+#[test]
+fn a_park_callback_may_yield_for_the_thread_in_block_on() {
+    struct Wakes(Arc<Notify>);
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.notify_one();
+        }
+    }
+    watched(|| {
+        let notify = Arc::new(Notify::new());
+        let waker = Waker::from(Arc::new(Wakes(notify.clone())));
+        let is_called = AtomicBool::new(false);
+        let park = move || {
+            if !is_called.swap(true, Ordering::SeqCst) {
+                let yields = pin!(volt::task::yield_now());
+                assert!(yields.poll(&mut Context::from_waker(&waker)).is_pending());
+            }
+        };
+        let builder = Builder::new_current_thread().park_timeout(None).sentinel_interval(None);
+        builder.on_thread_park(park).build().unwrap().block_on(notify.notified());
+    });
+}
+
+/// A callback that wakes the future of `block_on` before each sleep keeps the thread awake.
+#[test]
+fn timers_fire_though_a_park_callback_prevents_each_sleep() {
+    watched(|| {
+        let notify = Arc::new(Notify::new());
+        let notifies = notify.clone();
+        let builder = Builder::new_current_thread().park_timeout(None).sentinel_interval(None);
+        let runtime = builder.on_thread_park(move || notifies.notify_waiters()).build().unwrap();
+        let sleeper = runtime.spawn(async { volt::time::sleep(Duration::from_millis(1)).await });
+        while !sleeper.is_finished() {
+            runtime.block_on(notify.notified());
         }
     });
 }

@@ -7,7 +7,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::watchdog::{builder, watched};
+use crate::watchdog::{alone, builder, watched};
 use volt::Runtime;
 use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
@@ -189,6 +189,47 @@ fn thread_times(name: &str) -> (Duration, u64) {
     }
 }
 
+/// Every runtime of the program has a poll that blocks, and one thread detects them all.
+#[test]
+fn one_sentinel_detects_stuck_polls_in_all_runtimes() {
+    const RUNTIMES: usize = 8;
+    watched(|| {
+        let runtimes: Vec<_> = (0..RUNTIMES).map(|_| runtime(1)).collect();
+        let blocked: Vec<_> = runtimes
+            .iter()
+            .map(|runtime| {
+                let (served, is_served) = mpsc::channel();
+                let blocker = runtime.spawn(async move {
+                    // It can only be spawned behind this poll, on the only worker.
+                    volt::spawn(async move { served.send(()).unwrap() });
+                    is_served.recv().unwrap();
+                });
+                (runtime, blocker)
+            })
+            .collect();
+        for (runtime, blocker) in blocked {
+            runtime.block_on(blocker).unwrap();
+            assert!(runtime.handle().snapshot().sentinel.replacements > 0);
+        }
+    });
+}
+
+#[test]
+fn runtimes_that_come_and_go_leave_the_others_watched() {
+    watched(|| {
+        let stays = runtime(1);
+        for _ in 0..50 {
+            drop(runtime(1));
+            let (served, is_served) = mpsc::channel();
+            let blocker = stays.spawn(async move {
+                volt::spawn(async move { served.send(()).unwrap() });
+                is_served.recv().unwrap();
+            });
+            stays.block_on(blocker).unwrap();
+        }
+    });
+}
+
 /// Prints the cost: `cargo test --release -p volt-runtime --test scheduler sentinel:: --
 /// --nocapture`.
 #[test]
@@ -201,47 +242,49 @@ fn the_sentinel_costs_little_when_busy_and_nothing_when_idle() {
     // to sleep and to wake it, which differs widely, and caches that other threads have used
     // meanwhile.
     const MAX_NAPS: f64 = 10.0;
-    watched(|| {
-        let builder = builder(2).thread_name("cost").sentinel_interval(Some(INTERVAL));
-        let runtime = builder.build().unwrap();
-        let bare = std::thread::Builder::new().name("bare".into()).spawn(move || {
-            let (began, mut naps) = (Instant::now(), 0_u32);
-            while began.elapsed() < BUSY_FOR {
-                std::thread::sleep(INTERVAL);
-                naps += 1;
-            }
-            thread_times("bare").0 / naps
-        });
-        let of_sentinel = || thread_times("cost-sentinel");
-        let (began, (before, _)) = (Instant::now(), of_sentinel());
-        let busy: Vec<_> = (0..4)
-            .map(|_| {
-                runtime.spawn(async move {
-                    while began.elapsed() < BUSY_FOR {
-                        volt::task::yield_now().await;
-                    }
+    // Alone: the thread also checks the runtimes of other tests.
+    alone(|| {
+        watched(|| {
+            let runtime = builder(2).sentinel_interval(Some(INTERVAL)).build().unwrap();
+            let bare = std::thread::Builder::new().name("bare".into()).spawn(move || {
+                let (began, mut naps) = (Instant::now(), 0_u32);
+                while began.elapsed() < BUSY_FOR {
+                    std::thread::sleep(INTERVAL);
+                    naps += 1;
+                }
+                thread_times("bare").0 / naps
+            });
+            let of_sentinel = || thread_times("volt-sentinel");
+            let (began, (before, _)) = (Instant::now(), of_sentinel());
+            let busy: Vec<_> = (0..4)
+                .map(|_| {
+                    runtime.spawn(async move {
+                        while began.elapsed() < BUSY_FOR {
+                            volt::task::yield_now().await;
+                        }
+                    })
                 })
-            })
-            .collect();
-        busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-        let (after, _) = of_sentinel();
-        let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
-        let checks = runtime.handle().snapshot().sentinel.checks;
-        let each = (after - before) / u32::try_from(checks).unwrap();
-        let nap = bare.unwrap().join().unwrap();
-        println!("the sentinel took {:.3} % of a core, in {checks} checks of {each:?} each;", ratio * 100.0);
-        println!("a thread that sleeps as long and does nothing took {nap:?} each time");
-        assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
+                .collect();
+            busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+            let (after, _) = of_sentinel();
+            let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
+            let checks = runtime.handle().snapshot().sentinel.checks;
+            let each = (after - before) / u32::try_from(checks).unwrap();
+            let nap = bare.unwrap().join().unwrap();
+            println!("the sentinel took {:.3} % of a core, in {checks} checks of {each:?} each;", ratio * 100.0);
+            println!("a thread that sleeps as long and does nothing took {nap:?} each time");
+            assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
 
-        let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.checks);
-        let (mut settled, mut since) = (state(), Instant::now());
-        while since.elapsed() < RESTS_FOR {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = state();
-            if now != settled {
-                (settled, since) = (now, Instant::now());
+            let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.checks);
+            let (mut settled, mut since) = (state(), Instant::now());
+            while since.elapsed() < RESTS_FOR {
+                std::thread::sleep(Duration::from_millis(100));
+                let now = state();
+                if now != settled {
+                    (settled, since) = (now, Instant::now());
+                }
             }
-        }
-        println!("and woke up 0 times in {RESTS_FOR:?} at rest");
+            println!("and woke up 0 times in {RESTS_FOR:?} at rest");
+        })
     });
 }

@@ -217,7 +217,7 @@ fn at_the_limit_a_timer_of_a_blocking_job_fails() {
             // limit.
             runtime.shutdown_timeout(limit);
             let error = watchdog::runtime(1).block_on(job).unwrap_err();
-            assert!(error.is_panic() && error.to_string().contains("was shut down"), "{error}");
+            assert!(error.is_panic() && error.to_string().contains("it is being shutdown"), "{error}");
         }
     });
 }
@@ -356,7 +356,7 @@ fn dropping_a_runtime_in_async_code_is_refused_clearly() {
     watched(|| {
         let outer = runtime(1);
         let error = outer.block_on(outer.spawn(async { drop(runtime(1)) })).unwrap_err();
-        let message = "call shutdown_background(), or drop it outside";
+        let message = "Call shutdown_background(), or drop it outside";
         assert!(error.to_string().contains(message), "{error}");
         outer.block_on(outer.spawn(async { runtime(1).shutdown_background() })).unwrap();
         // In a `block_on` as well. The workers of the runtime that was refused end nevertheless.
@@ -368,6 +368,7 @@ fn dropping_a_runtime_in_async_code_is_refused_clearly() {
             std::thread::yield_now();
         }
         outer.block_on(async { runtime(1).shutdown_background() });
+        outer.block_on(async { runtime(1).shutdown_timeout(Duration::ZERO) });
     });
 }
 
@@ -375,7 +376,7 @@ fn dropping_a_runtime_in_async_code_is_refused_clearly() {
 fn nested_block_on_panics_except_on_a_blocking_thread() {
     watched(|| {
         let (runtime, other) = (runtime(1), runtime(1));
-        let message = "block_on was called inside a task or another block_on";
+        let message = "Cannot start a runtime from within a runtime";
         for inner in [runtime.handle(), other.handle()] {
             let handle = inner.clone();
             let error = runtime.block_on(runtime.spawn(async move { handle.block_on(async {}) })).unwrap_err();

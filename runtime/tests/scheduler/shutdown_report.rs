@@ -72,7 +72,10 @@ fn a_shutdown_without_a_thread_to_join_the_others_says_so() {
             let reports = Reports::default();
             tracing::subscriber::set_global_default(reports.clone()).unwrap();
             let runtime = builder(1).name("no joiner").build().unwrap();
-            runtime.block_on(runtime.spawn(async {})).unwrap();
+            // The shutdown itself joins threads that end at once; this one waits in a destructor.
+            let (open, is_open) = mpsc::channel();
+            let waits = async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(WaitsInDrop(is_open))) };
+            runtime.block_on(runtime.spawn(waits)).unwrap();
             // Room for ordinary allocations, not for a thread's stack.
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
@@ -89,6 +92,7 @@ fn a_shutdown_without_a_thread_to_join_the_others_says_so() {
             };
             while keeps_room().is_ok() {}
             drop(runtime);
+            drop(open);
             let report = reports.take_one();
             for part in ["no thread could be started to join", "runtime=no joiner", "os error"] {
                 assert!(report.contains(part), "no {part} in {report}");

@@ -4,11 +4,13 @@ use std::collections::HashSet;
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::mpsc;
-use std::task::{Context, Poll, Waker};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 
-use crate::watchdog::with_workers;
-use volt::task::{JoinSet, yield_now};
+use crate::watchdog::{runtime, watched, with_workers};
+use volt::task::{JoinSet, LocalSet, yield_now};
 
 #[test]
 fn an_empty_set_has_no_next_and_one_that_was_emptied_neither() {
@@ -59,8 +61,9 @@ fn the_next_one_comes_with_the_id_under_which_it_was_started() {
             let mut tasks = JoinSet::new();
             let ids: Vec<_> = (0..50_usize).map(|n| tasks.spawn(async move { n }).id()).collect();
             let mut joined = 0;
-            while let Some((id, output)) = tasks.join_next_with_id().await {
-                assert_eq!(ids[output.unwrap()], id);
+            while let Some(output) = tasks.join_next_with_id().await {
+                let (id, output) = output.unwrap();
+                assert_eq!(ids[output], id);
                 joined += 1;
             }
             assert_eq!(joined, 50);
@@ -141,11 +144,14 @@ fn a_handle_of_one_task_aborts_that_task_only() {
         aborts[3].abort();
         runtime.block_on(async {
             let (mut outputs, mut cancelled) = (Vec::new(), 0);
-            while let Some((id, ended)) = tasks.join_next_with_id().await {
+            while let Some(ended) = tasks.join_next_with_id().await {
                 match ended {
-                    Ok(output) => outputs.push(output),
+                    Ok((id, output)) => {
+                        assert_eq!(aborts[output as usize].id(), id);
+                        outputs.push(output);
+                    }
                     Err(error) => {
-                        assert!(error.is_cancelled() && error.id() == id && aborts[3].id() == id);
+                        assert!(error.is_cancelled() && aborts[3].id() == error.id());
                         cancelled += 1;
                     }
                 }
@@ -179,5 +185,146 @@ fn try_join_next_returns_ended_tasks_without_budget() {
             assert_eq!(outputs, (0..TASKS).collect::<Vec<_>>());
         });
         runtime.block_on(tried).unwrap();
+    });
+}
+
+#[test]
+fn futures_are_spawned_by_collect_and_extend() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let mut tasks: JoinSet<_> = (0..5).map(|n| async move { n }).collect();
+            tasks.extend((5..10).map(|n| async move { n }));
+            let mut outputs = tasks.join_all().await;
+            outputs.sort_unstable();
+            assert_eq!(outputs, (0..10).collect::<Vec<_>>());
+        });
+    });
+}
+
+#[test]
+fn a_blocking_job_of_a_join_set_runs_on_the_runtime_of_its_handle() {
+    with_workers(|runtime| {
+        let mut jobs = JoinSet::new();
+        // Outside any runtime.
+        let handle = runtime.handle();
+        jobs.spawn_blocking_on(|| volt::Handle::current().id(), handle);
+        jobs.build_task().name("job").spawn_blocking_on(|| volt::Handle::current().id(), handle);
+        assert_eq!(runtime.block_on(jobs.join_all()), [handle.id(); 2]);
+        drop(runtime);
+    });
+}
+
+#[test]
+fn local_tasks_of_a_join_set_run_when_their_local_set_runs() {
+    with_workers(|runtime| {
+        let (local, mut tasks) = (LocalSet::new(), JoinSet::new());
+        for n in 0..8 {
+            let n = Rc::new(n);
+            tasks.spawn_local_on(async move { *n }, &local);
+        }
+        let n = Rc::new(8);
+        tasks.build_task().name("eight").spawn_local_on(async move { *n }, &local);
+        runtime.block_on(yield_now());
+        assert!(tasks.try_join_next().is_none(), "their set does not run");
+        let mut outputs = local.block_on(&runtime, async {
+            tasks.spawn_local(async { 9 });
+            tasks.build_task().spawn_local(async { 10 });
+            tasks.join_all().await
+        });
+        outputs.sort_unstable();
+        assert_eq!(outputs, (0..=10).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn dropping_a_join_set_aborts_its_local_tasks() {
+    with_workers(|runtime| {
+        let held = Rc::new(());
+        let (local, mut tasks) = (LocalSet::new(), JoinSet::new());
+        for _ in 0..8 {
+            let held = held.clone();
+            let task = async move {
+                let _held = held;
+                pending::<()>().await;
+            };
+            tasks.spawn_local_on(task, &local);
+        }
+        local.block_on(&runtime, yield_now());
+        drop(tasks);
+        runtime.block_on(local);
+        assert_eq!(Rc::strong_count(&held), 1);
+    });
+}
+
+#[test]
+fn tasks_of_a_runtime_that_has_ended_are_joined_as_cancelled() {
+    watched(|| {
+        let mut tasks = JoinSet::new();
+        let ended = runtime(1);
+        tasks.spawn_on(pending::<()>(), ended.handle());
+        drop(ended);
+        let error = runtime(1).block_on(tasks.join_next()).unwrap().unwrap_err();
+        assert!(error.is_cancelled());
+    });
+}
+
+/// Records that it was woken.
+#[derive(Default)]
+struct Records(AtomicBool);
+
+impl Wake for Records {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn try_join_next_leaves_the_waker_of_an_earlier_poll() {
+    with_workers(|runtime| {
+        let (open, gate) = volt::sync::oneshot::channel::<()>();
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(async { gate.await.unwrap() }, runtime.handle());
+        let records = Arc::new(Records::default());
+        let waker = Waker::from(records.clone());
+        let mut poll = || tasks.poll_join_next(&mut Context::from_waker(&waker));
+        assert!(poll().is_pending());
+        // The first poll of a new task may wake the set itself.
+        while records.0.swap(false, Ordering::SeqCst) {
+            assert!(poll().is_pending());
+        }
+        assert!(tasks.try_join_next().is_none());
+        open.send(()).unwrap();
+        while !records.0.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        assert!(tasks.poll_join_next(&mut Context::from_waker(&waker)).is_ready());
+    });
+}
+
+#[test]
+fn a_former_wakers_destructor_may_end_a_task_of_the_set() {
+    /// Runs the tasks of its runtime when it is dropped.
+    struct RunsOnDrop(volt::Runtime);
+    impl Wake for RunsOnDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for RunsOnDrop {
+        fn drop(&mut self) {
+            self.0.block_on(yield_now());
+        }
+    }
+    watched(|| {
+        let runtime = volt::Builder::new_current_thread().control_socket(false).build().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(async { 42 }, runtime.handle());
+        let waker = Waker::from(Arc::new(RunsOnDrop(runtime)));
+        assert!(tasks.poll_join_next(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        // The poll that replaces the waker is over when that is dropped.
+        let records = Arc::new(Records::default());
+        let waker = Waker::from(records.clone());
+        assert!(tasks.poll_join_next(&mut Context::from_waker(&waker)).is_pending());
+        assert!(records.0.load(Ordering::SeqCst));
+        assert_eq!(tasks.try_join_next().unwrap().unwrap(), 42);
     });
 }

@@ -201,3 +201,29 @@ fn a_poll_function_and_a_timed_send_record_their_callers_line() {
     }
     drop(sender);
 }
+
+#[test]
+fn tasks_of_a_local_runtime_are_listed_like_all_others() {
+    let builder = Builder::new_current_thread().sentinel_interval(None).name("of one thread");
+    let runtime = builder.build_local(volt::runtime::LocalOptions::default()).unwrap();
+    let mut client = Client::connect(&volt::observe::socket_path().expect("a control socket")).unwrap();
+    let (sender, mut receiver) = volt::sync::mpsc::channel::<std::rc::Rc<()>>(1);
+    let line = line!() + 3;
+    let waits = async move {
+        // Not Send: the message, and so the task.
+        receiver.recv().await;
+    };
+    let entered = runtime.enter();
+    drop(volt::task::Builder::new().name("waits here").spawn_local(waits));
+    drop(entered);
+    runtime.block_on(volt::task::yield_now());
+    let list = ask(&mut client, "of one thread", &query(Rank::Id, "waits"), |list| list.rows.len() == 1);
+    let task = &list.rows[0];
+    assert_eq!((task.name.as_deref(), task.polls, list.alive), (Some("waits here"), Some(1), 1));
+    assert_eq!(task.awaits.as_deref(), Some("message"));
+    assert!(task.awaits_at.as_ref().unwrap().contains(&format!("{}:{line}:", file!())), "{task:?}");
+    runtime.block_on(sender.send(std::rc::Rc::new(()))).unwrap();
+    runtime.block_on(volt::task::yield_now());
+    let list = ask(&mut client, "of one thread", &query(Rank::Id, ""), |list| list.rows.is_empty());
+    assert_eq!(list.alive, 0);
+}

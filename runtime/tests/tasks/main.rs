@@ -7,9 +7,11 @@ mod watchdog;
 
 mod attributes;
 mod budget;
+mod ids;
 mod join_set;
 mod lifecycle;
 mod listing;
+mod local_runtime;
 mod local_set;
 mod panics;
 mod released;

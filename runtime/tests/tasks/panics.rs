@@ -127,6 +127,53 @@ fn a_panic_in_any_poll_is_returned_to_the_joiner() {
 }
 
 #[test]
+fn a_panicking_future_is_dropped_while_it_unwinds() {
+    /// Tells whether its thread panics, and optionally panics itself.
+    struct Tells(mpsc::Sender<bool>, #[allow(dead_code, reason = "for its destructor")] Option<Bomb>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            self.0.send(std::thread::panicking()).unwrap();
+        }
+    }
+    impl Future for Tells {
+        type Output = ();
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            boom()
+        }
+    }
+    with_workers(|runtime| {
+        for has_bomb in [false, true] {
+            let (tells, told) = mpsc::channel();
+            let task = runtime.spawn(Tells(tells, has_bomb.then(|| Bomb)));
+            let panic = runtime.block_on(task).unwrap_err().into_panic();
+            assert!(told.recv().unwrap(), "the panic unwinds");
+            assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
+        }
+        is_well(&runtime);
+    });
+}
+
+#[test]
+fn the_error_of_a_task_reads_as_on_tokio() {
+    with_workers(|runtime| {
+        let error = |task| runtime.block_on::<task::JoinHandle<()>>(task).unwrap_err();
+        let task = runtime.spawn(async { resume_unwind(Box::new(format!("on {}", "purpose"))) });
+        let (id, text) = (task.id(), error(task));
+        assert_eq!(text.to_string(), format!("task {id} panicked with message \"on purpose\""));
+        assert_eq!(format!("{text:?}"), format!("JoinError::Panic(Id({id}), \"on purpose\", ...)"));
+        let task = runtime.spawn(async { resume_unwind(Box::new(1234)) });
+        let (id, number) = (task.id(), error(task));
+        assert_eq!(number.to_string(), format!("task {id} panicked"));
+        assert_eq!(format!("{number:?}"), format!("JoinError::Panic(Id({id}), ...)"));
+        let task = runtime.spawn(pending());
+        task.abort();
+        let (id, cancelled) = (task.id(), error(task));
+        assert_eq!(cancelled.to_string(), format!("task {id} was cancelled"));
+        assert_eq!(format!("{cancelled:?}"), format!("JoinError::Cancelled(Id({id}))"));
+    });
+}
+
+#[test]
 fn a_future_panicking_in_drop_ends_its_task_with_an_error() {
     with_workers(|runtime| {
         let with_bomb = || {
@@ -254,7 +301,7 @@ fn join_sets_scopes_and_local_sets_survive_a_panicking_task() {
             assert!(matches!(ended.await, Err(ScopeError::Panicked(error)) if error.is_panic()));
         });
         let set = LocalSet::new();
-        set.block_on(runtime.handle(), async {
+        set.block_on(&runtime, async {
             let bad = task::spawn_local(async {
                 if true {
                     boom()

@@ -53,17 +53,26 @@ const ALONE: &str = "VOLT_TEST_ALONE";
 /// That program is this binary again, started with the name of this one test. The name of a closure
 /// contains that of its function, so `test` must be a closure written in the test itself.
 pub fn alone(test: impl FnOnce()) {
+    alone_with(&[], test);
+}
+
+/// Same as [`alone`], with these environment variables. Returns what the program wrote to stderr;
+/// `None` in that program itself.
+pub fn alone_with(variables: &[(&str, &str)], test: impl FnOnce()) -> Option<String> {
     if std::env::var_os(ALONE).is_some() {
-        return test();
+        test();
+        return None;
     }
     let closure = type_name_of_val(&test);
     let (_program, name) = closure.strip_suffix("::{{closure}}").and_then(|name| name.split_once("::")).expect(closure);
     let program = std::env::current_exe().unwrap();
-    let child = Command::new(program).args([name, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let variables = variables.iter().copied().chain([(ALONE, "1")]);
+    let child = Command::new(program).args([name, "--exact", "--nocapture"]).envs(variables).output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
     // A run with an unknown name passes as well.
     let has_run = stdout.contains("test result: ok. 1 passed");
     assert!(child.status.success() && has_run, "{name}: {}\n{stdout}\n{stderr}", child.status);
+    Some(stderr.into_owned())
 }
 
 /// Builds a runtime without the park time-out and without the sentinel.

@@ -50,7 +50,7 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
         "spawned at src/main.rs:12:5",
         "cause: sleep, the thread sleeps in the kernel",
         "action of the runtime: none",
-        "> Await volt::time::sleep",
+        "> Await time::sleep",
     ] {
         assert!(told.contains(part), "{part:?} is not in:\n{told}");
     }

@@ -1,9 +1,10 @@
-//! The settings that are functions of the program: the names of threads, and callbacks at their
-//! start, their end and their sleeps.
+//! The settings that are functions of the program: the names of threads, callbacks at their start,
+//! their end and their sleeps, and callbacks for tasks.
 
 use std::sync::Arc;
 
 use super::Builder;
+use crate::hooks::TaskMeta;
 
 /// # Callbacks
 ///
@@ -148,6 +149,89 @@ impl Builder {
         F: Fn() + Send + Sync + 'static,
     {
         self.config.hooks.unpark = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that is called for each task that is spawned onto the runtime, on the thread
+    /// that spawns it, before the task can be polled.
+    ///
+    /// Blocking jobs and the tasks of a `LocalSet` do not count, here and in the callbacks below.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let spawned = Arc::new(AtomicUsize::new(0));
+    /// let counted = spawned.clone();
+    /// let runtime = volt::Builder::new_current_thread()
+    ///     .on_task_spawn(move |_task| _ = counted.fetch_add(1, Ordering::Relaxed))
+    ///     .build()?;
+    /// runtime.spawn(async {});
+    /// assert_eq!(spawned.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_task_spawn<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.config.hooks.task_spawn = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that a worker calls before each poll of a task, and before it drops a task
+    /// that was cancelled. The function should return quickly: its time counts as part of the
+    /// poll, which becomes an incident if it takes too long.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_current_thread()
+    ///     .on_before_task_poll(|task| println!("{} begins", task.id()))
+    ///     .on_after_task_poll(|task| println!("{} ends", task.id()))
+    ///     .build()?;
+    /// runtime.block_on(runtime.spawn(async { volt::task::yield_now().await })).unwrap();
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_before_task_poll<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.config.hooks.before_poll = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that a worker calls after each poll of a task, once for each call of the
+    /// function of [`on_before_task_poll`](Self::on_before_task_poll), on the same thread.
+    ///
+    /// Another worker may already poll the task again.
+    pub fn on_after_task_poll<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.config.hooks.after_poll = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets a function that is called once for each task that has ended: completed, panicked, or
+    /// cancelled. It is called after the future was dropped and the task that awaits the
+    /// [`JoinHandle`](crate::task::join::JoinHandle) was woken. If that was in a poll, the call
+    /// comes before that of [`on_after_task_poll`](Self::on_after_task_poll).
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let (ended, ends) = mpsc::channel();
+    /// let runtime = volt::Builder::new_current_thread()
+    ///     .on_task_terminate(move |task| _ = ended.send(task.id()))
+    ///     .build()?;
+    /// let task = runtime.spawn(std::future::pending::<()>());
+    /// drop(runtime);
+    /// assert_eq!(ends.recv().unwrap(), task.id());
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn on_task_terminate<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.config.hooks.task_end = Some(Arc::new(f));
         self
     }
 }

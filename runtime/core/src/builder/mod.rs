@@ -23,9 +23,11 @@ use crate::driver::turn::Driver;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::hooks::Hooks;
-use crate::observe::registry;
+use crate::identity::ThreadNumber;
+use crate::local_runtime::{LocalOptions, LocalRuntime};
+use crate::observe::{page, registry};
 use crate::runtime::Runtime;
-use crate::scheduler::sentinel;
+use crate::scheduler::sentinel::program;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::troubles::Troubles;
@@ -67,6 +69,7 @@ impl Builder {
     pub fn new_multi_thread() -> Self {
         let config = Config {
             is_current_thread: false,
+            local_to: None,
             workers: 0,
             budget_per_tick: config::BUDGET_PER_TICK,
             coop_budget: config::COOP_BUDGET,
@@ -106,6 +109,8 @@ impl Builder {
             tokio_compat: false,
             flight_recorder: false,
             flight_records: config::FLIGHT_RECORDS,
+            is_io_disabled: false,
+            is_time_disabled: false,
             hooks: Hooks::default(),
             given_name: None,
         };
@@ -153,6 +158,38 @@ impl Builder {
     /// `volt_runtime_workers` reports the number.
     pub fn worker_threads(mut self, workers: usize) -> Self {
         self.config.workers = workers;
+        self
+    }
+
+    /// Enables I/O and time. They are enabled unless [`disable_io`](Self::disable_io) or
+    /// [`disable_time`](Self::disable_time) was called before.
+    pub fn enable_all(self) -> Self {
+        self.enable_io().enable_time()
+    }
+
+    /// Enables I/O, which is the default.
+    pub fn enable_io(mut self) -> Self {
+        self.config.is_io_disabled = false;
+        self
+    }
+
+    /// Enables time, which is the default.
+    pub fn enable_time(mut self) -> Self {
+        self.config.is_time_disabled = false;
+        self
+    }
+
+    /// Makes the creation of sockets, signals and child processes panic, as in a Tokio runtime
+    /// without `enable_io`. For tests of libraries that must not use I/O.
+    pub fn disable_io(mut self) -> Self {
+        self.config.is_io_disabled = true;
+        self
+    }
+
+    /// Makes the creation of timers panic, as in a Tokio runtime without `enable_time`. For tests
+    /// of libraries that must not use timers.
+    pub fn disable_time(mut self) -> Self {
+        self.config.is_time_disabled = true;
         self
     }
 
@@ -319,17 +356,20 @@ impl Builder {
             );
         }
         registration.show(weak, shared.config.control_socket);
+        page::serve_if_requested();
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
         let failed = |name: &str, error| {
-            // The sentinel, which would report these, will not start.
-            shared.troubles.leave();
-            shared.troubles.tell_rest();
             let size = shared.config.thread_stack_size;
             let stack = size.map_or(String::new(), |bytes| format!(", with a thread_stack_size of {bytes} bytes"));
             let workers = shared.config.workers;
             BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
         };
+        if let Some(interval) = shared.config.sentinel_interval {
+            let entered = program::enter(&shared, interval);
+            let entered = entered.map_err(|error| BuildError::system("thread volt-sentinel cannot be started", error));
+            runtime.add_sentinel(entered?);
+        }
         // If a worker cannot be started, dropping `runtime` ends those that were.
         if shared.seat.is_some() {
             // Its worker is the thread in `block_on`; the shutdown runs it to its end.
@@ -347,13 +387,36 @@ impl Builder {
                 }
             }
         }
-        if let Some(interval) = shared.config.sentinel_interval {
-            let watched = shared.clone();
-            let name = format!("{}-sentinel", shared.config.thread_name);
-            let thread = start_thread(&shared, name, move || sentinel::run(&watched, interval));
-            runtime.add_sentinel(thread.map_err(|error| failed("sentinel", error))?);
-        }
         Ok(runtime)
+    }
+
+    /// Checks the settings and starts a [`LocalRuntime`], which also runs futures that are not
+    /// `Send`. Only the calling thread can drive it.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Panics
+    /// Panics if the builder is not that of a
+    /// [current-thread runtime](Self::new_current_thread).
+    ///
+    /// ```
+    /// use volt::runtime::{Builder, LocalOptions};
+    ///
+    /// let runtime = Builder::new_current_thread().build_local(LocalOptions::default())?;
+    /// let text = std::rc::Rc::new("here");
+    /// let task = runtime.spawn_local(async move { text.len() });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 4);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn build_local(mut self, _options: LocalOptions) -> Result<LocalRuntime, BuildError> {
+        assert!(
+            self.config.is_current_thread,
+            "multi_thread is not supported for LocalRuntime: use Builder::new_current_thread()"
+        );
+        self.config.local_to = Some(ThreadNumber::here());
+        Ok(LocalRuntime::of(self.build()?))
     }
 }
 

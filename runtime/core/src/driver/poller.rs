@@ -100,8 +100,7 @@ impl Drop for Punctual {
 }
 
 /// Returns the flags for an event of the kernel. An error sets both directions, so that an attempt
-/// in either returns it. There is no separate flag for errors, since the first task to clear it
-/// would hide the error from the other direction.
+/// in either returns it: a task that clears `ERROR` does not hide the error from them.
 fn flags(
     is_readable: bool,
     is_writable: bool,
@@ -116,6 +115,9 @@ fn flags(
     }
     if is_writable || is_error {
         flags = flags.and(Flags::WRITABLE);
+    }
+    if is_error {
+        flags = flags.and(Flags::ERROR);
     }
     if is_read_closed {
         flags = flags.and(Flags::READ_CLOSED);
@@ -204,16 +206,17 @@ mod imp {
         let (said, data) = (event.flags, event.data);
         let has = |flag| said.contains(flag);
         let is_hung_up = has(EventFlags::HUP);
+        let has_priority = has(EventFlags::PRI);
         // This is how the kernel reports to a pipe's writer that there is no reader; mio does the
         // same.
         let has_no_reader = has(EventFlags::ERR) && (has(EventFlags::OUT) || said == EventFlags::ERR);
         let flags = flags(
-            has(EventFlags::IN),
+            has(EventFlags::IN) || has_priority,
             has(EventFlags::OUT),
             has(EventFlags::ERR),
             is_hung_up || has(EventFlags::RDHUP),
             is_hung_up || has_no_reader,
-            has(EventFlags::PRI),
+            has_priority,
         );
         (Token(data.u64() as usize), flags)
     }
@@ -260,7 +263,8 @@ mod tests {
 
     #[test]
     fn an_error_event_sets_readable_and_writable_but_not_closed() {
-        assert_eq!(flags(false, false, true, false, false, false), Flags::READABLE.and(Flags::WRITABLE));
+        let set = Flags::READABLE.and(Flags::WRITABLE).and(Flags::ERROR);
+        assert_eq!(flags(false, false, true, false, false, false), set);
         assert_eq!(flags(true, false, false, true, false, false), Flags::READABLE.and(Flags::READ_CLOSED));
     }
 

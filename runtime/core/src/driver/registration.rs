@@ -93,12 +93,9 @@ impl<S: AsRawFd> Registration<S> {
         (source, deregistered)
     }
 
-    /// Checks which of the flags `awaited` are set.
-    ///
-    /// # Errors
-    /// Fails if the runtime is shut down.
-    pub fn check(&self, awaited: impl Into<Flags>) -> io::Result<Option<Seen>> {
-        self.readiness.check(awaited)
+    /// Returns which of the flags `awaited` are set, also after the shutdown of the runtime.
+    pub fn check_for_attempt(&self, awaited: Flags) -> Option<Seen> {
+        self.readiness.check_for_attempt(awaited)
     }
 
     /// Tries `operation` until it does not block. In between, waits in the queue for one of the
@@ -126,11 +123,15 @@ impl<S: AsRawFd> Registration<S> {
         }
     }
 
-    /// Waits until an attempt may succeed, without making one.
+    /// Returns the part of this registration that waits. Its futures are `Send` if that of a
+    /// registration is not, because they do not borrow the socket.
+    pub fn waits(&self) -> Waits<'_> {
+        Waits(&self.readiness)
+    }
+
+    /// Waits until an attempt may succeed, without making one; see [`Waits::ready`].
     pub async fn ready(&self, awaited: impl Into<Flags>) -> io::Result<Seen> {
-        let (seen, unit) = self.readiness.ready(awaited).await?;
-        unit.made_progress();
-        Ok(seen)
+        self.waits().ready(awaited).await
     }
 
     /// Waits until an attempt may succeed, without making one. For the `poll_` functions, see
@@ -182,13 +183,14 @@ impl<S: AsRawFd> Registration<S> {
         Poll::Ready(result)
     }
 
-    /// Makes one attempt, if the socket may be ready.
+    /// Makes one attempt, if the socket may be ready. After the shutdown of the runtime too: data
+    /// that has arrived can still be read.
     ///
     /// # Errors
     /// `ErrorKind::WouldBlock` if the socket is not ready, or the error of the operation.
     pub fn try_run<R>(&self, awaited: impl Into<Flags>, operation: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
         let awaited = awaited.into();
-        let Some(seen) = self.readiness.check(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let seen = self.readiness.check_for_attempt(awaited).ok_or(io::ErrorKind::WouldBlock)?;
         let result = operation(self.source());
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.readiness.refute(seen, awaited);
@@ -221,6 +223,27 @@ impl<S: AsRawFd> Registration<S> {
                 result => return Attempt::Done(result),
             }
         }
+    }
+}
+
+/// Waits for the readiness of a socket, without access to the socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits<'a>(&'a Readiness);
+
+impl Waits<'_> {
+    /// Waits until an attempt may succeed, without making one.
+    ///
+    /// A wait that ends immediately spends a unit of the cooperative budget, but it does so without
+    /// one as well: programs poll it once to learn whether a socket is ready.
+    pub async fn ready(self, awaited: impl Into<Flags>) -> io::Result<Seen> {
+        let awaited = awaited.into();
+        if let Some(seen) = self.0.check(awaited)? {
+            coop::spend();
+            return Ok(seen);
+        }
+        let (seen, unit) = self.0.ready(awaited).await?;
+        unit.made_progress();
+        Ok(seen)
     }
 }
 

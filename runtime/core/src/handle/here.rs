@@ -12,7 +12,7 @@ use super::Handle;
 use crate::blocking::pool::{BlockingSchedule, Job};
 use crate::clock;
 use crate::config::ParkSpin;
-use crate::context::{self, EnterGuard, TryCurrentError};
+use crate::context::{self, EnterGuard, TryCurrentError, Within};
 use crate::coop;
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::spin::Habit;
@@ -66,18 +66,24 @@ impl Handle {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        self.spawn_blocking_at(f, Location::caller())
+        self.spawn_blocking_at(f, None, Location::caller())
     }
 
-    /// For the crate `volt`: [`spawn_blocking`](Self::spawn_blocking) with a given spawn location.
+    /// For the crate `volt`: [`spawn_blocking`](Self::spawn_blocking) with a name and a spawn
+    /// location.
     #[doc(hidden)]
     #[track_caller]
-    pub fn spawn_blocking_at<F, R>(&self, f: F, location: &'static Location<'static>) -> JoinHandle<R>
+    pub fn spawn_blocking_at<F, R>(
+        &self,
+        f: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<R>
     where
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        self.submit_blocking(f, location, false)
+        self.submit_blocking(f, name, location, false)
     }
 
     /// For the crate `volt`: [`spawn_blocking`](Self::spawn_blocking) for a job that is run even if
@@ -89,11 +95,17 @@ impl Handle {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        self.submit_blocking(f, Location::caller(), true)
+        self.submit_blocking(f, None, Location::caller(), true)
     }
 
     #[track_caller]
-    fn submit_blocking<F, R>(&self, f: F, location: &'static Location<'static>, is_mandatory: bool) -> JoinHandle<R>
+    fn submit_blocking<F, R>(
+        &self,
+        f: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+        is_mandatory: bool,
+    ) -> JoinHandle<R>
     where
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
@@ -105,7 +117,7 @@ impl Handle {
             f()
         });
         let id = Id::next();
-        let extra = extra(id, None, location, Kind::Blocking);
+        let extra = extra(id, name, location, Kind::Blocking);
         let (notified, join) = new_task(job, BlockingSchedule, id, location, extra);
         self.shared.blocking.submit(notified, is_mandatory);
         join
@@ -140,7 +152,7 @@ impl Handle {
 fn block_on_seat<F: Future>(handle: &Handle, seat: &Seat<Core>, future: F) -> F::Output {
     check_block_on(handle);
     let location = Location::caller();
-    let output = context::in_block_on(handle, || {
+    let output = context::in_block_on(handle, Within::BlockOnOfTasks, || {
         let shared = handle.shared();
         let main = Main::new(shared, location);
         let waker = Waker::from(main.clone());
@@ -196,7 +208,7 @@ impl Wake for ThreadWaker {
 #[track_caller]
 fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
     check_block_on(handle);
-    context::in_block_on(handle, || {
+    context::in_block_on(handle, Within::BlockOn, || {
         let thread = Arc::new(ThreadWaker(Arc::new(Parker::new())));
         if let Some(clock) = &handle.shared().driver.test_clock {
             clock.add_outsider(&thread.0);
@@ -217,10 +229,12 @@ fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
 #[track_caller]
 fn check_block_on(handle: &Handle) {
     handle.shared().home.expect_here();
+    // The beginning is Tokio's message, for which programs search.
     assert!(
         !context::is_async(),
-        "block_on was called inside a task or another block_on, where it would block a worker: await the future instead, or \
-         call block_on in spawn_blocking"
+        "Cannot start a runtime from within a runtime. This happens because a function (like `block_on`) attempted to block \
+         the current thread while the thread is being used to drive asynchronous tasks. If you are in an async function, use \
+         `.await` on the future instead of blocking on it. Otherwise, call the function in `spawn_blocking` or `block_in_place`."
     );
 }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use volt_telemetry::Snapshot;
 use volt_telemetry::recording::event::Event;
 
+use crate::identity::ThreadNumber;
 use crate::scheduler::listing::processes::ProcessSource;
 use crate::scheduler::shared::Shared;
 use crate::task::join::JoinHandle;
@@ -109,6 +110,33 @@ impl Handle {
     {
         self.shared.home.expect_here();
         self.shared.spawn(future, name, location)
+    }
+
+    /// For `LocalRuntime` and the crate `volt`: spawns a task whose future need not be `Send`.
+    ///
+    /// # Panics
+    /// If this is not the handle of a `LocalRuntime` that was built on this thread.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn spawn_local_at<F>(
+        &self,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
+        self.shared.home.expect_here();
+        // Code outside Volt may search the message for its beginning, which is the same in Tokio.
+        assert!(
+            self.shared.config.local_to == Some(ThreadNumber::here()),
+            "Local tasks can only be spawned on a LocalRuntime from the thread the runtime was created on: send that \
+             thread a message instead"
+        );
+        // SAFETY: as just checked, this is a `LocalRuntime` of this thread.
+        unsafe { self.shared.spawn_of_thread(future, name, location) }
     }
 
     /// Includes the processes of `source` in snapshots and lists of this runtime, until `source` is

@@ -9,7 +9,7 @@ use std::io;
 
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::snapshot::Snapshot;
-use volt_telemetry::wire::{self, Reply};
+use volt_telemetry::wire::Reply;
 
 use super::registry::Registry;
 
@@ -40,7 +40,7 @@ const CUTS: [Cut; 4] = [
 /// # Errors
 /// Returns an error if it does not fit even then.
 pub(super) fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> io::Result<Vec<u8>> {
-    let mut fitting = wire::encode(reply, max_bytes);
+    let mut fitting = reply.to_frame(max_bytes);
     if fitting.is_err() {
         registry.count(|health| health.snapshots_cut += 1);
     }
@@ -56,7 +56,7 @@ pub(super) fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Reg
                 }
             }
         }
-        fitting = wire::encode(reply, max_bytes);
+        fitting = reply.to_frame(max_bytes);
     }
     fitting
 }

@@ -26,9 +26,17 @@ pub(super) struct Limits {
     pub(super) pays: u32,
     /// Processor time that a client's answers may take before it has to wait.
     pub(super) credit: Duration,
+    /// How long the observer continues after the last runtime that wants it. Zero: the drop of that
+    /// runtime waits until the observer has ended.
+    pub(super) linger: Duration,
 }
 
 impl Limits {
+    /// The limits of a program's observer. Another runtime often follows the last one, in a test
+    /// suite for example, and then finds the socket open: opening it takes a hundred times as long
+    /// as the rest of a runtime's start.
+    pub(super) const OF_PROCESS: Limits = Limits { linger: Duration::from_secs(1), ..Limits::DEFAULT };
+
     pub(super) const DEFAULT: Limits = Limits {
         clients: 8,
         request: Duration::from_secs(5),
@@ -38,5 +46,6 @@ impl Limits {
         rest: 200,
         pays: 50,
         credit: Duration::from_millis(100),
+        linger: Duration::ZERO,
     };
 }

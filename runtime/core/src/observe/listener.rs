@@ -21,6 +21,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use mio::net::{UnixListener, UnixStream};
 use rustix::fs::{AtFlags, FileType};
@@ -30,10 +31,16 @@ use volt_telemetry::socket::{self, Environment};
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 16;
 
-/// See the module. Dropping it closes the socket and unlinks the file.
+/// See the module. Dropping it closes the socket and gives up the file.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: UnixListener,
+    pub(super) file: Arc<SocketFile>,
+}
+
+/// The socket's file, which the last drop unlinks.
+#[derive(Debug)]
+pub(super) struct SocketFile {
     path: PathBuf,
     dir: OwnedFd,
     name: String,
@@ -77,12 +84,13 @@ impl Listener {
         let listener = listener.map_err(|error| io::Error::new(error.kind(), format!("bind {shown}: {error}")))?;
         let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         let inode = inode_of(&stat);
-        let opened = Self { socket: UnixListener::from_std(listener.into()), path, dir, name, inode, pid };
+        let file = Arc::new(SocketFile { path, dir, name, inode, pid });
+        let opened = Self { socket: UnixListener::from_std(listener.into()), file };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_mode & 0o077 != 0 {
             let mode = stat.st_mode & 0o777;
             return Err(io::Error::other(format!(
                 "{} came out with mode {mode:04o} instead of 0600: set VOLT_SOCKET_DIR to another file system",
-                opened.path.display()
+                opened.path().display()
             )));
         }
         rustix::net::listen(&opened.socket, BACKLOG)?;
@@ -90,7 +98,7 @@ impl Listener {
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Returns the next waiting connection.
@@ -102,8 +110,13 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
+impl SocketFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unlinks the file, if it is still our own.
+    pub(super) fn unlink(&self) {
         if self.pid != std::process::id() {
             return;
         }
@@ -113,6 +126,12 @@ impl Drop for Listener {
             // tries again.
             let _ = rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty());
         }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        self.unlink();
     }
 }
 
@@ -162,7 +181,7 @@ mod tests {
     fn a_forked_child_leaves_its_parents_socket() {
         let folder = Folder::new();
         let mut listener = Listener::open(&folder.environment()).unwrap();
-        listener.pid += 1;
+        Arc::get_mut(&mut listener.file).unwrap().pid += 1;
         drop(listener);
         assert_eq!(folder.names().len(), 1);
     }
@@ -183,7 +202,7 @@ mod tests {
         let mut former = Listener::open(&folder.environment()).unwrap();
         let error = Listener::open(&folder.environment()).unwrap_err();
         assert!(error.to_string().contains("another copy of Volt"), "{error}");
-        former.pid += 1;
+        Arc::get_mut(&mut former.file).unwrap().pid += 1;
         drop(former);
         let listener = Listener::open(&folder.environment()).expect("nobody listens there now");
         assert!(socket::is_listening(listener.path()).unwrap());

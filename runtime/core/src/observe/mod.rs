@@ -1,5 +1,5 @@
 //! The control socket: how this program exposes its runtimes to the console, the doctor and other
-//! clients.
+//! clients. If the user requests it, also a page of metrics for Prometheus.
 //!
 //! The module keeps the list of the program's runtimes, and a thread `volt-observer` that serves
 //! the socket. Its parts, bottom to top:
@@ -8,18 +8,20 @@
 //! * `cuts`: removes parts of a snapshot that is too large;
 //! * `recording`: the flushes for a client that records;
 //! * `server`: the event loop;
-//! * `registry`: the list of runtimes; starts and ends the thread.
+//! * `registry`: the list of runtimes; starts and ends the thread;
+//! * `page`: the page of metrics, with a separate thread and a port.
 //!
 //! Invariants:
-//! * *Never a worker*: the thread `volt-observer` is a plain thread. It shares two locks with
-//!   workers: that of the registry shard with a polled task's name, and that of the blocking pool.
-//!   Both are held for a few instructions and never across user code, so it responds while every
-//!   worker is stuck.
+//! * *Never a worker*: `volt-observer` and `volt-metrics` are plain threads. They share two locks
+//!   with workers: that of the registry shard with a polled task's name, and that of the blocking
+//!   pool. Both are held for a few instructions and never across user code, so they respond while
+//!   every worker is stuck.
 //! * *Read-only*: no request changes scheduling. A client can only change whether the flight
 //!   recorder records the workers' events.
 //! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and
 //!   counted.
-//! * *Asleep unless asked*: without a client there is no wake-up.
+//! * *Asleep unless asked*: without a client there is no wake-up, except one or two after the last
+//!   runtime has ended.
 //! * *It never stops the application*: without a socket the program runs on, with a warning.
 
 mod connection;
@@ -27,6 +29,7 @@ mod cuts;
 mod limits;
 mod listener;
 mod observer;
+pub mod page;
 mod recording;
 pub mod registry;
 mod server;

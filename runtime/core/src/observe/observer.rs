@@ -1,9 +1,10 @@
 //! The observer's thread: it starts with the first runtime that wants a control socket, and ends
-//! when no runtime needs it.
+//! when no runtime has needed it for a while.
 
 use std::io;
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Instant;
 
 use mio::{Poll, Waker};
 
@@ -48,28 +49,37 @@ impl Registry {
             return Ok(());
         }
         let listener = Listener::open(&(self.environment)())?;
-        let path = listener.path().to_path_buf();
+        let file = listener.file.clone();
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), server::WAKER)?;
         let server = Server::new(poll, listener, self.limits)?;
         let registry = Arc::clone(self);
         let thread = thread::Builder::new().name(THREAD_NAME.into()).spawn(move || registry.observe(server))?;
-        state.observer = Some(Observer { thread, waker, path });
+        state.observer = Some(Observer { thread, waker, file, is_lingering: false });
         Ok(())
     }
 
     /// The main function of the observer's thread.
     fn observe(&self, server: Server) {
         let mut run = Run { registry: self, server: Some(server) };
+        // While it lingers: until when, and how many runtimes had registered before.
+        let mut lingers: Option<(Instant, u64)> = None;
         while let Some(server) = &mut run.server {
-            let turn = server.turn(self);
+            let turn = server.turn(self, lingers.map(|(until, _)| until));
+            let now = Instant::now();
+            let is_over = lingers.is_some_and(|(until, _)| until <= now);
             match turn {
-                Ok(false) => continue,
-                Ok(true) => {
+                Ok(is_woken) if !is_woken && !is_over => continue,
+                Ok(_) => {
                     let mut state = self.lock();
-                    if !state.is_observer_wanted() {
+                    let is_unused = is_over && lingers.is_some_and(|(_, registered)| registered == state.next_id);
+                    let is_wanted = state.is_observer_wanted();
+                    if !is_wanted && (self.limits.linger.is_zero() || is_unused) {
                         run.end(&mut state);
+                        continue;
                     }
+                    lingers = (!is_wanted).then(|| (now + self.limits.linger, state.next_id));
+                    state.observer.iter_mut().for_each(|observer| observer.is_lingering = !is_wanted);
                 }
                 Err(error) => {
                     run.end(&mut self.lock());
@@ -92,7 +102,9 @@ impl Run<'_> {
         // Closes every connection and unlinks the socket.
         self.server = None;
         self.registry.count(|health| health.clients = 0);
-        state.ended.extend(state.observer.take().map(|observer| observer.thread));
+        // No thread joins an observer that lingers: it is detached.
+        let joined = state.observer.take().filter(|observer| !observer.is_lingering);
+        state.ended.extend(joined.map(|observer| observer.thread));
         self.registry.changed.notify_all();
     }
 }

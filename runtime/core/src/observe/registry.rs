@@ -7,13 +7,16 @@
 //! Protocol, all under the one lock except the sleeps:
 //! * Start: (1) take a place in the list, and with it a name; (2) enter the runtime; (3) if it
 //!   wants a socket and no observer of this program runs, open the socket and start the thread.
-//! * End: (1) give up the place; (2) if no runtime wants a socket now, wake the observer; (3) wait
-//!   until it has ended or a runtime wants it again.
-//! * The observer, when woken: if no runtime wants a socket, close and unlink it, record that the
-//!   thread has ended, and end. It does all this before it releases the lock.
+//! * End: (1) give up the place; (2) if no runtime wants a socket now, wake the observer, unless it
+//!   lingers already; (3) if it does not linger, wait until it has ended or a runtime wants it
+//!   again.
+//! * The observer, when woken: if no runtime wants a socket, *linger*: wait for some time, without
+//!   holding the lock. If no runtime has registered meanwhile, close and unlink the socket, record
+//!   that the thread has ended, and end. It does all this before it releases the lock.
+//! * Exit of the program: unlink the socket, if the observer still has it.
 //!
 //! So a runtime that starts meanwhile finds either an observer that continues or none, never one
-//! that is about to end.
+//! that is about to end. The observer of a program lingers, those of most tests do not.
 //!
 //! Invariants:
 //! * *No lock is held while a snapshot is taken*, nor by a worker ever.
@@ -25,6 +28,7 @@
 //! The thread that has the last reference to a runtime drops the runtime, and that may be the
 //! observer's thread. So observed runtimes must allow being dropped there.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -43,6 +47,7 @@ use volt_telemetry::why::Why;
 use volt_telemetry::wire::{self, Hello};
 
 use super::limits::Limits;
+use super::listener::SocketFile;
 use crate::clock;
 use crate::config::MAX_NAME_BYTES;
 use crate::recorder::drain::Names;
@@ -104,6 +109,11 @@ pub fn process() -> Process {
     Registry::of_process().process()
 }
 
+/// Same as [`process`], but returns `None` if a snapshot panics.
+pub(super) fn try_process() -> Option<Process> {
+    Registry::of_process().try_process()
+}
+
 /// Returns the path to which consoles attach; `None` while no runtime has a control socket open.
 pub fn socket_path() -> Option<PathBuf> {
     Registry::of_process().socket_path()
@@ -113,6 +123,10 @@ pub fn socket_path() -> Option<PathBuf> {
 pub fn health() -> Health {
     Registry::of_process().health()
 }
+
+/// The list of this program's runtimes. Never freed, so that references to it stay valid forever. A
+/// forked child replaces its parent's by its own.
+static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
 
 /// The list of runtimes. There is one per program; tests create their own.
 pub(super) struct Registry {
@@ -129,7 +143,8 @@ pub(super) struct Registry {
 
 #[derive(Default)]
 pub(super) struct State {
-    next_id: u64,
+    /// How many runtimes have ever registered.
+    pub(super) next_id: u64,
     /// In the order of registration.
     pub(super) entries: Vec<Entry>,
     pub(super) observer: Option<Observer>,
@@ -155,7 +170,9 @@ impl Entry {
 pub(super) struct Observer {
     pub(super) thread: JoinHandle<()>,
     pub(super) waker: Waker,
-    pub(super) path: PathBuf,
+    pub(super) file: Arc<SocketFile>,
+    /// No runtime wants it, and its thread is to end after a while.
+    pub(super) is_lingering: bool,
 }
 
 impl State {
@@ -187,9 +204,6 @@ impl State {
 
 impl Registry {
     fn of_process() -> &'static Arc<Registry> {
-        /// Never freed, so that references to it stay valid forever. A forked child replaces its
-        /// parent's by its own.
-        static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
         // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the
         // registry.
         let mut found = OF_PROCESS.load(Ordering::Acquire);
@@ -198,11 +212,14 @@ impl Registry {
             if let Some(registry) = unsafe { found.as_ref() }.filter(|registry| registry.home.is_here()) {
                 return registry;
             }
-            let own = Box::into_raw(Box::new(Registry::new(Environment::of_process, Limits::DEFAULT)));
+            let own = Box::into_raw(Box::new(Registry::new(Environment::of_process, Limits::OF_PROCESS)));
             // ORDERING: AcqRel; see above. Acquire also on failure, since the found registry is
             // used.
             match OF_PROCESS.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => found = own,
+                Ok(_) => {
+                    found = own;
+                    exit::clean_up();
+                }
                 Err(other) => {
                     // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
                     drop(unsafe { Box::from_raw(own) });
@@ -245,6 +262,17 @@ impl Registry {
             observer: Some(self.health()),
             runtimes: runtimes.iter().map(|runtime| runtime.snapshot()).collect(),
         }
+    }
+
+    /// Returns `None`, and counts that, if a snapshot panics.
+    pub(super) fn try_process(&self) -> Option<Process> {
+        // Unwind safe: a snapshot reads cells, and nothing that it has written in part is used
+        // again.
+        let process = catch_unwind(AssertUnwindSafe(|| self.process())).ok();
+        if process.is_none() {
+            self.count(|health| health.snapshot_panics += 1);
+        }
+        process
     }
 
     pub(super) fn hello(&self) -> Hello {
@@ -293,7 +321,9 @@ impl Registry {
     }
 
     pub(super) fn socket_path(&self) -> Option<PathBuf> {
-        self.lock().observer.as_ref().map(|observer| observer.path.clone())
+        let state = self.lock();
+        let observer = state.observer.as_ref().filter(|_| state.is_observer_wanted());
+        observer.map(|observer| observer.file.path().to_path_buf())
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut Health)) {
@@ -305,8 +335,47 @@ impl Registry {
     }
 }
 
-/// A runtime's place in the list. When the last one that wants a control socket is dropped, the
-/// socket is closed before the drop returns.
+/// What is done when the program exits.
+mod exit {
+    use std::sync::TryLockError;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::OF_PROCESS;
+
+    unsafe extern "C" {
+        fn atexit(function: extern "C" fn()) -> i32;
+    }
+
+    /// Unlinks the control socket, if the observer still has it: a program may exit while the
+    /// observer lingers, or while a runtime lives.
+    extern "C" fn unlink() {
+        // ORDERING: Acquire; pairs with the Release in `of_process`.
+        let registry = OF_PROCESS.load(Ordering::Acquire);
+        // SAFETY: null, or never freed.
+        let Some(registry) = unsafe { registry.as_ref() }.filter(|registry| registry.home.is_here()) else { return };
+        let state = match registry.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // A thread opens or closes the socket at this moment. The next program that starts
+            // unlinks what is left.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        state.observer.iter().for_each(|observer| observer.file.unlink());
+    }
+
+    /// Has the control socket unlinked when the program exits.
+    pub(super) fn clean_up() {
+        static IS_SET: AtomicBool = AtomicBool::new(false);
+        // ORDERING: Relaxed; only the value matters. A forked child inherits the function.
+        if !IS_SET.swap(true, Ordering::Relaxed) {
+            // SAFETY: a function of the C standard, with one that stays valid and does not unwind.
+            // If it is refused, the next program that starts unlinks the socket.
+            let _refused = unsafe { atexit(unlink) };
+        }
+    }
+}
+
+/// A runtime's place in the list.
 #[must_use = "a runtime is seen for as long as its registration lives"]
 pub(crate) struct Registration {
     pub(super) registry: Arc<Registry>,
@@ -339,7 +408,15 @@ impl Drop for Registration {
         if state.is_observer_wanted() {
             return;
         }
-        let Some(observer) = &state.observer else { return };
+        let lingers = !self.registry.limits.linger.is_zero();
+        let Some(observer) = &mut state.observer else { return };
+        if lingers {
+            if !std::mem::replace(&mut observer.is_lingering, true) {
+                // If the wake-up failed, the observer does not end.
+                let _is_woken = observer.waker.wake();
+            }
+            return;
+        }
         let thread = observer.thread.thread().id();
         // If the wake-up failed, the observer does not end; and the observer cannot wait for
         // itself.

@@ -1,8 +1,8 @@
 //! The observer's event loop: one thread and one poll for all clients.
 //!
 //! Protocol of a turn:
-//! 1. sleep until an event, the next snapshot of a subscription or the end of a wait; without limit
-//!    if there is none of these;
+//! 1. sleep until an event, the next snapshot of a subscription or the end of a wait or of the
+//!    thread's linger; without limit if there is none of these;
 //! 2. accept connections;
 //! 3. send what is left in each client's outbox, then read one request of each client;
 //! 4. mark the subscriptions that are due, and send new records to clients that record;
@@ -42,7 +42,9 @@ const LISTENER: Token = Token(usize::MAX - 1);
 /// Connections accepted per turn.
 const ACCEPTS_PER_TURN: usize = 16;
 /// How long accepting pauses after the kernel failed it.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// The reply to a client if the snapshot panics.
+pub(super) const PANICKED: &str = "taking the snapshot panicked, see the program's log: report it as a fault";
 
 /// See the module.
 #[derive(Debug)]
@@ -73,12 +75,13 @@ impl Server {
         Ok(Self { poll, events, listener, limits, clients, paid_at, may_accept: true, accept_at: None })
     }
 
-    /// Runs one turn. Returns whether the waker was called.
+    /// Runs one turn, which sleeps no longer than until `until`. Returns whether the waker was
+    /// called.
     ///
     /// # Errors
     /// Errors of the poll, after which the poll cannot be used again.
-    pub(super) fn turn(&mut self, registry: &Registry) -> io::Result<bool> {
-        let is_woken = self.sleep()?;
+    pub(super) fn turn(&mut self, registry: &Registry, until: Option<Instant>) -> io::Result<bool> {
+        let is_woken = self.sleep(until)?;
         let now = Instant::now();
         self.accept(registry, now);
         self.serve(registry, now);
@@ -92,8 +95,9 @@ impl Server {
         Ok(is_woken)
     }
 
-    fn sleep(&mut self) -> io::Result<bool> {
-        let timeout = self.due_at().map(|due| due.saturating_duration_since(Instant::now()));
+    fn sleep(&mut self, until: Option<Instant>) -> io::Result<bool> {
+        let due_at = self.due_at().into_iter().chain(until).min();
+        let timeout = due_at.map(|due| due.saturating_duration_since(Instant::now()));
         match self.poll.poll(&mut self.events, timeout) {
             Ok(()) => {}
             // A signal; the events are empty.
@@ -176,7 +180,7 @@ impl Server {
                 self.limits.clients,
                 pids.join(", ")
             );
-            if let Ok(frame) = wire::encode(&Reply::Error { message }, self.limits.reply_bytes) {
+            if let Ok(frame) = (Reply::Error { message }).to_frame(self.limits.reply_bytes) {
                 client.push(frame, &self.limits);
                 // It fits into the kernel's buffer, or is not worth waiting for.
                 let _ = client.flush(now, &self.limits);
@@ -184,7 +188,7 @@ impl Server {
             registry.count(|health| health.refused_full += 1);
             return;
         };
-        let Ok(hello) = wire::encode(&Reply::Hello(registry.hello()), self.limits.reply_bytes) else { return };
+        let Ok(hello) = Reply::Hello(registry.hello()).to_frame(self.limits.reply_bytes) else { return };
         let mut client = Connection::new(socket, now, self.paid_at[index], &self.limits);
         client.push(hello, &self.limits);
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -295,7 +299,7 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
                 "this program uses version {} of the protocol, which does not have this request",
                 wire::VERSION
             );
-            if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
+            if let Ok(frame) = (Reply::Error { message }).to_frame(limits.reply_bytes) {
                 client.push(frame, limits);
             }
             client.flush(now, limits)
@@ -306,7 +310,7 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
 /// Encodes the reply as a frame. A list loses rows until it fits.
 fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
     loop {
-        match (wire::encode(reply, max_bytes), &mut *reply) {
+        match (reply.to_frame(max_bytes), &mut *reply) {
             (Ok(frame), _) => return Some(frame),
             (Err(_), Reply::Tasks(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
             (Err(_), Reply::Processes(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
@@ -366,31 +370,27 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
 
 /// Returns whether `accept` failed because of the connection that it accepted, so that the next one
 /// may succeed.
-fn is_of_one_connection(code: i32) -> bool {
+pub(super) fn is_of_one_connection(code: i32) -> bool {
     use rustix::io::Errno;
     [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
 }
 
 /// Returns the processor time of this thread.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn take_snapshot(registry: &Registry) -> Reply {
-    // Unwind safe: a snapshot reads cells, and nothing that it has written in part is used again.
-    match catch_unwind(AssertUnwindSafe(|| registry.process())) {
-        Ok(process) => Reply::Snapshot { process: Box::new(process), lost: 0 },
-        Err(_) => {
-            registry.count(|health| health.snapshot_panics += 1);
-            Reply::Error { message: "taking the snapshot panicked, see the program's log: report it as a fault".into() }
-        }
+    match registry.try_process() {
+        Some(process) => Reply::Snapshot { process: Box::new(process), lost: 0 },
+        None => Reply::Error { message: PANICKED.into() },
     }
 }
 
 fn encode_or_say_why(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
     encode_cutting(reply, max_bytes, registry).unwrap_or_else(|error| {
         *reply = Reply::Error { message: format!("the snapshot does not fit: {error}") };
-        wire::encode(reply, MAX_REPLY_BYTES).expect("a line of text is a frame")
+        reply.to_frame(MAX_REPLY_BYTES).expect("a line of text is a frame")
     })
 }

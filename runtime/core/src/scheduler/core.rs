@@ -84,7 +84,8 @@ impl Core {
             polls_since_check: 0,
             check_at_ns: now_ns.saturating_add(config.target_global_queue_latency_ns),
             is_searching: false,
-            has_slept: false,
+            // The sentinel dozes in a new runtime.
+            has_slept: true,
             park_timeout: config.park_timeout,
             spin: Habit::new(),
             wakers: Vec::new(),

@@ -4,7 +4,7 @@
 //! submits a task reads it on the same thread, to decide between the worker's own queues and the
 //! global one.
 //!
-//! Invariant: *Worker while set*: the pointer is set only by [`run_as`], and only while the worker
+//! Invariant: *Worker while set*: the pointer is set only by `run_as`, and only while the worker
 //! is borrowed there.
 
 use std::cell::Cell;
@@ -26,6 +26,26 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
     let worker = WORKER.get();
     // SAFETY: Worker while set: `run_as`, further up the stack of this thread, borrows it.
     f(unsafe { worker.as_ref() })
+}
+
+/// Returns the index of the worker that runs on this thread, from 0 to
+/// [`num_workers`](crate::metrics::RuntimeMetrics::num_workers) - 1.
+///
+/// Returns `None` on a thread that is no worker, in
+/// [`block_in_place`](crate::task::block_in_place::block_in_place), where another thread does the
+/// work of the worker, and on a spare worker, which the sentinel has put in the place of a stuck
+/// one. In a current-thread runtime, the thread in `block_on` that runs the tasks is worker 0.
+///
+/// A task may continue on another worker after each `.await`.
+///
+/// ```
+/// let runtime = volt::Builder::new_current_thread().build()?;
+/// assert_eq!(runtime.block_on(async { volt::runtime::worker_index() }), Some(0));
+/// assert_eq!(volt::runtime::worker_index(), None);
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+pub fn worker_index() -> Option<usize> {
+    with_worker(|worker| worker.filter(|worker| !worker.is_spare()).map(Worker::index))
 }
 
 /// Returns whether the current thread is a worker.

@@ -18,7 +18,7 @@ pub(crate) mod staff;
 #[cfg(not(loom))]
 pub(crate) mod core;
 #[cfg(not(loom))]
-pub(crate) mod current;
+pub mod current;
 #[cfg(not(loom))]
 mod doctor;
 #[cfg(not(loom))]

@@ -47,14 +47,17 @@ impl Tuner {
     pub(crate) fn new(config: &Config) -> Self {
         let keep = 1.0 - f64::from(config.ewma_alpha_per_mille) / 1000.0;
         let budget = config.budget_per_tick;
-        let decay_after = |polls: u32| (keep.powf(f64::from(polls) / f64::from(budget)) * ONE as f64) as u64;
+        // One power and a product for each weight: a power for each would take longer than the rest
+        // of a runtime's start.
+        let of_one_poll = keep.powf(1.0 / f64::from(budget));
+        let weights = std::iter::successors(Some(1.0), |weight: &f64| Some(weight * of_one_poll));
         let mut tuner = Self {
             avg: config.default_avg_task_ns.clamp(1, u64::MAX / ONE) * ONE,
             interval: 0,
             min: config.min_global_queue_interval,
             max: config.max_global_queue_interval,
             target_ns: config.target_global_queue_latency_ns,
-            decay: (0..=budget).map(decay_after).collect(),
+            decay: weights.zip(0..=budget).map(|(weight, _)| (weight * ONE as f64) as u64).collect(),
         };
         tuner.interval = tuner.interval_for(tuner.avg_ns());
         tuner

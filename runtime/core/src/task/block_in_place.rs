@@ -2,10 +2,12 @@
 
 use crate::context;
 use crate::scheduler::current;
+use crate::scheduler::worker::Worker;
 
-/// The panic message in a current-thread runtime.
-const CURRENT_THREAD: &str = "block_in_place can only be called on a multi-thread runtime: a current-thread runtime has no other \
-                              thread for its tasks; use spawn_blocking";
+/// The panic message where no other thread can take over the tasks of this one. Code outside Volt
+/// may search the message for its beginning, which is the same in Tokio.
+const NO_OTHER_THREAD: &str = "can call blocking only when running on the multi-threaded runtime: no other thread can run the tasks of \
+                               a current-thread runtime or of a LocalSet; use `spawn_blocking`";
 
 /// Runs a blocking closure on the current worker's thread, while another thread takes over the
 /// worker's tasks.
@@ -27,9 +29,10 @@ const CURRENT_THREAD: &str = "block_in_place can only be called on a multi-threa
 ///
 /// # Panics
 ///
-/// Panics on the thread that runs a
-/// [current-thread runtime](crate::builder::Builder::new_current_thread), which has no other thread
-/// for its tasks, and if the closure panics.
+/// Panics in [`Runtime::block_on`](crate::runtime::Runtime::block_on) of a
+/// [current-thread runtime](crate::builder::Builder::new_current_thread) and in its tasks, and in a
+/// `LocalSet` that runs in a `block_on`: no other thread can take over the tasks of that thread.
+/// Also panics if the closure panics.
 ///
 /// # Cancel safety
 ///
@@ -58,11 +61,11 @@ pub fn block_in_place<F, R>(f: F) -> R
 where
     F: FnOnce() -> R,
 {
+    // Not in the closure below, which would be the reported caller.
+    assert!(!current::with_worker(|worker| worker.is_some_and(Worker::is_seated)), "{NO_OTHER_THREAD}");
+    assert!(current::is_worker() || !context::is_within_block_on_of_tasks(), "{NO_OTHER_THREAD}");
     current::with_worker(|worker| match worker {
-        Some(worker) => {
-            assert!(!worker.is_seated(), "{CURRENT_THREAD}");
-            worker.block_in_place(f)
-        }
+        Some(worker) => worker.block_in_place(f),
         None => context::outside_block_on(f),
     })
 }

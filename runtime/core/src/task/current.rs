@@ -43,6 +43,8 @@ thread_local! {
     static CURRENT: Cell<Running> = const { Cell::new(NOTHING) };
     /// What kind of thread this is, or what it does between two polls.
     static BY: Cell<By> = const { Cell::new(By::Outside) };
+    /// The ended task whose output is being dropped on this thread.
+    static ENDED: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
 /// What wakes tasks on this thread at the moment.
@@ -130,6 +132,20 @@ pub(crate) fn run_blocking(f: impl FnOnce()) {
     f();
 }
 
+/// Runs `f`, which drops the output of the task `id`, with that task's id as the current one. No
+/// task is current meanwhile: the ended one has no runner that could keep it alive.
+pub(super) fn run_as_ended(id: Id, f: impl FnOnce()) {
+    struct Reset(Running, Option<Id>);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+            ENDED.set(self.1);
+        }
+    }
+    let _reset = Reset(CURRENT.replace(NOTHING), ENDED.replace(Some(id)));
+    f();
+}
+
 /// Records the wake-up and returns true if this thread polls `task`; its runner will then
 /// reschedule it. Returns false if the wake-up is for another task.
 #[inline]
@@ -179,9 +195,10 @@ pub fn id() -> Id {
     try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")
 }
 
-/// Returns the id of the calling task, or `None` outside a task.
+/// Returns the id of the calling task, or `None` outside a task. The destructors of a task's future
+/// and of its output, which may run after the task has ended, count as inside.
 pub fn try_id() -> Option<Id> {
-    with(|task| task.map(|task| task.header().id))
+    with(|task| task.map(|task| task.header().id)).or_else(|| ENDED.try_with(Cell::get).ok().flatten())
 }
 
 /// Returns whether the task that this thread polls was cancelled.

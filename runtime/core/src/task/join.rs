@@ -161,7 +161,7 @@ impl fmt::Debug for AbortHandle {
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let error = runtime.block_on(async { volt::spawn(async { panic!("no") }).await }).unwrap_err();
 /// assert!(error.is_panic());
-/// assert!(error.to_string().contains("panicked: no"));
+/// assert!(error.to_string().ends_with("panicked with message \"no\""));
 /// ```
 pub struct JoinError {
     id: Id,
@@ -261,7 +261,7 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.is_panic(), self.message()) {
-            (true, Some(message)) => write!(f, "task {} panicked: {message}", self.id),
+            (true, Some(message)) => write!(f, "task {} panicked with message {message:?}", self.id),
             (true, None) => write!(f, "task {} panicked", self.id),
             (false, _) => match self.refusal() {
                 Some(cause) => write!(f, "task {} was not begun: {cause}", self.id),
@@ -273,7 +273,14 @@ impl fmt::Display for JoinError {
 
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinError({self})")
+        match (self.is_panic(), self.message()) {
+            (true, Some(message)) => write!(f, "JoinError::Panic({:?}, {message:?}, ...)", self.id),
+            (true, None) => write!(f, "JoinError::Panic({:?}, ...)", self.id),
+            (false, _) => match self.refusal() {
+                Some(cause) => write!(f, "JoinError::Cancelled({:?}, {cause:?})", self.id),
+                None => write!(f, "JoinError::Cancelled({:?})", self.id),
+            },
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! | what | target, level | used by |
 //! |---|---|---|
 //! | span `volt.task{id, name, spawn}` | `volt::task`, INFO for a task with a name, DEBUG for one without | log lines: polls enter it |
-//! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; for a blocking job `tokio::task::blocking` | tokio-console: polls enter it, and it ends with the task |
+//! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; for a blocking job `tokio::task::blocking` | tokio-console: polls enter it, and it ends with the task. `kind` is `task`, `local` or `blocking` |
 //! | event `{op, task.id}`, with the id of the span, not of the task | `tokio::task::waker`, TRACE | tokio-console: `waker.wake`, `waker.wake_by_ref`, `waker.clone`, `waker.drop` |
 //!
 //! The names and fields of the last two are those that tokio-console's subscriber expects (crate
@@ -41,6 +41,8 @@ use crate::stats::counting;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Task,
+    /// A task of a `LocalSet`.
+    Local,
     Blocking,
 }
 
@@ -76,8 +78,8 @@ fn listened_to(id: Id, name: Option<&str>, location: &'static Location<'static>,
         };
     }
     let span = match kind {
-        Kind::Task if name.is_some() => task_span!(INFO),
-        Kind::Task => task_span!(DEBUG),
+        Kind::Task | Kind::Local if name.is_some() => task_span!(INFO),
+        Kind::Task | Kind::Local => task_span!(DEBUG),
         Kind::Blocking => Span::none(),
     };
     let console = console_span(id, name.unwrap_or_default(), location, kind);
@@ -89,11 +91,11 @@ fn listened_to(id: Id, name: Option<&str>, location: &'static Location<'static>,
 
 fn console_span(id: Id, name: &str, location: &'static Location<'static>, kind: Kind) -> Span {
     match kind {
-        Kind::Task => tracing::trace_span!(
+        Kind::Task | Kind::Local => tracing::trace_span!(
             target: "tokio::task",
             parent: None,
             "runtime.spawn",
-            kind = %"task",
+            kind = %if kind == Kind::Local { "local" } else { "task" },
             task.name = %name,
             task.id = id.as_u64(),
             loc.file = location.file(),

@@ -1,8 +1,8 @@
 //! The catalog of metrics: the public name of each number of a [`Snapshot`], and how it is read
 //! from there.
 //!
-//! The exporter uses it for every line of `/metrics`. The page `docs/metrics.md` is generated from
-//! it, and tests compare dashboards and alert rules with it.
+//! [`exposition`](crate::exposition) uses it for every line about Volt on `/metrics`. The page
+//! `docs/metrics.md` is generated from it, and tests compare dashboards and alert rules with it.
 //!
 //! # Shape
 //!

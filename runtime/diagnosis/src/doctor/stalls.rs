@@ -296,22 +296,22 @@ fn remedy(remedy: Remedy) -> &'static str {
 fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::Sleep => {
-            "Await volt::time::sleep instead of sleeping in the thread, or move the call into \
-             volt::task::spawn_blocking."
+            "Await time::sleep instead of sleeping in the thread, or move the call into \
+             task::spawn_blocking."
         }
         Cause::Lock => {
             "Hold the lock as briefly as possible and never across slow work. Otherwise, acquire it in \
-             volt::task::spawn_blocking, or use an asynchronous lock."
+             task::spawn_blocking, or use an asynchronous lock."
         }
-        Cause::Io => "Use volt::net, or move the blocking call into volt::task::spawn_blocking.",
+        Cause::Io => "Use the asynchronous sockets in net, or move the blocking call into task::spawn_blocking.",
         Cause::Cpu => {
-            "Call volt::task::yield_now().await or consume_budget().await in the loop, or move the computation into \
-             volt::task::spawn_blocking."
+            "Call task::yield_now().await or consume_budget().await in the loop, or move the computation into \
+             task::spawn_blocking."
         }
-        Cause::PageIn => "Add memory to the machine, or access files and mapped memory in volt::task::spawn_blocking.",
+        Cause::PageIn => "Add memory to the machine, or access files and mapped memory in task::spawn_blocking.",
         _ => {
-            "Move the blocking work of these tasks into volt::task::spawn_blocking, or wrap it in \
-             volt::task::block_in_place. `volt-console stacks --all` prints the lines of their long polls."
+            "Move the blocking work of these tasks into task::spawn_blocking, or wrap it in \
+             task::block_in_place. `volt-console stacks --all` prints the lines of their long polls."
         }
     }
 }

@@ -157,7 +157,14 @@ fn processes_are_listed_one_by_one_to_whoever_asks() {
                 }
                 filled.push((pid, n));
             }
-            let told = list(of(processes::Rank::Mailbox, ""));
+            // Every process has taken its first step.
+            let told = loop {
+                let told = list(of(processes::Rank::Mailbox, ""));
+                if told.rows.iter().all(|row| row.steps > 0) {
+                    break told;
+                }
+                volt::task::yield_now().await;
+            };
             assert_eq!((told.alive, told.matching), (8, 8));
             let deepest: Vec<_> = told.rows.iter().map(|row| (row.pid.clone(), row.mailbox_len)).collect();
             let expected = [7, 6, 5].map(|n| (filled[n].0.to_string(), n as u64));

@@ -26,6 +26,10 @@ pub struct AsyncFdRegisterError<T> {
     pub(super) cause: io::Error,
 }
 
+/// The former name of [`AsyncFdRegisterError`].
+#[deprecated(note = "use `AsyncFdRegisterError`")]
+pub type AsyncFdTryNewError<T> = AsyncFdRegisterError<T>;
+
 impl<T> AsyncFdRegisterError<T> {
     /// Returns the inner object and the cause of the error.
     pub fn into_parts(self) -> (T, io::Error) {

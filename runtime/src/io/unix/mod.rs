@@ -11,6 +11,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
+#[doc(hidden)]
+#[allow(deprecated, reason = "programs may still use it")]
+pub use self::errors::AsyncFdTryNewError;
 pub use self::errors::{AsyncFdRegisterError, TryIoError};
 use crate::io::{Interest, Ready};
 use volt_core::context;
@@ -59,6 +62,39 @@ pub struct AsyncFd<T: AsRawFd> {
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 impl<T: AsRawFd> AsyncFd<T> {
+    /// Creates an `AsyncFd` that watches `inner` for reading and writing. Returns `inner` with the
+    /// error if it fails.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`new`](Self::new).
+    ///
+    /// # Panics
+    /// Panics if called outside the context of a runtime.
+    ///
+    /// # Safety
+    /// `inner.as_raw_fd()` must return the same descriptor at every call. The descriptor must stay
+    /// open, and belong to `inner`, for as long as the `AsyncFd` exists.
+    #[track_caller]
+    pub unsafe fn register(inner: T) -> Result<Self, AsyncFdRegisterError<T>> {
+        Self::try_new(inner)
+    }
+
+    /// Creates an `AsyncFd` that watches `inner` for `interest`, as [`register`](Self::register)
+    /// does.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`new`](Self::new).
+    ///
+    /// # Panics
+    /// Panics if called outside the context of a runtime.
+    ///
+    /// # Safety
+    /// The same as for [`register`](Self::register).
+    #[track_caller]
+    pub unsafe fn register_with_interest(inner: T, interest: Interest) -> Result<Self, AsyncFdRegisterError<T>> {
+        Self::try_with_interest(inner, interest)
+    }
+
     /// Creates an `AsyncFd` that watches `inner` for reading and writing.
     ///
     /// # Errors
@@ -155,7 +191,7 @@ impl<T: AsRawFd> AsyncFd<T> {
     /// This method is cancel safe. It does not clear readiness, so a later call finds it again.
     pub async fn ready_mut(&mut self, interest: Interest) -> io::Result<AsyncFdReadyMutGuard<'_, T>> {
         let awaited = interest.awaited();
-        let seen = self.io.ready(awaited).await?;
+        let seen = self.io.waits().ready(awaited).await?;
         Ok(AsyncFdReadyMutGuard { fd: self, awaited, seen: Some(seen) })
     }
 
@@ -304,7 +340,7 @@ impl<T: AsRawFd> AsyncFd<T> {
         operation: impl FnOnce(&mut T) -> io::Result<R>,
     ) -> io::Result<R> {
         let awaited = interest.awaited();
-        let Some(seen) = self.io.check(awaited)? else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let seen = self.io.check_for_attempt(awaited).ok_or(io::ErrorKind::WouldBlock)?;
         let mut guard = AsyncFdReadyMutGuard { fd: self, awaited, seen: Some(seen) };
         guard.try_io(|fd| operation(fd.get_mut())).unwrap_or_else(|_| Err(io::ErrorKind::WouldBlock.into()))
     }
@@ -316,9 +352,10 @@ impl<T: AsRawFd> AsRawFd for AsyncFd<T> {
     }
 }
 
-impl<T: AsRawFd + AsFd> AsFd for AsyncFd<T> {
+impl<T: AsRawFd> AsFd for AsyncFd<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.get_ref().as_fd()
+        // SAFETY: the descriptor stays open while this object exists; see the type's documentation.
+        unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Methods that all datagram sockets share.
 
 /// Defines sending to the peer (`send`) and receiving (`recv`, `recv_from`) of datagrams. Sending
-/// to another address (`send_to`) differs between socket types, so each type defines it.
+/// to another address (`send_to`) differs between socket types, so each type defines it. The file
+/// of the type defines the functions `receive` and `receive_from`.
 macro_rules! datagrams {
     ($socket:ident, $addr:ty) => {
         impl $socket {
@@ -105,7 +106,7 @@ macro_rules! datagrams {
             /// # Cancel safety
             /// The same as for [`recv`](Self::recv).
             pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, $addr)> {
-                self.io.run(Direction::Read, |socket| socket.recv_from(buffer)).await
+                self.io.run(Direction::Read, |socket| receive_from(socket, buffer)).await
             }
 
             /// Polls for a datagram as [`recv_from`](Self::recv_from) does. If several tasks poll
@@ -123,7 +124,7 @@ macro_rules! datagrams {
             /// # Errors
             /// Returns the same errors as [`try_recv`](Self::try_recv).
             pub fn try_recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, $addr)> {
-                self.io.try_run(Direction::Read, |socket| socket.recv_from(buffer))
+                self.io.try_run(Direction::Read, |socket| receive_from(socket, buffer))
             }
 
             /// Receives a datagram into the free part of `buffer`, as

@@ -4,25 +4,27 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
+use crate::net::unix::{gid_t, pid_t, uid_t};
+
 /// Credentials of the process that created the other end of a
 /// [`UnixStream`](crate::net::UnixStream).
 ///
 /// The kernel records them when the connection is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UCred {
-    pid: Option<i32>,
-    uid: u32,
-    gid: u32,
+    pid: Option<pid_t>,
+    uid: uid_t,
+    gid: gid_t,
 }
 
 impl UCred {
     /// Returns the user ID of the process.
-    pub fn uid(&self) -> u32 {
+    pub fn uid(&self) -> uid_t {
         self.uid
     }
 
     /// Returns the group ID of the process.
-    pub fn gid(&self) -> u32 {
+    pub fn gid(&self) -> gid_t {
         self.gid
     }
 
@@ -30,7 +32,7 @@ impl UCred {
     ///
     /// Returns `None` if the system does not report it, for example for a process in a PID
     /// namespace that is not visible to this process.
-    pub fn pid(&self) -> Option<i32> {
+    pub fn pid(&self) -> Option<pid_t> {
         self.pid
     }
 }

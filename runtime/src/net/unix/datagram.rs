@@ -60,7 +60,7 @@ fn receive(
 ) -> io::Result<(usize, SocketAddr)> {
     let ((filled, _), _, from) = recvfrom(socket, free, flags)?;
     // The address of a sender that is not bound to one.
-    let nameless = || SocketAddr::from_pathname("");
+    let nameless = || net::SocketAddr::from_pathname("");
     let from = match from.map(SocketAddrUnix::try_from).transpose()? {
         None => nameless()?,
         Some(from) => match (from.path_bytes(), abstract_name(&from)) {
@@ -69,18 +69,23 @@ fn receive(
             (None, None) => nameless()?,
         },
     };
-    Ok((filled.len(), from))
+    Ok((filled.len(), from.into()))
+}
+
+/// Receives a datagram.
+fn receive_from(socket: &net::UnixDatagram, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    socket.recv_from(buffer).map(|(len, from)| (len, from.into()))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn abstract_name(address: &SocketAddrUnix) -> Option<io::Result<SocketAddr>> {
+fn abstract_name(address: &SocketAddrUnix) -> Option<io::Result<net::SocketAddr>> {
     use std::os::linux::net::SocketAddrExt;
 
-    address.abstract_name().map(SocketAddr::from_abstract_name)
+    address.abstract_name().map(net::SocketAddr::from_abstract_name)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn abstract_name(_: &SocketAddrUnix) -> Option<io::Result<SocketAddr>> {
+fn abstract_name(_: &SocketAddrUnix) -> Option<io::Result<net::SocketAddr>> {
     None
 }
 
@@ -94,7 +99,7 @@ impl UnixDatagram {
     /// # Panics
     /// Panics if called outside the context of a runtime.
     #[track_caller]
-    pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         Self::from_std(net::UnixDatagram::bind_addr(&address(path.as_ref())?)?)
     }
 
@@ -134,7 +139,7 @@ impl UnixDatagram {
     /// # Errors
     /// Returns `NotFound` if `path` does not exist. Returns `ConnectionRefused` if the socket that
     /// was bound to it is closed. Also returns an error if the underlying system call fails.
-    pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         self.io.source().connect_addr(&address(path.as_ref())?)
     }
 
@@ -148,7 +153,7 @@ impl UnixDatagram {
     /// # Cancel safety
     /// This method is cancel safe. If the future is dropped before it completes, the datagram was
     /// not sent.
-    pub async fn send_to(&self, bytes: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
+    pub async fn send_to<P: AsRef<Path>>(&self, bytes: &[u8], target: P) -> io::Result<usize> {
         let target = address(target.as_ref())?;
         let send = |socket: &net::UnixDatagram| socket.send_to_addr(bytes, &target);
         let mut retry = MIN_RETRY;
@@ -171,11 +176,11 @@ impl UnixDatagram {
     ///
     /// # Errors
     /// Returns the same errors as [`connect`](Self::connect).
-    pub fn poll_send_to(
+    pub fn poll_send_to<P: AsRef<Path>>(
         &self,
         cx: &mut Context<'_>,
         bytes: &[u8],
-        target: impl AsRef<Path>,
+        target: P,
     ) -> Poll<io::Result<usize>> {
         let target = address(target.as_ref())?;
         self.io.poll_run(cx, Direction::Write, |socket| socket.send_to_addr(bytes, &target))
@@ -186,7 +191,7 @@ impl UnixDatagram {
     /// # Errors
     /// Returns `ErrorKind::WouldBlock` if there is no room. Otherwise returns the same errors as
     /// [`connect`](Self::connect).
-    pub fn try_send_to(&self, bytes: &[u8], target: impl AsRef<Path>) -> io::Result<usize> {
+    pub fn try_send_to<P: AsRef<Path>>(&self, bytes: &[u8], target: P) -> io::Result<usize> {
         let target = address(target.as_ref())?;
         self.io.try_run(Direction::Write, |socket| socket.send_to_addr(bytes, &target))
     }
@@ -196,7 +201,7 @@ impl UnixDatagram {
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.source().local_addr()
+        self.io.source().local_addr().map(SocketAddr::from)
     }
 
     /// Returns the address of the peer that this socket is connected to.
@@ -205,7 +210,7 @@ impl UnixDatagram {
     /// Returns `ErrorKind::NotConnected` if the socket is not connected. Also returns an error if
     /// the underlying system call fails.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.source().peer_addr()
+        self.io.source().peer_addr().map(SocketAddr::from)
     }
 
     /// Shuts down the read direction, the write direction or both.

@@ -49,8 +49,9 @@ impl UnixListener {
     /// # Panics
     /// Panics if called outside the context of a runtime.
     #[track_caller]
-    pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
-        Self::bind_addr(&address(path.as_ref())?)
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
+        let driver = context::driver();
+        Self::bind_on(driver, &address(path.as_ref())?)
     }
 
     /// Creates a listener as [`bind`](Self::bind) does, that is bound to a socket address.
@@ -62,7 +63,10 @@ impl UnixListener {
     /// Panics if called outside the context of a runtime.
     #[track_caller]
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
-        let driver = context::driver();
+        Self::bind_on(context::driver(), &address.0)
+    }
+
+    fn bind_on(driver: Arc<Driver>, address: &net::SocketAddr) -> io::Result<UnixListener> {
         Self::register(driver, mio::net::UnixListener::bind_addr(address)?)
     }
 
@@ -98,7 +102,7 @@ impl UnixListener {
 
     fn take(&self, listener: &mio::net::UnixListener) -> io::Result<(UnixStream, SocketAddr)> {
         let (stream, peer) = listener.accept()?;
-        Ok((UnixStream::register(self.io.driver().clone(), stream.into())?, peer))
+        Ok((UnixStream::register(self.io.driver().clone(), stream.into())?, peer.into()))
     }
 
     /// Returns the local address that this listener is bound to.
@@ -106,7 +110,7 @@ impl UnixListener {
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.source().local_addr()
+        self.io.source().local_addr().map(SocketAddr::from)
     }
 
     /// Returns and clears the socket's pending error, if there is one (`SO_ERROR`).

@@ -9,16 +9,28 @@ pub(super) mod datagram;
 mod halves;
 pub(super) mod listener;
 pub mod pipe;
+pub(super) mod socket;
+mod socket_addr;
 pub(super) mod stream;
 
 use std::io;
+use std::os::unix::net;
 use std::path::Path;
 use std::time::Duration;
 
 pub use cred::UCred;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
-#[doc(no_inline)]
-pub use std::os::unix::net::SocketAddr;
+pub use socket_addr::SocketAddr;
+
+/// A user ID.
+#[allow(non_camel_case_types, reason = "Tokio's name")]
+pub type uid_t = u32;
+/// A group ID.
+#[allow(non_camel_case_types, reason = "Tokio's name")]
+pub type gid_t = u32;
+/// The ID of an operating-system process or of a group of them.
+#[allow(non_camel_case_types, reason = "Tokio's name")]
+pub type pid_t = i32;
 
 /// The first wait before an attempt is repeated because a queue was full. It is used for queues for
 /// which the kernel sends no event when they have room. The wait doubles up to [`MAX_RETRY`].
@@ -27,15 +39,15 @@ const MIN_RETRY: Duration = Duration::from_millis(1);
 const MAX_RETRY: Duration = Duration::from_millis(32);
 
 /// Converts a path to a socket address.
-fn address(path: &Path) -> io::Result<SocketAddr> {
+fn address(path: &Path) -> io::Result<net::SocketAddr> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         use std::os::linux::net::SocketAddrExt;
         use std::os::unix::ffi::OsStrExt;
 
         if let [0, name @ ..] = path.as_os_str().as_bytes() {
-            return SocketAddr::from_abstract_name(name);
+            return net::SocketAddr::from_abstract_name(name);
         }
     }
-    SocketAddr::from_pathname(path)
+    net::SocketAddr::from_pathname(path)
 }

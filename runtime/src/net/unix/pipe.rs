@@ -97,7 +97,7 @@ impl OpenOptions {
     /// # Panics
     /// Panics if called outside the context of a runtime.
     #[track_caller]
-    pub fn open_receiver(&self, path: impl AsRef<Path>) -> io::Result<Receiver> {
+    pub fn open_receiver<P: AsRef<Path>>(&self, path: P) -> io::Result<Receiver> {
         Receiver::from_owned_fd_unchecked(self.open(path.as_ref(), fs::OpenOptions::new().read(true))?)
     }
 
@@ -110,7 +110,7 @@ impl OpenOptions {
     /// # Panics
     /// Panics if called outside the context of a runtime.
     #[track_caller]
-    pub fn open_sender(&self, path: impl AsRef<Path>) -> io::Result<Sender> {
+    pub fn open_sender<P: AsRef<Path>>(&self, path: P) -> io::Result<Sender> {
         Sender::from_owned_fd_unchecked(self.open(path.as_ref(), fs::OpenOptions::new().write(true))?)
     }
 

@@ -21,10 +21,11 @@ use crate::net::tcp_stream::PROBABLY_READY;
 use crate::net::unix::cred::{self, UCred};
 use crate::net::unix::{MAX_RETRY, MIN_RETRY, SocketAddr, address};
 use volt_core::context;
-use volt_core::driver::readiness::Direction;
+use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 use volt_core::sleep::RawSleep;
+use volt_core::task::yield_now::yield_now;
 
 /// A connected Unix stream socket.
 ///
@@ -67,9 +68,8 @@ impl UnixStream {
     ///
     /// # Cancel safety
     /// Dropping the future aborts the attempt and closes its socket.
-    pub async fn connect(path: impl AsRef<Path>) -> io::Result<UnixStream> {
-        let address = address(path.as_ref())?;
-        Self::connect_addr(&address).await
+    pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
+        Self::connect_addr(&address(path.as_ref())?.into()).await
     }
 
     /// Connects as [`connect`](Self::connect) does, to a socket address.
@@ -84,19 +84,17 @@ impl UnixStream {
     /// The same as for [`connect`](Self::connect).
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
         let driver = context::driver();
-        let mut retry = MIN_RETRY;
-        let stream = loop {
-            match mio::net::UnixStream::connect_addr(address) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    RawSleep::after(driver.clone(), retry).await;
-                    retry = (retry * 2).min(MAX_RETRY);
-                }
-                result => break result?,
-            }
-        };
-        let stream = Self::register(driver, stream.into())?;
-        // On Linux the socket is connected at this point. On other systems the attempt may still be
-        // in progress.
+        let stream = when_not_full(&driver, || mio::net::UnixStream::connect_addr(&address.0)).await?;
+        Self::connected(driver, stream.into()).await
+    }
+
+    /// Waits until an attempt to connect that is in progress succeeds, and returns the connection.
+    pub(super) async fn connected(driver: Arc<Driver>, stream: net::UnixStream) -> io::Result<UnixStream> {
+        let stream = Self::register(driver, stream)?;
+        // On Linux the socket is connected at this point: it is in the queue of the listener. If
+        // the listener is closed before other tasks have run, the attempt fails. On other systems
+        // it may still be in progress.
+        yield_now().await;
         let is_connected = |stream: &net::UnixStream| match (stream.take_error()?, stream.peer_addr()) {
             (Some(error), _) => Err(error),
             (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Err(io::ErrorKind::WouldBlock.into()),
@@ -117,7 +115,11 @@ impl UnixStream {
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let driver = context::driver();
         let (one, other) = mio::net::UnixStream::pair()?;
-        Ok((Self::register(driver.clone(), one.into())?, Self::register(driver, other.into())?))
+        // The buffers are empty: there is room to write, and nothing to read.
+        let register = |stream: mio::net::UnixStream| {
+            Ok::<_, io::Error>(UnixStream { io: Registration::new(driver.clone(), stream.into(), Flags::WRITABLE)? })
+        };
+        Ok((register(one)?, register(other)?))
     }
 
     pub(super) fn register(driver: Arc<Driver>, stream: net::UnixStream) -> io::Result<UnixStream> {
@@ -129,7 +131,7 @@ impl UnixStream {
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.source().local_addr()
+        self.io.source().local_addr().map(SocketAddr::from)
     }
 
     /// Returns the remote address that this stream is connected to.
@@ -137,7 +139,7 @@ impl UnixStream {
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.source().peer_addr()
+        self.io.source().peer_addr().map(SocketAddr::from)
     }
 
     /// Returns the credentials of the process that created the other end.
@@ -146,6 +148,23 @@ impl UnixStream {
     /// Returns an error if the underlying system call fails.
     pub fn peer_cred(&self) -> io::Result<UCred> {
         cred::of_peer(self.io.source())
+    }
+}
+
+/// Tries to connect until the queue of the listener is not full; see the header of this file.
+pub(super) async fn when_not_full<C>(
+    driver: &Arc<Driver>,
+    mut connect: impl FnMut() -> io::Result<C>,
+) -> io::Result<C> {
+    let mut retry = MIN_RETRY;
+    loop {
+        match connect() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                RawSleep::after(driver.clone(), retry).await;
+                retry = (retry * 2).min(MAX_RETRY);
+            }
+            result => return result,
+        }
     }
 }
 

@@ -214,8 +214,10 @@ impl Sampler {
     /// # Errors
     /// If the signal reports faults, cannot be handled, or is reserved by the C library.
     pub fn new(signal: Option<i32>) -> io::Result<Self> {
-        let (slot, requester) = request::pair(Page::blank);
-        SHARED.get_or_put(Shared { slot, requester: Mutex::new(requester) });
+        if SHARED.get().is_none() {
+            let (slot, requester) = request::pair(Page::blank);
+            SHARED.get_or_put(Shared { slot, requester: Mutex::new(requester) });
+        }
         Ok(Self { signal: Signal::handled(signal, on_signal)? })
     }
 

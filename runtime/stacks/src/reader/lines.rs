@@ -13,31 +13,33 @@
 //! # Invariant
 //!
 //! *All or nothing*: the result for an address is the same as that of a reader of the whole file.
-//! In some cases the units are not enough: the index does not contain the address, the unit's
-//! information is in another file, or a section is compressed. Then `addr2line` reads the whole
-//! file and stays in memory.
+//! A test compares it with `addr2line`'s.
 //!
 //! # Cost
 //!
-//! 2 to 4 ms for a stack of a program of 26 MB; some 250 KB are in memory meanwhile. `addr2line`
-//! first reads the headers of all units: 12 ms and 9 MB for the same program, and proportionally
-//! more for larger ones. This is the cost of naming the line that blocks a worker, at a time when
-//! processors are scarce.
+//! 2 to 4 ms for a stack of a program of 26 MB; some 250 KB are in memory meanwhile. A reader of
+//! the whole file first reads the headers of all units: 12 ms and 9 MB for the same program, and
+//! proportionally more for larger ones. This is the cost of naming the line that blocks a worker,
+//! at a time when processors are scarce.
+//!
+//! Compressed sections are decompressed whole, and stay in memory.
 //!
 //! # Rejected alternatives
 //!
 //! * Reading everything in advance: a program that never stalls would pay too.
 //! * Keeping the units: the results are cached already, and are smaller.
+//! * The crate `addr2line` for the rare cases (split or compressed sections, units that the index
+//!   lacks): with the crates that it needs, it took an eighth of the build of a small program.
 
 use std::cell::OnceCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use addr2line::Loader;
 use memmap2::Mmap;
 use object::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, SymbolKind, SymbolScope};
 
-use super::units::{Elf, Place, Sections};
+use super::sections::{Elf, Unpacked};
+use super::units::{Index, Place};
 
 /// The information on one address.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,8 +55,7 @@ pub(super) struct Found {
 pub(super) struct Lines {
     path: PathBuf,
     map: Mmap,
-    /// The reader of the whole file, if it was needed. The inner `None`: the file cannot be read.
-    whole: OnceCell<Option<Box<Loader>>>,
+    unpacked: OnceCell<Unpacked>,
 }
 
 impl Lines {
@@ -69,7 +70,7 @@ impl Lines {
             Ok(map)
         };
         let map = open().map_err(|error| error.to_string())?;
-        Ok(Self { path: path.to_owned(), map, whole: OnceCell::new() })
+        Ok(Self { path: path.to_owned(), map, unpacked: OnceCell::new() })
     }
 
     /// Returns the information on each of these addresses, which are relative to the file.
@@ -77,35 +78,18 @@ impl Lines {
         let mut found = vec![Found::default(); addresses.len()];
         let Ok(elf) = Elf::parse(&*self.map) else { return found };
         let symbols = symbols(&elf, addresses);
-        let places = match Sections::of(&elf, addresses) {
-            Sections::None => vec![Some(Vec::new()); addresses.len()],
-            Sections::Plain(index) => index.places(),
-            Sections::Packed => vec![None; addresses.len()],
-        };
-        for (at, (symbol, places)) in symbols.into_iter().zip(places).enumerate() {
-            let places = places.unwrap_or_else(|| self.places_by_all(addresses[at]));
-            found[at] = Found { symbol, places };
+        let unpacked = self.unpacked.get_or_init(|| Unpacked::of(&elf));
+        let places = Index::of(&self.path, &elf, unpacked, addresses).map(|index| index.places());
+        let mut places = places.unwrap_or_default().into_iter();
+        for (found, symbol) in found.iter_mut().zip(symbols) {
+            *found = Found { symbol, places: places.next().unwrap_or_default() };
         }
         found
     }
 
-    /// Returns whether the whole file was read.
-    #[cfg(test)]
-    pub(super) fn is_read(&self) -> bool {
-        self.whole.get().is_some()
-    }
-
-    /// Looks an address up with a reader of the whole file.
-    pub(super) fn places_by_all(&self, address: u64) -> Vec<Place> {
-        let whole = self.whole.get_or_init(|| Loader::new(&self.path).ok().map(Box::new));
-        let mut frames = whole.as_ref().and_then(|whole| whole.find_frames(address).ok());
-        let mut places = Vec::new();
-        while let Some(frame) = frames.as_mut().and_then(|frames| frames.next().ok().flatten()) {
-            let function = frame.function.and_then(|function| Some(function.raw_name().ok()?.into_owned()));
-            let (file, line) = frame.location.map_or((None, None), |location| (location.file, location.line));
-            places.push(Place { function, file: file.map(str::to_owned), line });
-        }
-        places
+    /// Returns whether a part of the debug information is compressed and cannot be read.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.unpacked.get().is_some_and(|unpacked| unpacked.is_incomplete)
     }
 }
 
@@ -160,7 +144,9 @@ fn reach(scope: SymbolScope) -> u8 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use addr2line::Loader;
+
     use super::*;
     use crate::reader::modules::{Modules, own_code};
 
@@ -181,6 +167,18 @@ mod tests {
         (lines, (begin..end).step_by(step).collect())
     }
 
+    /// What `addr2line` finds at an address.
+    pub(crate) fn places_by(loader: &Loader, address: u64) -> Vec<Place> {
+        let mut frames = loader.find_frames(address).unwrap();
+        let mut places = Vec::new();
+        while let Some(frame) = frames.next().unwrap() {
+            let function = frame.function.map(|function| function.raw_name().unwrap().into_owned());
+            let (file, line) = frame.location.map_or((None, None), |location| (location.file, location.line));
+            places.push(Place { function, file: file.map(str::to_owned), line });
+        }
+        places
+    }
+
     #[test]
     fn a_few_units_say_of_an_address_what_the_whole_file_says() {
         let (lines, addresses) = own_program();
@@ -188,7 +186,7 @@ mod tests {
         let (mut named, mut inlined) = (0, 0);
         for some in addresses.chunks(20) {
             for (address, found) in some.iter().zip(lines.find(some)) {
-                assert_eq!(found.places, lines.places_by_all(*address), "0x{address:x}");
+                assert_eq!(found.places, places_by(&loader, *address), "0x{address:x}");
                 assert_eq!(found.symbol.as_deref(), loader.find_symbol(*address), "0x{address:x}");
                 // With line tables only, a function without inlined calls has no name except its
                 // symbol.
@@ -202,19 +200,5 @@ mod tests {
             "{named} {inlined} of {}",
             addresses.len()
         );
-    }
-
-    #[test]
-    fn of_what_the_runtime_is_made_of_no_whole_file_is_read() {
-        let (lines, _) = own_program();
-        let mut modules = Modules::default();
-        modules.refresh();
-        let own = own_code() - modules.find(own_code()).unwrap().bias;
-        let found = lines.find(&[own]).remove(0);
-        assert!(found.places[0].file.as_ref().unwrap().ends_with("reader/modules.rs"), "{found:?}");
-        assert!(!lines.is_read());
-        // An address that is in no unit is looked up in the whole file.
-        assert_eq!(lines.find(&[u64::MAX / 2]).remove(0), Found::default());
-        assert!(lines.is_read());
     }
 }

@@ -18,7 +18,7 @@
 //!   handler.
 //! * `modules`: the loaded files and their unwind tables.
 //! * `unwind`: from the copy to calls.
-//! * `units` and `lines`: an address in a file's debug information.
+//! * `sections`, `split`, `units` and `lines`: an address in a file's debug information.
 //! * `names`: readable names of functions, and whether they are application code.
 //! * `symbols`: from calls to lines.
 
@@ -29,7 +29,9 @@ mod modules;
 mod names;
 mod page;
 pub(crate) mod raw;
+mod sections;
 mod signals;
+mod split;
 pub(crate) mod symbols;
 #[cfg(test)]
 mod tests;

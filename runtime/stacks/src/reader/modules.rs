@@ -29,9 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use addr2line::gimli::{
-    BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr, Pointer, UnwindSection,
-};
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, ParsedEhFrameHdr, Pointer, UnwindSection};
 
 /// The path of this file in the folder of Volt's crates.
 pub(super) const OWN_FILE: &str = "stacks/src/reader/modules.rs";

@@ -35,7 +35,7 @@ const FOREIGN_CRATES: [&str; 14] = [
 
 /// Demangles a symbol. Returns `raw` itself if it is not mangled.
 pub(super) fn demangled(raw: &str) -> String {
-    addr2line::demangle(raw, addr2line::gimli::DW_LANG_Rust).unwrap_or_else(|| raw.to_owned())
+    rustc_demangle::try_demangle(raw).map_or_else(|_| raw.to_owned(), |name| format!("{name:#}"))
 }
 
 /// Returns whether the name is whole, that is, includes a path.

@@ -29,6 +29,7 @@
 //! * `process_vm_readv`: it cannot fault, but costs a walk through page tables, and some containers
 //!   forbid it.
 
+use std::cell::OnceCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -164,11 +165,21 @@ unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     }
 }
 
-/// Returns the bounds of the calling thread's stack.
+/// Returns the bounds of the calling thread's stack, which stay the same: for the main thread, the
+/// C library reads them from a file of the kernel, which takes longer than the start of a runtime.
 ///
 /// # Errors
-/// If the C library does not provide them.
+/// If the C library does not provide them, or if the thread has destroyed its thread-locals.
 pub(super) fn own_stack() -> io::Result<Range<usize>> {
+    thread_local!(static OWN: OnceCell<Range<usize>> = const { OnceCell::new() });
+    let found = OWN.try_with(|own| match own.get() {
+        Some(stack) => Ok(stack.clone()),
+        None => find_own_stack().inspect(|stack| own.set(stack.clone()).expect("it was not set")),
+    });
+    found.map_err(io::Error::other)?
+}
+
+fn find_own_stack() -> io::Result<Range<usize>> {
     let mut attributes = MaybeUninit::uninit();
     // SAFETY: always sound; returns the calling thread.
     let this = unsafe { libc::pthread_self() };

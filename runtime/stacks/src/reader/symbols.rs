@@ -142,7 +142,7 @@ impl Resolver {
         let mut frames: Vec<_> =
             calls.iter().filter_map(|call| self.known.get(&call.lookup)).flatten().cloned().collect();
         let home = self.unwinding.modules.list().iter().find(|module| module.is_home);
-        let mut errors = Vec::from_iter(home.and_then(|home| lack(&home.name, self.files.error(home), &frames)));
+        let mut errors = Vec::from_iter(home.and_then(|home| lack(&home.name, self.files.state(home), &frames)));
         if end != End::Whole {
             errors.push(end.to_string());
         }
@@ -175,10 +175,17 @@ impl Resolver {
 }
 
 /// Returns a message if information on the code of program `name` is missing, with the remedy.
-/// `error` is why its file cannot be read.
-fn lack(name: &str, error: Option<&str>, frames: &[Frame]) -> Option<String> {
-    if let Some(error) = error {
-        return Some(format!("{name} cannot be read: {error}"));
+/// `file` is the program's file, or why it cannot be read.
+fn lack(name: &str, file: Result<FileState, &str>, frames: &[Frame]) -> Option<String> {
+    match file {
+        Err(error) => return Some(format!("{name} cannot be read: {error}")),
+        Ok(FileState::Compressed) => {
+            return Some(format!(
+                "the debug information of {name} is compressed: link it without `--compress-debug-sections`, \
+                 or enable the feature `compressed-debug-info` of volt-runtime"
+            ));
+        }
+        Ok(FileState::Readable) => {}
     }
     let mut own = frames.iter().filter(|frame| frame.module.as_deref() == Some(name)).peekable();
     if own.peek().is_some() && own.all(|frame| frame.function.is_none()) {
@@ -245,6 +252,14 @@ impl File {
     }
 }
 
+/// What can be read of a file, as far as it was tried.
+#[derive(Clone, Copy)]
+enum FileState {
+    Readable,
+    /// All but its debug information, which is compressed.
+    Compressed,
+}
+
 /// The files of modules, the most recently used one last.
 #[derive(Default)]
 struct Files {
@@ -266,9 +281,13 @@ impl Files {
         &self.open[self.open.len() - 1]
     }
 
-    /// Returns why the module's file cannot be read, if opening it was tried and failed.
-    fn error(&self, module: &Module) -> Option<&str> {
-        self.open.iter().find(|file| file.path == module.file)?.lines.as_ref().err().map(String::as_str)
+    /// Returns whether the module's file can be read, or why not if opening it failed.
+    fn state(&self, module: &Module) -> Result<FileState, &str> {
+        let file = self.open.iter().find(|file| file.path == module.file);
+        match file.map(|file| file.lines.as_ref().map_err(String::as_str)).transpose()? {
+            Some(lines) if lines.is_incomplete() => Ok(FileState::Compressed),
+            _ => Ok(FileState::Readable),
+        }
     }
 }
 
@@ -291,7 +310,7 @@ mod tests {
         let library = Frame { module: Some("libc.so.6".into()), ..Frame::default() };
         let rust = frame(Some("std::thread::sleep"), Some(1), false);
         let bare = frame(Some("demo::fetch"), None, true);
-        let said = |frames: &[Frame]| lack("demo", None, frames);
+        let said = |frames: &[Frame]| lack("demo", Ok(FileState::Readable), frames);
         assert_eq!(said(&[]), None);
         assert_eq!(said(&[library.clone(), rust.clone()]), None, "nothing of the application's was asked for");
         assert_eq!(
@@ -300,6 +319,7 @@ mod tests {
         );
         assert!(said(&[library.clone(), rust, bare]).unwrap().contains("demo has no line tables"));
         assert!(said(&[library, frame(None, None, false)]).unwrap().contains("demo is stripped"));
-        assert!(lack("demo", Some("no such file"), &[]).unwrap().contains("no such file"));
+        assert!(lack("demo", Ok(FileState::Compressed), &[]).unwrap().contains("is compressed"));
+        assert!(lack("demo", Err("no such file"), &[]).unwrap().contains("no such file"));
     }
 }

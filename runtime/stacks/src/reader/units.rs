@@ -11,23 +11,26 @@
 //! then read once for all of its addresses, because it may be as large as the program. It is read
 //! again if it contains the name of a function that another unit refers to.
 //!
+//! Some compilers leave their units out of `.debug_aranges`. An address that no listed unit covers
+//! is looked for in the ranges that those units state themselves, one unit after another. That
+//! takes some milliseconds, so it comes last.
+//!
+//! The functions of a unit may be in another file ([`split`]). Its lines are always here.
+//!
 //! Source: DWARF 5, sections 2.17 (ranges), 3.3.8 (inlined calls), 6.1.2 (the index), 6.2 (lines).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path as FilePath;
 use std::rc::Rc;
 
-use addr2line::gimli::{
-    self, AttributeValue, DebugInfoOffset, Dwarf, EndianSlice, EntriesRaw, LittleEndian, SectionId, UnitOffset, UnitRef,
-};
-use object::elf::FileHeader64;
-use object::read::elf::ElfFile;
-use object::{Object, ObjectSection};
+use gimli::{AttributeValue, DebugInfoOffset, Dwarf, EntriesRaw, UnitOffset, UnitRef, UnitType};
 
-pub(super) type Elf<'f> = ElfFile<'f, FileHeader64<object::LittleEndian>>;
-type Bytes<'f> = EndianSlice<'f, LittleEndian>;
-type Unit<'f> = gimli::Unit<Bytes<'f>>;
+use super::sections::{Bytes, Elf, Unpacked};
+use super::split;
+
+pub(super) type Unit<'f> = gimli::Unit<Bytes<'f>>;
 type Value<'f> = AttributeValue<Bytes<'f>>;
 /// Indexes of addresses, and the calls at each of them.
 type Told = Vec<(usize, Vec<Place>)>;
@@ -44,65 +47,50 @@ pub(super) struct Place {
 /// How many references to another entry are followed to find a name.
 const REFERENCES_MAX: usize = 16;
 
-/// The debug information of a file.
-pub(super) enum Sections<'f> {
-    None,
-    /// It can be read in place.
-    Plain(Box<Index<'f>>),
-    /// It is compressed.
-    Packed,
-}
-
 /// The units that contain some addresses.
 pub(super) struct Index<'f> {
+    /// The file's path; files of split debug information are found from it.
+    path: &'f FilePath,
     dwarf: Dwarf<Bytes<'f>>,
     addresses: Vec<u64>,
     /// Units, and the indexes of the addresses that each of them claims.
     claims: Vec<(DebugInfoOffset, Vec<usize>)>,
-    /// The offsets of all units with code, in order.
+    /// The offsets of all listed units with code, in order.
     begins: Vec<DebugInfoOffset>,
     /// Units that were read.
     units: RefCell<HashMap<DebugInfoOffset, Rc<Unit<'f>>>>,
 }
 
-impl<'f> Sections<'f> {
-    /// Reads the index of this file for these addresses.
-    pub(super) fn of(elf: &Elf<'f>, addresses: &[u64]) -> Self {
-        let mut is_packed = false;
-        let section = |id: SectionId| -> Result<Bytes<'f>, gimli::Error> {
-            let section = elf.section_by_name(id.name());
-            is_packed |= section.as_ref().is_some_and(|section| {
-                section.compressed_file_range().is_ok_and(|range| range.format != object::CompressionFormat::None)
-            });
-            let bytes = section.and_then(|section| section.data().ok()).unwrap_or(&[]);
-            Ok(EndianSlice::new(bytes, LittleEndian))
-        };
-        let Ok(dwarf) = Dwarf::load(section) else { return Self::None };
-        if is_packed {
-            return Self::Packed;
-        }
-        if dwarf.units().next().ok().flatten().is_none() {
-            return Self::None;
-        }
-        let (addresses, units) = (addresses.to_vec(), RefCell::default());
-        let mut index = Box::new(Index { dwarf, addresses, claims: Vec::new(), begins: Vec::new(), units });
+impl<'f> Index<'f> {
+    /// Reads the index of the file at `path` for these addresses. Returns `None` if the file has no
+    /// debug information.
+    pub(super) fn of(path: &'f FilePath, elf: &Elf<'f>, unpacked: &'f Unpacked, addresses: &[u64]) -> Option<Self> {
+        let dwarf = Dwarf::load(|id| unpacked.section(elf, Some(id.name()))).ok()?;
+        dwarf.units().next().ok()??;
+        let mut index = Self { addresses: addresses.to_vec(), ..Self::without_addresses(path, dwarf) };
         // If the index is truncated, the part that was read is still valid.
         let _is_whole = index.read();
         index.begins.sort_unstable_by_key(|begin| begin.0);
         index.begins.dedup();
-        Self::Plain(index)
+        Some(index)
     }
-}
 
-impl<'f> Index<'f> {
+    /// Returns an index that claims nothing.
+    fn without_addresses(path: &'f FilePath, dwarf: Dwarf<Bytes<'f>>) -> Self {
+        let (addresses, claims, begins) = (Vec::new(), Vec::new(), Vec::new());
+        Self { path, dwarf, addresses, claims, begins, units: RefCell::default() }
+    }
+
     fn read(&mut self) -> gimli::Result<()> {
         let mut sets = self.dwarf.debug_aranges.headers();
         while let Some(set) = sets.next()? {
             let unit = set.debug_info_offset();
-            self.begins.push(unit);
             let mut entries = set.entries();
             while let Some(entry) = entries.next()? {
                 let range = entry.range();
+                if self.begins.last() != Some(&unit) && range.begin < range.end {
+                    self.begins.push(unit);
+                }
                 for (at, address) in self.addresses.iter().enumerate() {
                     // Code that the linker discarded is at address 0.
                     if range.begin <= *address && *address < range.end && range.begin > 0 {
@@ -117,35 +105,71 @@ impl<'f> Index<'f> {
         Ok(())
     }
 
-    /// Returns the calls at each of the addresses. `None`: the index cannot resolve the address.
-    pub(super) fn places(&self) -> Vec<Option<Vec<Place>>> {
-        // If several units claim an address, the first one that covers it, or cannot be read,
-        // decides.
+    /// Returns the calls at each of the addresses; none if no unit covers it.
+    pub(super) fn places(&self) -> Vec<Vec<Place>> {
+        // If several units claim an address, the first one that covers it decides.
         let mut found = vec![None; self.addresses.len()];
-        for (begin, claimed) in &self.claims {
-            match self.told_by(*begin, claimed) {
-                Ok(Some(told)) => told.into_iter().for_each(|(at, places)| _ = found[at].get_or_insert(Some(places))),
-                Ok(None) | Err(_) => claimed.iter().for_each(|at| _ = found[*at].get_or_insert(None)),
-            }
+        let add = |found: &mut Vec<Option<_>>, unit, claimed: &[usize]| {
+            let told = self.told_by(unit, claimed).unwrap_or_default();
+            told.into_iter().for_each(|(at, places)| _ = found[at].get_or_insert(places));
+        };
+        self.claims.iter().for_each(|(unit, claimed)| add(&mut found, *unit, claimed));
+        let left: Vec<_> = (0..found.len()).filter(|at| found[*at].is_none()).collect();
+        if !left.is_empty() {
+            let mut claims = Vec::new();
+            // If a header cannot be read, neither can those after it.
+            let _is_whole = self.read_unlisted(&left, &mut claims);
+            claims.iter().for_each(|(unit, claimed)| add(&mut found, *unit, claimed));
         }
-        found.into_iter().map(Option::flatten).collect()
+        found.into_iter().map(Option::unwrap_or_default).collect()
     }
 
-    /// Returns the calls at those of the claimed addresses that the unit covers. `None`: the unit's
-    /// information is in another file.
-    fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Option<Told>> {
-        let unit = self.unit(begin)?;
-        if unit.dwo_id.is_some() {
-            return Ok(None);
+    /// Finds the units outside the index that may cover those of the addresses that are `left`.
+    fn read_unlisted(&self, left: &[usize], claims: &mut Vec<(DebugInfoOffset, Vec<usize>)>) -> gimli::Result<()> {
+        let mut headers = self.dwarf.units();
+        while let Some(header) = headers.next()? {
+            let Some(begin) = header.debug_info_offset() else { continue };
+            let has_code = matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_));
+            if !has_code || self.begins.binary_search_by_key(&begin.0, |begin| begin.0).is_ok() {
+                continue;
+            }
+            // One unit that cannot be read does not hide the others.
+            let Ok(unit) = self.dwarf.unit(header) else { continue };
+            let Ok(mut ranges) = self.dwarf.unit_ranges(&unit) else { continue };
+            let (mut claimed, mut has_ranges) = (Vec::new(), false);
+            while let Ok(Some(range)) = ranges.next() {
+                has_ranges |= range.begin < range.end;
+                let is_inside = |at: &usize| (range.begin..range.end).contains(&self.addresses[*at]);
+                claimed.extend(left.iter().copied().filter(|at| range.begin > 0 && is_inside(at)));
+            }
+            // Only the lines of a unit without ranges tell what it covers.
+            if !has_ranges && unit.line_program.is_some() {
+                claimed = left.to_vec();
+            }
+            if !claimed.is_empty() {
+                claims.push((begin, claimed));
+            }
         }
+        Ok(())
+    }
+
+    /// Returns the calls at those of the claimed addresses that the unit covers.
+    fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Told> {
+        let unit = self.unit(begin)?;
         let unit = UnitRef::new(&self.dwarf, &unit);
         let mut paths: Vec<_> = claimed.iter().map(|at| Path::to(*at, self.addresses[*at])).collect();
         paths.sort_unstable_by_key(|path| path.address);
         if let Some(program) = &unit.line_program {
             find_rows(program.clone(), &mut paths)?;
         }
-        self.find_calls(unit, &mut paths)?;
-        Ok(Some(paths.into_iter().filter_map(|path| Some((path.at, path.places(unit)?))).collect()))
+        match unit.dwo_id {
+            Some(id) => split::read(self.path, unit, id, |dwarf, unit| {
+                let other = Index::without_addresses(self.path, dwarf);
+                other.find_calls(UnitRef::new(&other.dwarf, unit), &mut paths)
+            })?,
+            None => self.find_calls(unit, &mut paths)?,
+        }
+        Ok(paths.into_iter().filter_map(|path| Some((path.at, path.places(unit)?))).collect())
     }
 
     fn unit(&self, begin: DebugInfoOffset) -> gimli::Result<Rc<Unit<'f>>> {

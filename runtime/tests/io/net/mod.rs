@@ -425,7 +425,30 @@ fn after_the_runtime_is_gone_its_sockets_give_errors() {
         assert!(error.to_string().contains("shut down"), "{error}");
         let Poll::Ready(Err(error)) = Pin::new(&mut client).poll_write(&mut cx, b"x") else { panic!("it wrote") };
         assert_eq!(error.kind(), ErrorKind::Other);
+        assert!(volt::runtime::is_rt_shutdown_err(&error));
         assert!(client.try_read(&mut [0]).is_err());
+    });
+}
+
+#[test]
+fn data_that_arrived_is_still_read_after_the_shutdown() {
+    watched(|| {
+        let runtime = watchdog::runtime(1);
+        let (client, server) = runtime.block_on(pair());
+        assert_eq!(client.try_write(b"abc").unwrap(), 3);
+        runtime.block_on(server.readable()).unwrap();
+        runtime.block_on(async { server.peek(&mut [0]).await }).unwrap();
+        drop(runtime);
+        let mut buffer = [0; 8];
+        assert_eq!(server.try_read(&mut buffer).unwrap(), 3);
+        assert_eq!(server.try_read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+        // No event will come, so a wait fails instead of lasting forever.
+        let mut readable = pin!(server.readable());
+        let Poll::Ready(Err(error)) = readable.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("it waits for ever")
+        };
+        assert!(volt::runtime::is_rt_shutdown_err(&error));
+        assert!(!volt::runtime::is_rt_shutdown_err(&std::io::Error::other("shut down")));
     });
 }
 

@@ -53,6 +53,44 @@ fn a_listener_has_a_backlog_of_1024_or_as_asked_for() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_socket_is_bound_to_an_interface_and_released() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let tcp = TcpSocket::new_v4().unwrap();
+            let udp = volt::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            assert_eq!((tcp.device().unwrap(), udp.device().unwrap()), (None, None));
+            assert_eq!(tcp.bind_device(Some(b"no-such-device")).unwrap_err().raw_os_error(), Some(libc::ENODEV));
+            tcp.bind_device(Some(b"lo")).unwrap();
+            udp.bind_device(Some(b"lo")).unwrap();
+            assert_eq!((tcp.device().unwrap(), udp.device().unwrap()), (Some(b"lo".to_vec()), Some(b"lo".to_vec())));
+            // Takes a right that the program may lack.
+            match tcp.bind_device(None) {
+                Ok(()) => assert_eq!(tcp.device().unwrap(), None),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied),
+            }
+        });
+    });
+}
+
+#[test]
+#[allow(deprecated, reason = "these are the deprecated functions")]
+fn a_stream_lingers_for_the_time_that_was_set() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (client, _server) = pair().await;
+            assert_eq!(client.linger().unwrap(), None);
+            client.set_linger(Some(Duration::from_secs(3))).unwrap();
+            assert_eq!(client.linger().unwrap(), Some(Duration::from_secs(3)));
+            client.set_zero_linger().unwrap();
+            assert_eq!(client.linger().unwrap(), Some(Duration::ZERO));
+            client.set_linger(None).unwrap();
+            assert_eq!(client.linger().unwrap(), None);
+        });
+    });
+}
+
+#[test]
 fn a_socket_keeps_the_options_that_were_set_before_it_was_bound() {
     with_workers(|runtime| {
         runtime.block_on(async {

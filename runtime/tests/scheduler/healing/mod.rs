@@ -402,7 +402,8 @@ fn a_future_blocked_on_inside_a_task_proceeds_after_preemption() {
 
 #[test]
 fn local_tasks_inside_a_poll_that_was_asked_to_yield_go_on() {
-    let in_place = |local: &LocalSet, handle: &Handle| block_in_place(|| local.block_on(handle, work_locally()));
+    let in_place =
+        |local: &LocalSet, handle: &Handle| block_in_place(|| handle.block_on(local.run_until(work_locally())));
     let in_another_executor = |local: &LocalSet, _: &Handle| block_on_inside(local.run_until(work_locally()));
     for runs in [in_place as fn(&LocalSet, &Handle) -> u32, in_another_executor] {
         watched(|| {

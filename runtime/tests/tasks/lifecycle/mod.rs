@@ -46,7 +46,7 @@ fn a_panic_is_the_joiners_error_and_nobody_elses() {
             let good = runtime.spawn(async move { round });
             let error = runtime.block_on(bad).unwrap_err();
             assert!(error.is_panic() && !error.is_cancelled());
-            assert!(error.to_string().ends_with(&format!("panicked: round {round}")), "{error}");
+            assert!(error.to_string().ends_with(&format!("panicked with message \"round {round}\"")), "{error}");
             assert_eq!(*error.into_panic().downcast::<String>().unwrap(), format!("round {round}"));
             assert_eq!(runtime.block_on(good).unwrap(), round);
         }

@@ -127,7 +127,7 @@ fn a_set_gives_outputs_as_they_come_and_aborts_what_is_left() {
 fn local_tasks_use_timers_and_join_tasks_of_the_workers() {
     with_workers(|runtime| {
         let set = LocalSet::new();
-        let sum = set.block_on(runtime.handle(), async {
+        let sum = set.block_on(&runtime, async {
             let shared = Rc::new(std::cell::Cell::new(0));
             let mut tasks = JoinSet::new();
             for n in 0..100 {

@@ -63,8 +63,7 @@ fn blocking_methods_panic_in_tasks_and_in_block_on() {
         let runtime = builder(1).build().unwrap();
         runtime.block_on(runtime.spawn(async { all_panic() })).unwrap();
         runtime.block_on(async { all_panic() });
-        LocalSet::new()
-            .block_on(runtime.handle(), async { volt::task::spawn_local(async { all_panic() }).await.unwrap() });
+        LocalSet::new().block_on(&runtime, async { volt::task::spawn_local(async { all_panic() }).await.unwrap() });
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(runtime.spawn(async { all_panic() })).unwrap();
         runtime.block_on(async { all_panic() });

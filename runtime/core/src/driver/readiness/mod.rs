@@ -21,8 +21,9 @@
 //! |---|---|---|---|
 //! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | a task whose attempt would have blocked |
 //! | `PRIORITY` | the same for out-of-band data (`EPOLLPRI`), if registered for it | the driver | a task whose attempt would have blocked |
+//! | `ERROR` | an error is pending, or the error queue is not empty (`EPOLLERR`) | the driver | a task whose attempt would have blocked |
 //! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | a task whose attempt in that direction would have blocked nevertheless: a named pipe has a writer again, or a terminal is open again |
-//! | `SHUT_DOWN` | the runtime is shut down, no event will come | `shut_down` | never |
+//! | `SHUT_DOWN` | the runtime is shut down, no event will come: a wait fails, an attempt is still made if a flag is set | `shut_down` | never |
 //!
 //! The thread in the driver turn (`set`) and tasks (`clear`) write. Tasks read.
 //!
@@ -70,7 +71,7 @@ mod loom_models;
 const TICK_SHIFT: u32 = 8;
 
 /// A set of the flags in the table above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flags(u64);
 
 impl Flags {
@@ -87,8 +88,11 @@ impl Flags {
     const SHUT_DOWN: Flags = Flags(1 << 4);
     /// Urgent data arrived.
     pub const PRIORITY: Flags = Flags(1 << 5);
+    /// An error is pending. The driver also sets `READABLE` and `WRITABLE`, as an attempt in either
+    /// direction returns the error.
+    pub const ERROR: Flags = Flags(1 << 6);
     /// The flags that an attempt that would have blocked clears.
-    const CLEARED: Flags = Self::READABLE.and(Self::WRITABLE).and(Self::PRIORITY);
+    const CLEARED: Flags = Self::READABLE.and(Self::WRITABLE).and(Self::PRIORITY).and(Self::ERROR);
 
     /// Returns the flags of both.
     pub const fn and(self, other: Flags) -> Flags {
@@ -158,6 +162,30 @@ impl Seen {
     }
 }
 
+/// The source of the error of an operation of a socket whose runtime is shut down.
+#[derive(Debug)]
+pub struct ShutDownError(());
+
+impl ShutDownError {
+    /// Returns the error as one of I/O.
+    pub(crate) fn io() -> io::Error {
+        io::Error::other(Self(()))
+    }
+
+    /// Returns whether `error` reports that a runtime is shut down.
+    pub fn is_in(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|source| source.is::<ShutDownError>())
+    }
+}
+
+impl fmt::Display for ShutDownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the runtime that this socket belongs to is shut down")
+    }
+}
+
+impl std::error::Error for ShutDownError {}
+
 /// The readiness of one socket.
 pub(crate) struct Readiness {
     word: AtomicU64,
@@ -206,8 +234,7 @@ impl Readiness {
         }
     }
 
-    /// Marks the state as shut down: no event will come, and every wait and every later attempt
-    /// fails.
+    /// Marks the state as shut down: no event will come, and every wait fails.
     pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
         self.set(Flags::SHUT_DOWN, into);
     }
@@ -221,10 +248,22 @@ impl Readiness {
         // ORDERING: Acquire; pairs with the Release in `set`.
         let word = self.word.load(Ordering::Acquire);
         if Flags(word).intersects(Flags::SHUT_DOWN) {
-            return Err(io::Error::other("the runtime that this socket belongs to is shut down"));
+            return Err(ShutDownError::io());
         }
-        let found = Flags(word).within(awaited.into());
-        Ok((found != Flags::NONE).then_some(Seen { tick: word >> TICK_SHIFT, found }))
+        Ok(Self::found(word, awaited.into()))
+    }
+
+    /// Checks as [`check`](Self::check) does, also after the shutdown, when the flags of the last
+    /// events are still set: an attempt needs no driver unless it would block.
+    #[inline]
+    pub(crate) fn check_for_attempt(&self, awaited: Flags) -> Option<Seen> {
+        // ORDERING: Acquire; pairs with the Release in `set`.
+        Self::found(self.word.load(Ordering::Acquire), awaited)
+    }
+
+    fn found(word: u64, awaited: Flags) -> Option<Seen> {
+        let found = Flags(word).within(awaited);
+        (found != Flags::NONE).then_some(Seen { tick: word >> TICK_SHIFT, found })
     }
 
     /// Clears the flags of a check after which the attempt would have blocked, or left nothing for

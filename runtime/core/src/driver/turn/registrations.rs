@@ -2,6 +2,7 @@
 //! event may be on its way.
 
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use mio::event::Source;
@@ -10,7 +11,7 @@ use slab::Slab;
 use volt_shim::{MutexGuard, Ordering};
 
 use super::Driver;
-use crate::driver::readiness::{Flags, Readiness};
+use crate::driver::readiness::{Flags, Readiness, ShutDownError};
 
 /// Bits of a token that hold the index; the remaining bits hold the generation.
 pub(super) const INDEX_BITS: u32 = usize::BITS / 2;
@@ -31,6 +32,10 @@ pub(super) struct Registered {
     pub(super) generation: usize,
     pub(super) readiness: Arc<Readiness>,
 }
+
+// A panic in a task leaves the driver and its sockets intact: no waker is called under a lock.
+impl UnwindSafe for Driver {}
+impl RefUnwindSafe for Driver {}
 
 impl Driver {
     /// Registers a socket, normally for both directions.
@@ -69,7 +74,7 @@ impl Driver {
     fn enter(&self, readiness: Arc<Readiness>) -> io::Result<Token> {
         let mut registrations = self.registrations.lock();
         if registrations.is_shut_down {
-            return Err(io::Error::other("the runtime is shut down"));
+            return Err(ShutDownError::io());
         }
         if registrations.sockets.len() >= MAX_REGISTRATIONS {
             return Err(io::Error::other(format!("{MAX_REGISTRATIONS} sockets are registered, and no more can be")));

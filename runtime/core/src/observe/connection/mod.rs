@@ -174,7 +174,7 @@ impl Connection {
         }
         let Some(read_at) = self.read_at.filter(|_| !was_waiting) else { return false };
         let wait_ms = u64::try_from((read_at - now).as_millis()).unwrap_or(u64::MAX).max(1);
-        if let Ok(frame) = wire::encode(&Reply::Throttled { wait_ms }, limits.reply_bytes) {
+        if let Ok(frame) = (Reply::Throttled { wait_ms }).to_frame(limits.reply_bytes) {
             self.push(frame, limits);
         }
         true
@@ -224,7 +224,7 @@ impl Connection {
         let Some(prefix) = self.inbox.first_chunk::<4>() else { return Ok(None) };
         let length = wire::body_len(*prefix, MAX_REQUEST_BYTES).map_err(|_| Gone::Malformed)?;
         let Some(body) = self.inbox[4..].get(..length) else { return Ok(None) };
-        let request = wire::decode(body).map_err(|_| Gone::Malformed)?;
+        let request = Request::from_body(body).map_err(|_| Gone::Malformed)?;
         self.inbox.drain(..4 + length);
         if self.inbox.is_empty() {
             // One long request is no reason to keep its memory.
@@ -281,7 +281,7 @@ impl Connection {
                 Ok(Some(frame)) => _ = self.push(frame, limits),
                 Err(message) => {
                     self.recording = None;
-                    if let Ok(frame) = wire::encode(&Reply::Error { message }, limits.reply_bytes) {
+                    if let Ok(frame) = (Reply::Error { message }).to_frame(limits.reply_bytes) {
                         self.push(frame, limits);
                     }
                 }

@@ -161,11 +161,10 @@ fn a_runtime_may_end_on_the_observers_own_thread() {
     let begun = Instant::now();
     scene.client().snapshot().unwrap();
     assert!(begun.elapsed() < END_TIMEOUT, "it waited for itself");
-    while scene.registry.socket_path().is_some() {
+    while scene.registry.socket_path().is_some() || !scene.folder.names().is_empty() {
         assert!(begun.elapsed() < LONG, "the observer continues without a client");
         std::thread::yield_now();
     }
-    assert_eq!(scene.folder.names(), [""; 0]);
 }
 
 #[test]
@@ -176,19 +175,54 @@ fn the_observer_sleeps_without_end_when_nobody_asks() {
     let path = listener.path().to_path_buf();
     let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);
     let mut server = Server::new(Poll::new().unwrap(), listener, Limits::DEFAULT).unwrap();
-    server.turn(&registry).unwrap();
+    server.turn(&registry, None).unwrap();
     assert_eq!(server.due_at(), None, "no client");
 
     let stream = UnixStream::connect(path).unwrap();
     ask(&stream, &Request::Snapshot);
     while registry.health().snapshots == 0 || server.due_at().is_some_and(|due| due <= Instant::now()) {
-        server.turn(&registry).unwrap();
+        server.turn(&registry, None).unwrap();
     }
     assert_eq!(server.due_at(), None, "a client that rests");
     ask(&stream, &Request::Subscribe { interval_ms: 60_000 });
     while registry.health().snapshots == 1 || server.due_at().is_some_and(|due| due <= Instant::now()) {
-        server.turn(&registry).unwrap();
+        server.turn(&registry, None).unwrap();
     }
     let wait = server.due_at().expect("a subscription").saturating_duration_since(Instant::now());
     assert!(wait > Duration::from_secs(50), "it wakes for its tick and not before: {wait:?}");
+}
+
+/// Returns a registry whose observer lingers for this long.
+fn that_lingers(folder: &Folder, linger: Duration) -> Arc<Registry> {
+    let environment = folder.environment();
+    Registry::new(move || environment.clone(), Limits { linger, ..Limits::DEFAULT })
+}
+
+#[test]
+fn a_lingering_observer_serves_the_next_runtime() {
+    let folder = Folder::new();
+    let registry = that_lingers(&folder, LONG);
+    let fake = Arc::new(Fake::default());
+    let first = observe(&fake, &registry);
+    let mut client = Client::connect(&registry.socket_path().unwrap()).unwrap();
+    drop(first);
+    assert_eq!(registry.socket_path(), None, "no runtime wants it");
+    assert_eq!(folder.names().len(), 1, "it lingers");
+    let _second = observe(&fake, &registry);
+    client.snapshot().expect("the same observer, the same connection");
+}
+
+#[test]
+fn an_observer_that_no_runtime_uses_ends_after_a_while() {
+    let folder = Folder::new();
+    let registry = that_lingers(&folder, Duration::from_millis(1));
+    let fake = Arc::new(Fake::default());
+    for _ in 0..100 {
+        drop(observe(&fake, &registry));
+    }
+    let begun = Instant::now();
+    while !folder.names().is_empty() || Arc::strong_count(&registry) > 1 {
+        assert!(begun.elapsed() < LONG, "the observer continues without a runtime");
+        std::thread::yield_now();
+    }
 }

@@ -1,5 +1,5 @@
-//! The part of the sentinel that other threads use: its counters, the doctor's history, and the
-//! calls that rouse and end it.
+//! The part of the sentinel that a runtime has: its counters, the doctor's history, and the calls
+//! that rouse the sentinel and that end its checks of the runtime.
 //!
 //! The sentinel's thread writes its counters; workers rouse it and count announced blocks.
 
@@ -9,16 +9,17 @@ use std::sync::{Mutex, PoisonError};
 use volt_telemetry::incident::Cause;
 
 use super::doze::Doze;
+use super::program::Program;
 use crate::scheduler::doctor::Doctor;
 use crate::scheduler::idle::Idle;
 use crate::scheduler::spares::Counts;
 use crate::stats::blame::BlameTable;
 use crate::stats::numbers::Counter;
 
-/// The part of the sentinel that other threads use.
+/// See the module documentation.
 pub(crate) struct Sentinel {
     pub(super) doze: Doze,
-    pub(super) is_over: AtomicBool,
+    is_over: AtomicBool,
     pub(super) checks: Counter,
     pub(super) rescues: Counter,
     pub(super) tasks_rescued: Counter,
@@ -35,9 +36,11 @@ pub(crate) struct Sentinel {
 }
 
 impl Sentinel {
-    pub(crate) fn new() -> Self {
+    /// `is_watched`: the sentinel is to check this runtime. It dozes until a worker finds its first
+    /// task.
+    pub(crate) fn new(is_watched: bool) -> Self {
         Self {
-            doze: Doze::new(),
+            doze: Doze::new(Program::current().alarm.clone(), is_watched),
             is_over: AtomicBool::new(false),
             checks: Counter::default(),
             rescues: Counter::default(),
@@ -65,11 +68,20 @@ impl Sentinel {
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the sentinel's thread.
+    /// Has the sentinel's thread end the checks: all workers of a runtime have ended that was given
+    /// up while they still ran. Otherwise [`Watched::leave`](super::program::Watched::leave) does
+    /// that.
     pub(crate) fn end(&self) {
-        // ORDERING: Release; pairs with the Acquire in `run`.
+        // ORDERING: Release; pairs with the Acquire in `is_over`. If the runtime is not checked
+        // now, the sentinel is roused after this.
         self.is_over.store(true, Ordering::Release);
         self.doze.end();
+    }
+
+    /// Returns whether the checks are to end.
+    pub(super) fn is_over(&self) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `end`.
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Returns the sentinel's part of a snapshot, with the counts of the spares, of which there are

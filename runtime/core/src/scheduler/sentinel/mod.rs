@@ -38,16 +38,16 @@
 //! time.
 //!
 //! The sentinel owns none of the workers' state: its thread takes tasks from their queues as
-//! thieves do, and calls spares through `staff`. `doze` describes how it sleeps.
+//! thieves do, and calls spares through `staff`. There is one thread for all runtimes of the
+//! program (`program`); `doze` describes how it sleeps. This file has the checks of one runtime.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use volt_telemetry::incident::Remedy;
 use volt_telemetry::recording::event::Event;
 
-use self::lateness::{Lateness, Pause};
+use self::lateness::Pause;
 use self::witness::{Doing, Witness};
 use super::doctor::Doctor;
 use super::remote::Remote;
@@ -62,6 +62,7 @@ pub(crate) mod counts;
 pub(crate) mod doze;
 pub(crate) mod incidents;
 mod lateness;
+pub(crate) mod program;
 mod reader;
 mod witness;
 
@@ -75,31 +76,11 @@ const QUIET_CHECKS: u32 = 20;
 /// the workers is more.
 const MIN_BURNING: usize = 2;
 
-/// Runs the sentinel's thread until it is ended.
-pub(crate) fn run(shared: &Arc<Shared>, interval: Duration) {
-    let sentinel = &shared.sentinel;
-    let mut rounds = Rounds::new(shared, interval);
-    let mut pause = interval;
-    // ORDERING: Acquire; pairs with the Release in `end`. If a sleep began before that, it is ended
-    // by the token that `end` gives.
-    while !sentinel.is_over.load(Ordering::Acquire) {
-        let is_at_rest = || rounds.quiet_checks >= QUIET_CHECKS && shared.is_at_rest();
-        let was_timed = sentinel.doze.sleep(&shared.idle, is_at_rest, pause);
-        pause = rounds.check(was_timed.then_some(pause));
-    }
-    shared.troubles.leave();
-    if shared.troubles.has_news() && !rounds.witness.have_troubles_told() {
-        // No worker is left that would have to wait for this thread.
-        shared.troubles.tell_rest();
-    }
-}
-
-/// The state that the sentinel's thread keeps from one check to the next.
-struct Rounds<'a> {
-    shared: &'a Arc<Shared>,
+/// The state that the sentinel keeps of one runtime, from one check to the next.
+struct Rounds {
+    shared: Arc<Shared>,
     interval: Duration,
     seen: Vec<Seen>,
-    checked_at_ns: u64,
     /// When a worker was last stuck and this required an action.
     stalled_at_ns: Option<u64>,
     /// Suspicious checks in a row that required no action.
@@ -110,8 +91,7 @@ struct Rounds<'a> {
     examined_at_ns: u64,
     /// The ring that stolen tasks pass through.
     basket: Producer<Notified>,
-    witness: Witness<'a>,
-    lateness: Lateness,
+    witness: Witness,
 }
 
 /// The state of a worker at the last check.
@@ -135,31 +115,26 @@ struct Stuck {
     duty: Duty,
 }
 
-impl<'a> Rounds<'a> {
-    fn new(shared: &'a Arc<Shared>, interval: Duration) -> Self {
+impl Rounds {
+    fn new(shared: &Arc<Shared>, interval: Duration) -> Self {
         Self {
-            shared,
+            shared: shared.clone(),
             interval,
             seen: shared.remotes.iter().map(|_| Seen::default()).collect(),
-            checked_at_ns: clock::now_ns(),
             stalled_at_ns: None,
             idle_checks: 0,
             quiet_checks: 0,
             examined_at_ns: clock::now_ns(),
             basket: ring(shared.config.local_queue_capacity).0,
             witness: Witness::new(shared),
-            lateness: Lateness::new(),
         }
     }
 
-    /// Makes one check. `slept` is the time that the sleep before it was to last, or `None` if the
-    /// sleep was to last until a worker wakes up. Returns how long the next sleep is to be.
-    fn check(&mut self, slept: Option<Duration>) -> Duration {
-        let (shared, now_ns) = (self.shared, clock::check());
+    /// Makes one check. `pause` is the pause of the machine that has just ended, if there was one.
+    /// Returns how long the time to the next check is to be.
+    fn check(&mut self, now_ns: u64, pause: Option<Pause>) -> Duration {
+        let shared = &self.shared.clone();
         shared.sentinel.checks.add(1);
-        let since_ns = now_ns.saturating_sub(self.checked_at_ns);
-        self.checked_at_ns = now_ns;
-        let pause = slept.and_then(|slept| self.lateness.pause(slept, since_ns));
         if let Some(Pause { cause, .. }) = pause {
             *shared.sentinel.last_pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
             shared.sentinel.pauses.add(1);
@@ -185,7 +160,7 @@ impl<'a> Rounds<'a> {
     /// Requests an examination by the doctor at intervals and before the sentinel dozes, if its
     /// result can be read.
     fn consult(&mut self, now_ns: u64) {
-        let shared = self.shared;
+        let shared = &self.shared;
         let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
         let is_leaving = self.quiet_checks == QUIET_CHECKS;
         let is_asked = is_due || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell());
@@ -197,7 +172,7 @@ impl<'a> Rounds<'a> {
 
     /// Returns the stuck workers, the number of other workers, and whether any poll is long.
     fn compare(&mut self, now_ns: u64, paused_ns: u64) -> (Vec<Stuck>, usize, bool) {
-        let shared = self.shared;
+        let shared = &self.shared;
         let (mut stuck, mut moving, mut is_suspicious) = (Vec::new(), 0, false);
         for (slot, remote) in shared.remotes_in_use().iter().enumerate() {
             let seen = &mut self.seen[slot];
@@ -243,7 +218,7 @@ impl<'a> Rounds<'a> {
 
     /// Returns whether a worker had to be woken for timers and I/O.
     fn check_driver(&self, now_ns: u64) -> bool {
-        let shared = self.shared;
+        let shared = &self.shared;
         let interval_ns = clock::saturating_ns(self.interval);
         let is_overdue = !shared.is_seat_free()
             && shared.driver.owner().is_none()
@@ -256,7 +231,8 @@ impl<'a> Rounds<'a> {
     /// Takes the actions that the stuck workers require, while `moving` others are not stuck.
     /// Returns whether there were any.
     fn relieve(&mut self, stuck: &[Stuck], mut moving: usize, now_ns: u64) -> bool {
-        let (shared, sentinel) = (self.shared, &self.shared.sentinel);
+        let shared = &self.shared.clone();
+        let sentinel = &shared.sentinel;
         let mut has_acted = false;
         for stuck in stuck {
             let remote = &shared.remotes[stuck.slot];
@@ -339,7 +315,7 @@ impl<'a> Rounds<'a> {
 
     /// Replace (1) and (2).
     fn declare_away(&mut self, stuck: &Stuck) -> bool {
-        let shared = self.shared;
+        let shared = &self.shared;
         if !shared.staff.declare_away(stuck.slot) {
             return false;
         }
@@ -382,7 +358,7 @@ impl<'a> Rounds<'a> {
 
     /// Lets spares leave once no worker has been stuck for a while.
     fn dismiss(&mut self, now_ns: u64) {
-        let shared = self.shared;
+        let shared = &self.shared;
         let linger_ns = clock::saturating_ns(SPARE_LINGER);
         if self.stalled_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < linger_ns) {
             return;
@@ -395,7 +371,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Returns how long the next sleep is to be.
+    /// Returns how long the time to the next check is to be.
     fn pause(&mut self, is_suspicious: bool, has_acted: bool) -> Duration {
         if has_acted {
             self.idle_checks = 0;

@@ -82,7 +82,8 @@ struct Wishes {
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
     wishes: Arc<Wishes>,
-    thread: JoinHandle<()>,
+    /// `None` once the end waits for it.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
@@ -116,7 +117,7 @@ impl Reader {
                 }
             }
         })?;
-        Ok(Self { jobs, wishes, thread })
+        Ok(Self { jobs, wishes, thread: Some(thread) })
     }
 
     /// Queues an incident, or returns why that is not possible.
@@ -134,6 +135,18 @@ impl Reader {
         self.notify();
     }
 
+    /// Ends the thread, and waits until it has ended or `deadline` has passed, but at most for
+    /// `END_PATIENCE`. If it still waits for a subscriber, it ends when the subscriber returns.
+    pub(super) fn end(mut self, deadline: Option<Instant>) {
+        let Some(thread) = self.thread.take() else { return };
+        drop(self);
+        let patience = Instant::now() + END_PATIENCE;
+        let until = deadline.map_or(patience, |deadline| deadline.min(patience));
+        while !thread.is_finished() && Instant::now() < until {
+            thread::sleep(END_PAUSE);
+        }
+    }
+
     /// Makes the thread check its `Wishes`, after the current work.
     pub(super) fn notify(&self) {
         // ORDERING: Relaxed; no other data depends on the flag.
@@ -144,6 +157,7 @@ impl Reader {
     }
 }
 
+/// Ends the thread, without waiting for it: it may wait for a subscriber.
 impl Drop for Reader {
     fn drop(&mut self) {
         // ORDERING: Relaxed; no other data depends on the flag, and it may be seen before or after
@@ -151,11 +165,6 @@ impl Drop for Reader {
         self.wishes.is_over.store(true, Ordering::Relaxed);
         // Wakes the thread, if it waits for work.
         let _is_sent = self.jobs.try_send(Work::CheckWishes);
-        let until = Instant::now() + END_PATIENCE;
-        while !self.thread.is_finished() && Instant::now() < until {
-            thread::sleep(END_PAUSE);
-        }
-        // If the thread still waits for a subscriber, it ends when the subscriber returns.
     }
 }
 

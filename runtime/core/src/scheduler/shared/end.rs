@@ -52,6 +52,14 @@ use volt_telemetry::InFlight;
 use super::Shared;
 use crate::scheduler::ends::{self, Ends};
 
+/// The workers that have a running thread.
+#[derive(Default)]
+pub(super) struct Running {
+    workers: usize,
+    /// The shutdown no longer waits for them.
+    is_given_up: bool,
+}
+
 impl Shared {
     /// End (4): returns whether workers may end.
     pub(crate) fn is_done(&self) -> bool {
@@ -101,31 +109,32 @@ impl Shared {
         self.remotes.iter().for_each(|remote| remote.inbox.close());
     }
 
-    fn lock_running(&self) -> MutexGuard<'_, usize> {
+    fn lock_running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Counts a worker whose thread is about to start.
     pub(crate) fn worker_starts(&self) {
-        *self.lock_running() += 1;
+        self.lock_running().workers += 1;
     }
 
     /// Counts a worker whose thread has ended, or could not be started.
     pub(crate) fn worker_ended(&self) {
         self.wake_if_done();
         let mut running = self.lock_running();
-        *running -= 1;
-        if *running == 0 {
+        running.workers -= 1;
+        if running.workers == 0 && running.is_given_up {
             self.sentinel.end();
         }
         drop(running);
         self.stopped.notify_all();
     }
 
-    /// Waits until all workers have ended, or until `deadline`. Returns how many still run.
+    /// Waits until all workers have ended, or until `deadline`. Returns how many still run; if
+    /// there are any, the last of them ends the sentinel's checks.
     pub(crate) fn wait_for_workers(&self, deadline: Option<Instant>) -> usize {
         let mut running = self.lock_running();
-        while *running > 0 {
+        while running.workers > 0 {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             running = match left {
                 Some(Duration::ZERO) => break,
@@ -135,7 +144,8 @@ impl Shared {
                 None => self.stopped.wait(running).unwrap_or_else(|poisoned| poisoned.into_inner()),
             };
         }
-        *running
+        running.is_given_up = running.workers > 0;
+        running.workers
     }
 }
 

@@ -15,6 +15,7 @@ use volt_shim::CachePadded;
 use volt_stacks::Sampler;
 use volt_stacks::fork::Home;
 
+use self::end::Running;
 use super::core::Core;
 use super::idle::Idle;
 use super::leases::Leases;
@@ -99,8 +100,8 @@ pub struct Shared {
     /// The times that snapshots have reported so far, per worker, so that later ones report no
     /// less: see `WorkerCells::read`.
     time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
-    /// How many workers have a running thread; `shutdown` waits for `stopped` until there is none.
-    running: Mutex<usize>,
+    /// The workers that have a running thread; `shutdown` waits for `stopped` until there is none.
+    running: Mutex<Running>,
     stopped: Condvar,
 }
 
@@ -141,7 +142,7 @@ impl Shared {
             blocking,
             compat: OnceLock::new(),
             seat,
-            sentinel: Sentinel::new(),
+            sentinel: Sentinel::new(config.sentinel_interval.is_some()),
             leases: CachePadded(Leases::new()),
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
@@ -152,7 +153,7 @@ impl Shared {
             listing: Listing::default(),
             processes: Sources::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
-            running: Mutex::new(0),
+            running: Mutex::default(),
             stopped: Condvar::new(),
             remotes: remotes.into(),
             config,

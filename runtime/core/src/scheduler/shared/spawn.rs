@@ -10,6 +10,7 @@ use volt_telemetry::recording::event::Event;
 use super::Shared;
 use crate::clock;
 use crate::config::Placement;
+use crate::hooks::{self, TaskMeta};
 use crate::scheduler::current;
 use crate::scheduler::leases::lease::Lease;
 use crate::scheduler::worker::Worker;
@@ -17,7 +18,7 @@ use crate::scheduler::worker::record::wake_of;
 #[cfg(test)]
 use crate::scheduler::worker::sim;
 use crate::stats::locations::number_of;
-use crate::task::cell::{Schedule, into_future, new_task};
+use crate::task::cell::{Schedule, into_future, new_task, new_task_of_thread};
 use crate::task::header::{Header, Notified, Task};
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
@@ -37,12 +38,31 @@ impl Shared {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        // SAFETY: the future and its output are Send.
+        unsafe { self.spawn_of_thread(future, name, location) }
+    }
+
+    /// Spawns a task as `spawn` does, for futures that stay on one thread.
+    ///
+    /// # Safety
+    /// The future and its output are Send, or this is a `LocalRuntime` of the calling thread.
+    pub(crate) unsafe fn spawn_of_thread<F>(
+        self: &Arc<Self>,
+        future: F,
+        name: Option<&str>,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: 'static,
+    {
         let id = Id::next();
         let extra = extra(id, name, location, Kind::Task);
-        let (task, join) = new_task(future, Lease::of(self), id, location, extra);
+        // SAFETY: by contract; SAME-THREAD of `local_runtime`.
+        let (task, join) = unsafe { new_task_of_thread(future, Lease::of(self), id, location, extra) };
         if let Err(task) = self.start(task) {
             // The runtime shuts down.
-            task.cancel_now();
+            self.cancel_now(task);
         }
         join
     }
@@ -71,6 +91,7 @@ impl Shared {
         match self.start(task) {
             Ok(()) => Ok(join),
             Err(task) => {
+                hooks::call_for(self.config.hooks.task_end.as_ref(), &TaskMeta::of(task.header()));
                 // SAFETY: the task was created above, from F, and no queue has taken it in.
                 let future = unsafe { into_future::<F, Lease>(task, join) };
                 Err(TrySpawnError::shut_down(future))
@@ -102,6 +123,9 @@ impl Shared {
         if task.header().extra().is_some() {
             self.keep_in_registry(task.task());
         }
+        if self.config.hooks.task_spawn.is_some() {
+            self.call_spawn_hook(task.header());
+        }
         if self.is_recorded.is_on() {
             let location = number_of(task.header().location());
             self.note(task.header(), Event::Spawn { task: task.header().id.as_u64(), location });
@@ -118,6 +142,18 @@ impl Shared {
             self.inject(task);
         }
         Ok(())
+    }
+
+    #[cold]
+    fn call_spawn_hook(&self, task: &Header) {
+        hooks::call_for(self.config.hooks.task_spawn.as_ref(), &TaskMeta::of(task));
+    }
+
+    /// Cancels a task that no worker will poll, because the runtime shuts down.
+    pub(super) fn cancel_now(&self, task: Notified) {
+        let meta = TaskMeta::of(task.header());
+        task.cancel_now();
+        hooks::call_for(self.config.hooks.task_end.as_ref(), &meta);
     }
 
     /// Records that a task is submitted, at the time that its header contains.

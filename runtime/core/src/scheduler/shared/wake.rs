@@ -32,7 +32,7 @@ impl Shared {
         let pushed = queue.push(task, now_ns).or_else(|task| self.injector.push(task, now_ns));
         if let Err(task) = pushed {
             // The workers have ended; the task was left behind and woken afterwards.
-            task.cancel_now();
+            self.cancel_now(task);
             return;
         }
         submit.count();
@@ -120,7 +120,7 @@ impl Shared {
         let _submit = self.submits.begin();
         if let Err(tasks) = self.injector.push_batch(tasks.into_iter(), now_ns) {
             // The workers have ended.
-            tasks.into_iter().for_each(Notified::cancel_now);
+            tasks.into_iter().for_each(|task| self.cancel_now(task));
             return;
         }
         self.wake_for_batch(count);

@@ -30,6 +30,7 @@ use super::shared::Shared;
 use crate::clock;
 use crate::config::DRIVER_INTERVALS_IN_TICK;
 use crate::coop;
+use crate::hooks::{self, TaskMeta};
 use crate::recorder::lanes::RecorderHandle;
 use crate::stats::blame::LONG_NS;
 use crate::stats::cells::{Polled, WorkerCells};
@@ -69,12 +70,15 @@ pub(crate) struct Worker {
     ticks_since_clock_check: Cell<u32>,
     /// The main future of the thread that is the worker of a current-thread runtime.
     main: Option<Arc<seated::Main>>,
+    /// Whether polls have callbacks of the program.
+    has_poll_hooks: bool,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
         let recorder = shared.recorder.handle(record::track_of(index, shared.config.workers));
         let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
+        let has_poll_hooks = shared.config.hooks.are_for_polls();
         Self {
             shared,
             index,
@@ -85,6 +89,7 @@ impl Worker {
             lifo_hits: Cell::new(0),
             ticks_since_clock_check: Cell::new(0),
             main: None,
+            has_poll_hooks,
         }
     }
 
@@ -102,6 +107,11 @@ impl Worker {
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+
+    /// Returns whether this worker replaces stuck ones.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.index >= self.shared.config.workers
     }
 
     #[inline]
@@ -195,7 +205,7 @@ impl Worker {
             self.note_poll_begin(task.header(), began_at_ns);
         }
         coop::begin_poll(self.shared.config.coop_budget);
-        let ran = task.run(began_at_ns);
+        let ran = if self.has_poll_hooks { self.run_between_hooks(task, began_at_ns) } else { task.run(began_at_ns) };
         let has_yielded = coop::end_poll();
         if has_yielded {
             cells.coop_yields.add(1);
@@ -230,6 +240,22 @@ impl Worker {
             }
             Ran::Ended(ended) => cells.count_end(ended),
         }
+    }
+
+    /// Polls `task` between the program's callbacks, whose time counts as part of the poll.
+    #[cold]
+    fn run_between_hooks(&self, task: Notified, began_at_ns: u64) -> Ran {
+        let (hooks, meta) = (&self.shared.config.hooks, TaskMeta::of(task.header()));
+        hooks::call_for(hooks.before_poll.as_ref(), &meta);
+        let mut ran = task.run(began_at_ns);
+        if matches!(ran, Ran::Ended(_)) {
+            hooks::call_for(hooks.task_end.as_ref(), &meta);
+        }
+        hooks::call_for(hooks.after_poll.as_ref(), &meta);
+        if let Ran::Pending { at_ns } | Ran::Woken { at_ns, .. } = &mut ran {
+            *at_ns = counting::now_ns_after(*at_ns);
+        }
+        ran
     }
 
     /// The sentinel may have declared this worker away, which it does only for a poll of at least

@@ -11,20 +11,21 @@
 
 use std::cell::UnsafeCell;
 use std::future::Future;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, needs_drop};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
 use super::contain::contain;
-use super::current::Current;
+use super::current::{Current, run_as_ended};
 use super::handover::{self, Joined};
 use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic, Refused};
 use super::origin::Extra;
 use super::state::{Pause, Start, State, Wake, WakeOwned};
+use super::trace::{Kind, extra};
 use super::waker::WakerRef;
 
 use self::raw::Raw;
@@ -105,12 +106,33 @@ where
     unsafe { new_task_of_thread(future, scheduler, id, location, extra) }
 }
 
+/// Creates a task of a `LocalSet`.
+///
+/// # Safety
+/// As `new_task_of_thread`.
+pub unsafe fn new_task_of_set<F, S>(
+    future: F,
+    set: S,
+    name: Option<&str>,
+    location: &'static Location<'static>,
+) -> (Notified, JoinHandle<F::Output>)
+where
+    F: Future + 'static,
+    F::Output: 'static,
+    S: Schedule,
+{
+    let id = Id::next();
+    let extra = extra(id, name, location, Kind::Local);
+    // SAFETY: by contract.
+    unsafe { new_task_of_thread(future, set, id, location, extra) }
+}
+
 /// Creates a task as `new_task` does, for futures that stay on one thread.
 ///
 /// # Safety
 /// The future and its output are Send, or `scheduler` ensures that the task is run on the calling
-/// thread only and completes before that thread ends.
-pub unsafe fn new_task_of_thread<F, S>(
+/// thread only, and that it is not freed before it has ended.
+pub(crate) unsafe fn new_task_of_thread<F, S>(
     future: F,
     scheduler: S,
     id: Id,
@@ -188,10 +210,17 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         // SAFETY: the cell never moves, and the future stays in it until `set_stage` drops it in
         // place.
         let future = unsafe { Pin::new_unchecked(future) };
-        let output = std::task::ready!(future.poll(&mut Context::from_waker(waker)));
-        // SAFETY: One runner.
-        unsafe { self.set_stage(Stage::Output(output)) };
-        Poll::Ready(())
+        let unwound = Unwound(self);
+        let polled = match future.poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(output) => {
+                // SAFETY: One runner.
+                unsafe { self.set_stage(Stage::Output(output)) };
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        };
+        std::mem::forget(unwound);
+        polled
     }
 
     /// Replaces the stage and drops the former one.
@@ -212,18 +241,36 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         }
     }
 
-    /// Drops the output if it is still there. A panic of its destructor is contained, because no
-    /// caller is left that could receive it.
+    /// Drops the output if it is still there, under the id of the task. A panic of its destructor
+    /// is contained, because no caller is left that could receive it.
     ///
     /// # Safety
     /// The caller owns the stage.
+    #[inline]
     unsafe fn drop_output(&self) {
         // SAFETY: by contract.
         if let Stage::Empty = unsafe { &*self.stage.get() } {
             return;
         }
         // SAFETY: by contract.
-        contain(|| unsafe { self.set_stage(Stage::Empty) });
+        let drop_it = || contain(|| unsafe { self.set_stage(Stage::Empty) });
+        // No destructor of the program can ask for the id if the output has none. That of a panic's
+        // payload is not asked for it.
+        if const { needs_drop::<F::Output>() } { run_as_ended(self.header.id, drop_it) } else { drop_it() }
+    }
+}
+
+/// Drops the future while its panic unwinds, so that `std::thread::panicking` is true in its
+/// destructors. A second panic there is contained: the joiner receives the first.
+///
+/// Exists during a poll by the runner, which owns the stage.
+struct Unwound<'a, F: Future, S: Schedule>(&'a Cell<F, S>);
+
+impl<F: Future, S: Schedule> Drop for Unwound<'_, F, S> {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: One runner. The poll has ended, so nothing else refers to the future.
+        contain(|| unsafe { self.0.set_stage(Stage::Empty) });
     }
 }
 
@@ -383,8 +430,14 @@ unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
 unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // Whole provenance; the last reference was released, so this function owns the block.
     let cell = raw.cast::<Cell<F, S>>();
-    // The destructor of an output that was never taken may panic. The thread that releases the last
-    // reference is arbitrary and must not be affected.
+    // The destructor of an output that was never taken may ask for the task id. It may also panic:
+    // the thread that releases the last reference is arbitrary and must not be affected.
+    if const { needs_drop::<F::Output>() } {
+        // SAFETY: no other thread can reach the cell, which is still whole.
+        let whole = unsafe { cell.as_ref() };
+        // SAFETY: as above, so this function owns the stage.
+        unsafe { whole.drop_output() };
+    }
     // SAFETY: no other thread can reach the cell, and it is not used again.
     contain(|| unsafe { cell.drop_in_place() });
     // SAFETY: the block came from `allocate`, for the same type, and its value was dropped.

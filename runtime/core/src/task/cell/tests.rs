@@ -334,7 +334,7 @@ fn a_panic_ends_the_task_and_drops_its_future_once() {
     });
     assert_eq!(queue.run(), ["panicked"]);
     assert_eq!(Arc::strong_count(&held), 1);
-    assert!(finish::<()>(join).unwrap_err().to_string().ends_with("panicked: no"));
+    assert!(finish::<()>(join).unwrap_err().to_string().ends_with("panicked with message \"no\""));
 }
 
 #[test]

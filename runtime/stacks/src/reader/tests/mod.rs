@@ -2,6 +2,7 @@
 //! Every stack must name the right line, and no thread may be disturbed.
 
 mod edges;
+mod files;
 mod processes;
 mod signals;
 

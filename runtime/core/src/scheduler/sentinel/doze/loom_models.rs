@@ -1,99 +1,146 @@
-//! loom models of the doze: a worker that wakes up while the sentinel goes to sleep; and the same
-//! with one step left out, which must fail.
+//! loom models of the doze: workers that wake up while the sentinel, which has seen them parked,
+//! goes to sleep; and the same with one step left out, which must fail. With two runtimes, their
+//! workers rouse the same thread.
 //!
-//! Afterwards the worker stays awake, like one that is stuck in its poll. If its rouse is lost, the
+//! Afterwards the workers stay awake, like one that is stuck in its poll. If a rouse is lost, the
 //! sentinel sleeps for ever, which loom reports as a deadlock.
-
-use std::time::Duration;
 
 use loom::thread;
 use volt_explore::{breaks, holds};
-use volt_shim::Arc;
 
 use super::*;
 
-type Rouse = fn(&Doze, &Idle);
-type Sleep = fn(&Doze, &Idle);
-
-fn is_all_parked(idle: &Idle) -> bool {
-    idle.parked_count() == idle.slots()
+/// A runtime, as the sentinel sees it.
+struct Seen {
+    doze: Doze,
+    idle: Idle,
 }
 
-fn sleep(doze: &Doze, idle: &Idle) {
-    let _was_timed = doze.sleep(idle, || is_all_parked(idle), Duration::from_millis(10));
-}
-
-/// Doze without (3): publishes the doze, and sleeps.
-fn sleep_without_a_second_check(doze: &Doze, idle: &Idle) {
-    if is_all_parked(idle) {
-        doze.is_dozing.swap(true, Ordering::AcqRel);
-        doze.parker.wait_token();
+impl Seen {
+    fn is_all_parked(&self) -> bool {
+        self.idle.parked_count() == self.idle.slots()
     }
 }
 
-/// Doze without (2).
-fn sleep_without_the_fence(doze: &Doze, idle: &Idle) {
-    if is_all_parked(idle) {
-        doze.is_dozing.store(true, Ordering::Release);
-        if is_all_parked(idle) {
-            doze.parker.wait_token();
-        }
-    }
+type Rouse = fn(&Seen);
+type Begin = fn(&Seen) -> bool;
+type Sleep = fn(&Alarm, &[Seen]);
+
+fn rouse(seen: &Seen) {
+    seen.doze.rouse(&seen.idle);
 }
 
 /// Rouse without (2).
-fn rouse_without_the_fence(doze: &Doze, _idle: &Idle) {
-    if doze.is_dozing.load(Ordering::Relaxed) {
-        doze.end_doze();
+fn rouse_without_the_fence(seen: &Seen) {
+    if seen.doze.is_dozing.load(Ordering::Relaxed) {
+        seen.doze.end();
     }
 }
 
-/// Workers that are all parked wake up while a sentinel, which has seen them parked, goes to sleep.
-fn model(workers: usize, rouse: Rouse, sleep: Sleep) -> impl Fn() + Send + Sync + 'static {
+fn begin(seen: &Seen) -> bool {
+    seen.doze.begin(&seen.idle, || seen.is_all_parked())
+}
+
+/// Doze without (3).
+fn begin_without_a_second_check(seen: &Seen) -> bool {
+    let is_all_parked = seen.is_all_parked();
+    if is_all_parked {
+        seen.doze.is_dozing.swap(true, Ordering::AcqRel);
+    }
+    is_all_parked
+}
+
+/// Doze without (2).
+fn begin_without_the_fence(seen: &Seen) -> bool {
+    if !seen.is_all_parked() {
+        return false;
+    }
+    seen.doze.is_dozing.store(true, Ordering::Release);
+    seen.is_all_parked()
+}
+
+/// Sleeps until it dozes in no runtime any more.
+fn sleep(alarm: &Alarm, runtimes: &[Seen]) {
+    while runtimes.iter().any(|seen| seen.doze.is_dozing()) {
+        alarm.sleep(None);
+    }
+}
+
+/// Sleep (5) in the wrong order: reads the flags, and then takes the token.
+fn sleep_and_take_the_token_last(alarm: &Alarm, runtimes: &[Seen]) {
+    while runtimes.iter().any(|seen| seen.doze.is_dozing()) {
+        let _was_rung = alarm.0.take_token();
+        let _slept = alarm.0.sleep(None);
+    }
+}
+
+/// Runtimes with this many workers each, which are all parked, wake up while the sentinel goes to
+/// sleep.
+fn model(workers: &'static [usize], rouse: Rouse, begin: Begin, sleep: Sleep) -> impl Fn() + Send + Sync + 'static {
     move || {
-        let (doze, idle) = (Arc::new(Doze::new()), Arc::new(Idle::new(workers, 0)));
-        (0..workers).for_each(|worker| idle.begin_park(worker, false));
+        let alarm = Arc::new(Alarm::new());
+        let runtime = |&workers: &usize| {
+            let seen = Seen { doze: Doze::new(alarm.clone(), false), idle: Idle::new(workers, 0) };
+            (0..workers).for_each(|worker| seen.idle.begin_park(worker, false));
+            seen
+        };
+        let runtimes: Arc<[Seen]> = workers.iter().map(runtime).collect();
         let sentinel = thread::spawn({
-            let (doze, idle) = (doze.clone(), idle.clone());
-            move || sleep(&doze, &idle)
+            let (alarm, runtimes) = (alarm.clone(), runtimes.clone());
+            move || {
+                runtimes.iter().for_each(|seen| _ = begin(seen));
+                sleep(&alarm, &runtimes);
+            }
         });
-        let up: Vec<_> = (0..workers)
-            .map(|worker| {
-                let (doze, idle) = (doze.clone(), idle.clone());
+        let slots =
+            workers.iter().enumerate().flat_map(|(runtime, &workers)| (0..workers).map(move |at| (runtime, at)));
+        let up: Vec<_> = slots
+            .map(|(runtime, worker)| {
+                let runtimes = runtimes.clone();
                 thread::spawn(move || {
                     // Rouse (1)
-                    assert!(idle.retract(worker), "nobody claims");
-                    rouse(&doze, &idle);
+                    assert!(runtimes[runtime].idle.retract(worker), "nobody claims");
+                    rouse(&runtimes[runtime]);
                 })
             })
             .collect();
         up.into_iter().for_each(|worker| worker.join().unwrap());
         sentinel.join().unwrap();
-        assert!(!doze.is_dozing.load(Ordering::Relaxed), "Watched while awake");
+        assert!(!runtimes.iter().any(|seen| seen.doze.is_dozing()), "Watched while awake");
     }
 }
 
 #[test]
 fn loom_a_worker_that_gets_up_is_watched() {
-    holds(None, model(1, Doze::rouse, sleep));
+    holds(None, model(&[1], rouse, begin, sleep));
 }
 
 #[test]
 fn loom_workers_that_wake_up_at_once_rouse_once() {
-    holds(Some(2), model(2, Doze::rouse, sleep));
+    holds(Some(2), model(&[2], rouse, begin, sleep));
+}
+
+#[test]
+fn loom_workers_of_two_runtimes_rouse_one_sentinel() {
+    holds(Some(2), model(&[1, 1], rouse, begin, sleep));
 }
 
 #[test]
 fn loom_a_doze_without_a_second_check_is_found() {
-    breaks("deadlock", None, model(1, Doze::rouse, sleep_without_a_second_check));
+    breaks("deadlock", None, model(&[1], rouse, begin_without_a_second_check, sleep));
 }
 
 #[test]
 fn loom_a_doze_without_the_fence_is_found() {
-    breaks("deadlock", None, model(1, Doze::rouse, sleep_without_the_fence));
+    breaks("deadlock", None, model(&[1], rouse, begin_without_the_fence, sleep));
 }
 
 #[test]
 fn loom_a_rouse_without_the_fence_is_found() {
-    breaks("deadlock", None, model(1, rouse_without_the_fence, sleep));
+    breaks("deadlock", None, model(&[1], rouse_without_the_fence, begin, sleep));
+}
+
+#[test]
+fn loom_a_token_taken_after_the_flags_is_found() {
+    breaks("deadlock", Some(2), model(&[1, 1], rouse, begin, sleep_and_take_the_token_last));
 }

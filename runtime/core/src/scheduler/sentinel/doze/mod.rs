@@ -1,16 +1,29 @@
-//! How the sentinel sleeps: between two checks, for an interval; while all workers are parked,
-//! without a time-out, so that an idle runtime causes no activity.
+//! How the sentinel sleeps: between two checks, for an interval; while all workers of a runtime are
+//! parked, without regard to that runtime, so that an idle runtime causes no activity.
 //!
-//! The sentinel *dozes* when it sleeps without a time-out. The first worker that wakes up and finds
-//! a task *rouses* it. The sentinel's thread and that worker write the state here. The race: the
-//! sentinel sees all workers parked, a worker wakes up and sees no doze yet, and then the sentinel
-//! dozes and does not watch that worker.
+//! One thread, the sentinel's, checks all runtimes of the program. It *dozes* in a runtime when it
+//! makes no check of that runtime until it is *roused*: the first worker that wakes up and finds a
+//! task rouses it. Each runtime has a flag for that. All runtimes share the thread's park word, the
+//! *alarm*. The thread sleeps until the next check of any runtime is due, or without a time-out if
+//! it dozes in all of them.
 //!
-//! Protocol. Doze, by the sentinel after it saw all workers parked:
+//! An ordinary case: the sentinel finds all workers of the runtime parked for a while, sets the
+//! flag, and sleeps. A worker wakes up, finds a task, sees the flag, clears it and unparks the
+//! sentinel's thread. That thread finds the flag clear, and checks the runtime.
+//!
+//! The first race: the sentinel sees all workers parked, a worker wakes up and sees no doze yet,
+//! and then the sentinel dozes and does not watch that worker. The second race: the thread has read
+//! the flag of runtime A and reads that of B when a worker of A rouses it.
+//!
+//! Protocol. Doze, by the sentinel's thread after it saw all workers of the runtime parked:
 //! 1. publish that: set `is_dozing` with a read-modify-write;
 //! 2. `fence(SeqCst)`;
-//! 3. check the bitmap once more. If a worker is not parked: do not doze. Otherwise sleep until
-//!    roused.
+//! 3. check the bitmap once more. If a worker is not parked: clear `is_dozing`, and check the
+//!    runtime again after an interval.
+//!
+//! Sleep, by the sentinel's thread after it has read the flags of all runtimes:
+//! 4. sleep on the alarm. A token ends the sleep, also one that was left before it began;
+//! 5. take the token, and only then read the flags again.
 //!
 //! Rouse, by a worker that woke up and has found a task, before it runs it:
 //! 1. its bit is clear: it or its claimer cleared the bit with a read-modify-write;
@@ -18,9 +31,17 @@
 //! 3. if `is_dozing` is set: clear it with a read-modify-write, and unpark the sentinel if it was
 //!    this worker that cleared it.
 //!
-//! Invariant: *Watched while awake*: no worker runs a task while the sentinel dozes. The two fences
-//! are ordered: either Doze (3) sees the cleared bit, or Rouse (3) sees the doze.
+//! A runtime begins with `is_dozing` set, before its first worker starts.
+//!
+//! Invariants:
+//! * *Watched while awake*: no worker runs a task while the sentinel dozes in its runtime. The two
+//!   fences are ordered: either Doze (3) sees the cleared bit, or Rouse (3) sees the doze.
+//! * *Each rouse is seen*: a flag is cleared before the token is left. So a sleep that began
+//!   without having seen the clear flag ends, and Sleep (5) sees it: the token acquires what was
+//!   done before it. A token that is left after Sleep (5) ends the next sleep. A token that finds
+//!   nothing to do costs one turn of the thread.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use volt_shim::{AtomicBool, Ordering};
@@ -31,44 +52,65 @@ use crate::scheduler::idle::Idle;
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// The state of the sentinel's sleep.
+/// The park word of the sentinel's thread.
+pub(crate) struct Alarm(Parker);
+
+impl Alarm {
+    pub(crate) fn new() -> Self {
+        Self(Parker::new())
+    }
+
+    /// Sleep (4) and (5), by the sentinel's thread.
+    pub(super) fn sleep(&self, timeout: Option<Duration>) {
+        // A time-out and a token need no distinction: the flags are read in either case.
+        let _slept = self.0.sleep(timeout);
+        let _was_rung = self.0.take_token();
+    }
+
+    /// Ends the current sleep, or the next one if the thread is awake.
+    pub(super) fn ring(&self) {
+        let unparked = self.0.unpark();
+        debug_assert_eq!(unparked, Unparked::Done, "the sentinel never sleeps in a driver");
+    }
+}
+
+/// Whether the sentinel dozes in one runtime.
 pub(crate) struct Doze {
-    parker: Parker,
+    alarm: Arc<Alarm>,
     is_dozing: AtomicBool,
 }
 
 impl Doze {
-    pub(crate) fn new() -> Self {
-        Self { parker: Parker::new(), is_dozing: AtomicBool::new(false) }
+    /// `is_dozing`: the sentinel is to check the runtime, and the first worker is to rouse it.
+    pub(crate) fn new(alarm: Arc<Alarm>, is_dozing: bool) -> Self {
+        Self { alarm, is_dozing: AtomicBool::new(is_dozing) }
     }
 
-    /// Sleeps until the next check: for `interval`, or, while all workers are parked, until roused.
-    /// Returns whether the sleep was for about `interval`.
-    pub(crate) fn sleep(&self, idle: &Idle, is_all_parked: impl Fn() -> bool, interval: Duration) -> bool {
-        if is_all_parked() {
-            // Doze (1)
-            // ORDERING: AcqRel; pairs with the swap in `end_doze`, which clears it. The fence
-            // orders it before the check.
-            self.is_dozing.swap(true, Ordering::AcqRel);
-            // Doze (2)
-            idle.fence();
-            // Doze (3)
-            if is_all_parked() {
-                // The token that ends this sleep is given after `is_dozing` was cleared. Nothing
-                // else may end the sleep, or the token would end the next one.
-                self.parker.wait_token();
-                return false;
-            }
-            // ORDERING: AcqRel; as above.
-            if !self.is_dozing.swap(false, Ordering::AcqRel) {
-                self.parker.wait_token();
-            }
+    /// Doze (1) to (3), by the sentinel's thread. Returns whether it dozes.
+    pub(super) fn begin(&self, idle: &Idle, is_all_parked: impl Fn() -> bool) -> bool {
+        if !is_all_parked() {
             return false;
         }
-        // A time-out and a token need no distinction: a check follows in either case.
-        let _slept = self.parker.sleep(Some(interval));
-        let _was_roused = self.parker.take_token();
-        true
+        // Doze (1)
+        // ORDERING: AcqRel; pairs with the swap in `end`. The fence orders it before the check.
+        self.is_dozing.swap(true, Ordering::AcqRel);
+        // Doze (2)
+        idle.fence();
+        // Doze (3)
+        if is_all_parked() {
+            return true;
+        }
+        // ORDERING: AcqRel; as above. If a worker has cleared it meanwhile, its token ends the next
+        // sleep early.
+        self.is_dozing.swap(false, Ordering::AcqRel);
+        false
+    }
+
+    /// Returns whether the runtime needs no check, by the sentinel's thread.
+    pub(super) fn is_dozing(&self) -> bool {
+        // ORDERING: Relaxed; if the flag was cleared, either Sleep (5) has acquired that, or a
+        // token is there that ends the next sleep.
+        self.is_dozing.load(Ordering::Relaxed)
     }
 
     /// Rouse (2) and (3), by a worker whose bit is clear.
@@ -79,26 +121,16 @@ impl Doze {
         // Rouse (3)
         // ORDERING: Relaxed; ordered by the fence, see the module documentation.
         if self.is_dozing.load(Ordering::Relaxed) {
-            self.end_doze();
+            self.end();
         }
     }
 
+    /// Ends the doze, if there is one.
     #[cold]
-    fn end_doze(&self) {
-        // ORDERING: AcqRel; pairs with the swaps in `sleep`.
+    pub(super) fn end(&self) {
+        // ORDERING: AcqRel; pairs with the swaps in `begin`.
         if self.is_dozing.swap(false, Ordering::AcqRel) {
-            self.wake();
+            self.alarm.ring();
         }
-    }
-
-    /// Ends the current sleep, or the next one if the sentinel is awake.
-    pub(crate) fn end(&self) {
-        self.end_doze();
-        self.wake();
-    }
-
-    fn wake(&self) {
-        let unparked = self.parker.unpark();
-        debug_assert_eq!(unparked, Unparked::Done, "the sentinel never sleeps in a driver");
     }
 }

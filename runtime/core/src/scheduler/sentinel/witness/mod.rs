@@ -14,7 +14,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use volt_stacks::kernel::cause::classify;
 use volt_stacks::kernel::cgroup::{Cgroup, CgroupSample};
@@ -65,8 +65,8 @@ pub(super) enum Doing {
 }
 
 /// The state of the watched workers: see the module documentation.
-pub(super) struct Witness<'a> {
-    shared: &'a Arc<Shared>,
+pub(super) struct Witness {
+    shared: Arc<Shared>,
     watched: Vec<Watched>,
     groups: Groups,
     /// The runtime's 99th percentile times [`P99_MULTIPLE`], and when it was read.
@@ -138,10 +138,10 @@ struct Open {
     asked_again_after_ns: u64,
 }
 
-impl<'a> Witness<'a> {
-    pub(super) fn new(shared: &'a Arc<Shared>) -> Self {
+impl Witness {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
         Self {
-            shared,
+            shared: shared.clone(),
             watched: shared.remotes.iter().map(|_| Watched::default()).collect(),
             groups: Groups::default(),
             usual: None,
@@ -231,7 +231,7 @@ impl<'a> Witness<'a> {
     /// Handles a poll that has been stuck for `for_ns`, without the time for which the machine
     /// stood still: opens an incident if that is long enough.
     pub(super) fn see(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
-        let shared = self.shared;
+        let shared = &self.shared.clone();
         let Some(after_ns) = shared.config.incident_after_ns else { return };
         if self.watched[slot].open.is_some() {
             self.ask_again(slot, for_ns, now_ns);
@@ -264,7 +264,7 @@ impl<'a> Witness<'a> {
 
     /// Takes the stack of an incident that was recorded, and queues the incident to be logged.
     fn have_told(&mut self, slot: usize, id: u64, place: Place, is_usual: bool) {
-        let shared = self.shared;
+        let shared = &self.shared.clone();
         let (remote, poll_seq) = (&shared.remotes[slot], self.watched[slot].poll_seq);
         self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
         let stack = self.take_stack(slot);
@@ -348,7 +348,7 @@ impl<'a> Witness<'a> {
     fn reader(&mut self) -> io::Result<&Reader> {
         let reader = match self.reader.take() {
             Some(reader) => reader,
-            None => Reader::start(self.shared)?,
+            None => Reader::start(&self.shared)?,
         };
         Ok(self.reader.insert(reader))
     }
@@ -372,6 +372,12 @@ impl<'a> Witness<'a> {
     /// that; they are logged once one can be.
     pub(super) fn have_troubles_told(&mut self) -> bool {
         self.reader().inspect(|reader| reader.notify()).is_ok()
+    }
+
+    /// Ends the thread that resolves stacks, and waits for that thread until `deadline`, but at
+    /// most for a moment.
+    pub(super) fn end_reader(self, deadline: Option<Instant>) {
+        self.reader.into_iter().for_each(|reader| reader.end(deadline));
     }
 
     /// Returns whether there was an incident since the last examination was requested.

@@ -14,6 +14,8 @@ use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::task::{self, LocalSet, Shield, consume_budget, spawn_local, yield_now};
 
+mod entered;
+
 /// Polls `future` and checks each time that it is on the same thread.
 async fn on_this_thread<F: Future>(future: F) -> F::Output {
     let here = thread::current().id();
@@ -30,7 +32,7 @@ fn timers_sockets_and_worker_tasks_wake_local_tasks() {
     with_workers(|runtime| {
         let set = LocalSet::new();
         let log = Rc::new(RefCell::new(Vec::new()));
-        set.block_on(runtime.handle(), async {
+        set.block_on(&runtime, async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let tasks = [
@@ -86,13 +88,13 @@ fn block_on_ends_with_its_future_and_keeps_other_local_tasks() {
                 "left"
             }
         });
-        set.block_on(runtime.handle(), yield_now());
+        set.block_on(&runtime, yield_now());
         let before = rounds.get();
         assert!((1..1_000).contains(&before), "{before}");
         // Nothing polls it meanwhile.
         runtime.block_on(runtime.spawn(yield_now())).unwrap();
         assert_eq!(rounds.get(), before);
-        assert_eq!(set.block_on(runtime.handle(), left).unwrap(), "left");
+        assert_eq!(set.block_on(&runtime, left).unwrap(), "left");
         assert_eq!(rounds.get(), 1_000);
         // If awaited, the set completes when its tasks have ended.
         set.spawn_local({
@@ -111,7 +113,7 @@ fn block_on_ends_with_its_future_and_keeps_other_local_tasks() {
 fn a_local_task_can_be_aborted_from_any_thread_unless_shielded() {
     with_workers(|runtime| {
         let set = LocalSet::new();
-        set.block_on(runtime.handle(), async {
+        set.block_on(&runtime, async {
             let held = Rc::new(());
             let with_held = |is_shielded: bool| {
                 let held = held.clone();
@@ -150,7 +152,7 @@ fn a_local_task_can_be_aborted_from_any_thread_unless_shielded() {
 fn a_busy_local_task_does_not_starve_the_others() {
     watched(|| {
         let (runtime, set) = (runtime(1), LocalSet::new());
-        set.block_on(runtime.handle(), async {
+        set.block_on(&runtime, async {
             let turns = Rc::new(Cell::new(0));
             let busy = spawn_local(async {
                 loop {
@@ -178,12 +180,12 @@ fn a_busy_local_task_does_not_starve_the_others() {
 fn spawn_local_outside_a_local_set_panics_with_a_clear_message() {
     watched(|| {
         let runtime = runtime(1);
-        let message = "spawn_local must be called inside a LocalSet";
+        let message = "`spawn_local` called from outside of a `task::LocalSet` or `runtime::LocalRuntime`";
         let error = runtime.block_on(runtime.spawn(async { drop(spawn_local(async {})) })).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
         // A task of the workers is not on the set either, even if a task of the set spawned it.
         let set = LocalSet::new();
-        let error = set.block_on(runtime.handle(), async {
+        let error = set.block_on(&runtime, async {
             spawn_local(async { volt::spawn(async { drop(spawn_local(async {})) }).await }).await.unwrap().unwrap_err()
         });
         assert!(error.to_string().contains(message), "{error}");
@@ -195,7 +197,7 @@ fn sets_nest_and_each_task_belongs_to_the_innermost() {
     with_workers(|runtime| {
         let outer = LocalSet::new();
         let order = Rc::new(RefCell::new(Vec::new()));
-        outer.block_on(runtime.handle(), async {
+        outer.block_on(&runtime, async {
             let inner = LocalSet::new();
             let note = |what: &'static str| {
                 let order = order.clone();
@@ -218,7 +220,7 @@ volt::task_local! {
 fn a_local_task_has_an_id_and_task_locals_of_its_own() {
     with_workers(|runtime| {
         let set = LocalSet::new();
-        set.block_on(runtime.handle(), async {
+        set.block_on(&runtime, async {
             let tasks: Vec<_> = ["a", "b"]
                 .into_iter()
                 .map(|name| {
@@ -280,7 +282,7 @@ fn dropping_a_local_sets_waker_may_wake_its_own_task() {
 fn a_set_that_is_woken_by_many_threads_at_once_runs_every_wake() {
     with_workers(|runtime| {
         let set = LocalSet::new();
-        let sum = set.block_on(runtime.handle(), async {
+        let sum = set.block_on(&runtime, async {
             let (tasks, senders): (Vec<_>, Vec<_>) = (0..4)
                 .map(|_| {
                     let (sender, receiver) = mpsc::channel::<(u32, Waker)>();

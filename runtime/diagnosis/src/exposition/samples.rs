@@ -7,30 +7,34 @@
 
 use std::collections::HashMap;
 
-use volt_diagnosis::catalog::{Locations, METRICS, Sample};
-use volt_diagnosis::doctor::watch::Watch;
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::text::is_invisible;
 
+use crate::catalog::{Locations, METRICS, Sample};
+use crate::doctor::watch::Watch;
+
 /// The values of [`ORIGIN_LABELS`], which distinguish the series of one program from those of
 /// others. Empty if the page shows a single program.
-pub(crate) type Origin = Vec<String>;
+pub type Origin = Vec<String>;
 
 /// The labels that a page of several programs adds.
-pub(crate) const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
+pub const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
 
 /// A runtime from its creation to its shutdown. Another runtime of the same name counts from 0
 /// again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Life {
-    pub(crate) origin: Origin,
-    pub(crate) name: String,
-    pub(crate) started_at_ns: u64,
+pub struct Life {
+    /// The program that it belongs to.
+    pub origin: Origin,
+    /// Its name.
+    pub name: String,
+    /// When it was built, in ns on the clock of its program.
+    pub started_at_ns: u64,
 }
 
 impl Life {
     /// Returns the lives of a program's runtimes, in their order.
-    pub(crate) fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
+    pub fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
         process.runtimes.iter().map(|runtime| Life {
             origin: origin.clone(),
             name: runtime.runtime.clone(),
@@ -39,9 +43,10 @@ impl Life {
     }
 }
 
-/// The state between collections. See the header of this file.
+/// Reads samples, and keeps between collections which spawn locations have series, and the findings
+/// of programs that do not compute their own.
 #[derive(Debug, Default)]
-pub(crate) struct Samples {
+pub struct Samples {
     /// Of every runtime of the last collection.
     locations: HashMap<Life, Locations>,
     /// Of every program of the last collection.
@@ -52,7 +57,19 @@ impl Samples {
     /// Returns, for each metric of the catalog, its samples of all programs and runtimes. Each
     /// sample has the values of the metric's labels, then those of the origin's. `None` stands for
     /// a program that did not reply.
-    pub(crate) fn read(&mut self, processes: &[(Origin, Option<&Process>)]) -> Vec<Vec<Sample>> {
+    ///
+    /// The origins must differ, and so must the names of a program's runtimes: Prometheus rejects
+    /// duplicate series.
+    ///
+    /// ```
+    /// use volt_diagnosis::catalog::METRICS;
+    /// use volt_diagnosis::exposition::{Origin, Samples};
+    /// use volt_telemetry::Process;
+    ///
+    /// let samples = Samples::default().read(&[(Origin::new(), Some(&Process::default()))]);
+    /// assert_eq!(samples.len(), METRICS.len());
+    /// ```
+    pub fn read(&mut self, processes: &[(Origin, Option<&Process>)]) -> Vec<Vec<Sample>> {
         let mut former_locations = std::mem::take(&mut self.locations);
         let mut former_watches = std::mem::take(&mut self.watches);
         let mut read = vec![Vec::new(); METRICS.len()];

@@ -1,0 +1,155 @@
+//! The head of an HTTP/1 request, as far as the page needs it, and the response to it.
+
+use std::net::SocketAddr;
+
+use volt_diagnosis::exposition::{self, is_local_host};
+
+/// Only this path has a page.
+const PATH: &str = "/metrics";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    method: &'a str,
+    /// Without a query.
+    path: &'a str,
+    host: Option<&'a str>,
+}
+
+impl<'a> Request<'a> {
+    /// Parses a complete head. Returns `None` if it is not one of HTTP/1.
+    pub(super) fn parse(head: &'a [u8]) -> Option<Self> {
+        let mut lines = str::from_utf8(head).ok()?.lines();
+        let mut words = lines.next()?.split(' ');
+        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+        if words.next().is_some() || !version.starts_with("HTTP/1.") {
+            return None;
+        }
+        let mut hosts = lines.filter_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("host").then_some(value.trim())
+        });
+        let host = hosts.next();
+        if hosts.next().is_some() {
+            return None;
+        }
+        // A client may send the whole address. Its host counts then.
+        let (host, target) = match target.strip_prefix("http://") {
+            Some(rest) => {
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (Some(authority), path)
+            }
+            None => (host, target),
+        };
+        Some(Self { method, path: target.split('?').next().unwrap_or(target), host })
+    }
+
+    /// Returns whether the response must have no body.
+    pub(super) fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    /// Returns the response of a page at `address`. `page` returns the text of the page.
+    pub(super) fn answer(&self, address: SocketAddr, page: impl FnOnce() -> Result<String, &'static str>) -> Response {
+        // As in the exporter: other hosts are refused only if the page is for this machine.
+        if address.ip().is_loopback() && self.host.is_some_and(|host| !is_local_host(host)) {
+            let text = "this page is only for this machine: request it from 127.0.0.1 or localhost";
+            return Response::refusal("403 Forbidden", text);
+        }
+        if self.path != PATH {
+            let text = "the metrics are at /metrics; the crate volt-exporter also has a live page, probes and JSON";
+            return Response::refusal("404 Not Found", text);
+        }
+        if !matches!(self.method, "GET" | "HEAD") {
+            let refusal = Response::refusal("405 Method Not Allowed", "use GET or HEAD");
+            return Response { header: "Allow: GET, HEAD\r\n", ..refusal };
+        }
+        match page() {
+            Ok(body) => Response { status: OK, header: "", content_type: exposition::CONTENT_TYPE, body },
+            Err(text) => Response::refusal("500 Internal Server Error", text),
+        }
+    }
+}
+
+const OK: &str = "200 OK";
+
+/// A response, after which the connection is closed.
+#[derive(Debug)]
+pub(super) struct Response {
+    status: &'static str,
+    /// A further header line, or nothing.
+    header: &'static str,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Response {
+    pub(super) fn refusal(status: &'static str, text: &str) -> Self {
+        Self { status, header: "", content_type: PLAIN, body: format!("{text}\n") }
+    }
+
+    pub(super) fn is_refusal(&self) -> bool {
+        self.status != OK
+    }
+
+    /// Returns the bytes to send.
+    pub(super) fn encode(&self, is_head: bool) -> String {
+        let Self { status, header, content_type, body } = self;
+        let length = body.len();
+        let body = if is_head { "" } else { body };
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{header}Connection: close\r\n\r\n{body}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(head: &str, address: &str) -> &'static str {
+        let request = Request::parse(head.as_bytes());
+        request.map_or("not HTTP", |request| request.answer(address.parse().unwrap(), || Ok("page".into())).status)
+    }
+
+    #[test]
+    fn each_request_gets_its_status() {
+        for (head, expected) in [
+            ("GET /metrics HTTP/1.1\r\nHost: localhost:1\r\n\r\n", OK),
+            ("GET /metrics HTTP/1.0\r\n\r\n", OK),
+            ("GET /metrics?name=x HTTP/1.1\nhOST:127.0.0.1\n\n", OK),
+            ("HEAD /metrics HTTP/1.1\r\nHost: [::1]:1\r\n\r\n", OK),
+            ("GET http://127.0.0.1:1/metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", OK),
+            ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+            ("GET http://127.0.0.1 HTTP/1.1\r\n\r\n", "404 Not Found"),
+            ("GET /metrics/ HTTP/1.1\r\n\r\n", "404 Not Found"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+            ("get /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+            ("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403 Forbidden"),
+            ("GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "403 Forbidden"),
+            ("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", "not HTTP"),
+            ("GET /metrics\r\n\r\n", "not HTTP"),
+            ("PRI * HTTP/2.0\r\n\r\n", "not HTTP"),
+            ("GET /metrics HTTP/1.1 x\r\n\r\n", "not HTTP"),
+            ("\r\n\r\n", "not HTTP"),
+        ] {
+            assert_eq!(status(head, "127.0.0.1:1"), expected, "{head}");
+        }
+        assert_eq!(Request::parse(b"GET /\xff HTTP/1.1\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn an_address_for_other_machines_has_any_host_name() {
+        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: shop.example\r\n\r\n", "0.0.0.0:1"), OK);
+    }
+
+    #[test]
+    fn a_head_request_gets_the_length_without_the_body() {
+        let request = Request::parse(b"HEAD /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let response = request.answer("127.0.0.1:1".parse().unwrap(), || Ok("page".into()));
+        let text = response.encode(request.is_head());
+        assert!(text.contains("\r\nContent-Length: 4\r\n") && text.ends_with("Connection: close\r\n\r\n"), "{text}");
+        assert_eq!(response.encode(false), format!("{text}page"));
+    }
+}
