@@ -1,0 +1,69 @@
+//! The API of the crate `tokio` on the Volt runtime.
+//!
+//! A program that is built with `cargo volt` gets this crate in the place of `tokio`, in its own
+//! code and in every library that it uses. Most items are Volt's, which have Tokio's names and
+//! signatures; the modules here adapt the rest. The I/O traits, their tools and the macros come
+//! from the project's own version of Tokio. They need no runtime.
+//!
+//! Every item is here, whichever of Tokio's features are enabled. The features only select the
+//! attribute macros, as Tokio's do.
+
+pub mod runtime;
+pub mod task;
+
+pub mod fs {
+    //! Files. See `volt::fs`.
+    pub use volt::fs::*;
+}
+
+pub mod io {
+    //! I/O traits and tools, which are Tokio's, and standard streams. See `volt::io`.
+    pub use volt::io::*;
+}
+
+pub mod net {
+    //! Sockets. See `volt::net`.
+    pub use volt::net::*;
+}
+
+pub mod process {
+    //! Child processes. See `volt::process`.
+    pub use volt::process::*;
+}
+
+pub mod signal {
+    //! Signals of the operating system. See `volt::signal`.
+    pub use volt::signal::*;
+}
+
+pub mod sync {
+    //! Channels and locks. See `volt::sync`.
+    pub use volt::sync::*;
+}
+
+pub mod time {
+    //! Timers. See `volt::time`.
+    pub use volt::time::*;
+}
+
+/// Where Tokio documents that streams are in the crate `tokio-stream`.
+pub mod stream {}
+
+#[doc(hidden)]
+pub mod macros {
+    pub use parts::macros::support;
+}
+
+pub use parts::{join, pin, select, try_join};
+#[doc(hidden)]
+#[cfg(feature = "macros")]
+pub use parts::{select_priv_clean_pattern, select_priv_declare_output_enum};
+pub use task::spawn;
+pub use volt::task_local;
+
+#[cfg(all(feature = "macros", feature = "rt-multi-thread"))]
+pub use tokio_macros::{main, test};
+#[cfg(all(feature = "macros", not(feature = "rt")))]
+pub use tokio_macros::{main_fail as main, test_fail as test};
+#[cfg(all(feature = "macros", feature = "rt", not(feature = "rt-multi-thread")))]
+pub use tokio_macros::{main_rt as main, test_rt as test};

@@ -1,0 +1,244 @@
+//! The settings of a runtime, set by reference as Tokio's are.
+
+use std::io;
+use std::time::Duration;
+
+use volt::runtime::LocalOptions;
+
+use super::{LocalRuntime, Runtime};
+
+/// The longest that dropping a runtime waits for its blocking jobs. Tokio waits without a limit,
+/// and programs rely on it, for example to write files.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Builds a runtime with custom settings. See `volt::runtime::Builder`.
+#[derive(Debug)]
+pub struct Builder(volt::runtime::Builder);
+
+impl Builder {
+    /// Returns a builder for a runtime of several threads.
+    pub fn new_multi_thread() -> Self {
+        Self::of(volt::runtime::Builder::new_multi_thread())
+    }
+
+    /// Returns a builder for a runtime on the thread that calls `block_on`.
+    pub fn new_current_thread() -> Self {
+        let builder = volt::runtime::Builder::new_current_thread();
+        // As on Tokio, `time::pause` works on this flavour only, and with this feature.
+        Self::of(if cfg!(feature = "test-util") { builder.test_clock(true) } else { builder })
+    }
+
+    /// Sets what differs between Tokio's defaults and Volt's.
+    fn of(builder: volt::runtime::Builder) -> Self {
+        Self(builder.shutdown_timeout(SHUTDOWN_TIMEOUT).disable_io().disable_time())
+    }
+
+    /// Changes a setting of Volt's builder, which is passed by value.
+    fn set(&mut self, change: impl FnOnce(volt::runtime::Builder) -> volt::runtime::Builder) -> &mut Self {
+        self.0 = change(self.0.clone());
+        self
+    }
+
+    /// Enables I/O and time.
+    pub fn enable_all(&mut self) -> &mut Self {
+        self.set(volt::runtime::Builder::enable_all)
+    }
+
+    /// Enables I/O. Without it, creating a socket panics.
+    pub fn enable_io(&mut self) -> &mut Self {
+        self.set(volt::runtime::Builder::enable_io)
+    }
+
+    /// Enables time. Without it, creating a timer panics.
+    pub fn enable_time(&mut self) -> &mut Self {
+        self.set(volt::runtime::Builder::enable_time)
+    }
+
+    /// Sets the number of worker threads.
+    ///
+    /// # Panics
+    /// Panics if `val` is 0.
+    #[track_caller]
+    pub fn worker_threads(&mut self, val: usize) -> &mut Self {
+        assert!(val > 0, "Worker threads cannot be set to 0");
+        self.set(|builder| builder.worker_threads(val))
+    }
+
+    /// Sets the most threads for blocking work.
+    ///
+    /// # Panics
+    /// Panics if `val` is 0.
+    #[track_caller]
+    pub fn max_blocking_threads(&mut self, val: usize) -> &mut Self {
+        assert!(val > 0, "Max blocking threads cannot be set to 0");
+        self.set(|builder| builder.max_blocking_threads(val))
+    }
+
+    /// Sets the name of every thread of the runtime.
+    pub fn thread_name(&mut self, val: impl Into<String>) -> &mut Self {
+        let name = val.into();
+        self.thread_name_fn(move || name.clone())
+    }
+
+    /// Sets the function that names the runtime's threads.
+    pub fn thread_name_fn<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn() -> String + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.thread_name_fn(f))
+    }
+
+    /// Sets the name of the runtime, which the console and the metrics show.
+    ///
+    /// # Panics
+    /// Panics if the name is blank.
+    #[track_caller]
+    pub fn name(&mut self, val: impl Into<String>) -> &mut Self {
+        let name = val.into();
+        assert!(!name.trim().is_empty(), "runtime name shouldn't be empty");
+        self.set(|builder| builder.name(name))
+    }
+
+    /// Sets the size of the threads' stacks in bytes.
+    pub fn thread_stack_size(&mut self, val: usize) -> &mut Self {
+        self.set(|builder| builder.thread_stack_size(val))
+    }
+
+    /// Sets the function that each thread of the runtime calls when it starts.
+    pub fn on_thread_start<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_thread_start(f))
+    }
+
+    /// Sets the function that each thread of the runtime calls before it ends.
+    pub fn on_thread_stop<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_thread_stop(f))
+    }
+
+    /// Sets the function that a worker calls before it sleeps.
+    pub fn on_thread_park<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_thread_park(f))
+    }
+
+    /// Sets the function that a worker calls after it has slept.
+    pub fn on_thread_unpark<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn() + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_thread_unpark(f))
+    }
+
+    /// Sets how long an idle thread for blocking work lives.
+    pub fn thread_keep_alive(&mut self, duration: Duration) -> &mut Self {
+        self.set(|builder| builder.thread_keep_alive(duration))
+    }
+
+    /// Sets how many tasks a worker polls between two checks of the global queue.
+    ///
+    /// # Panics
+    /// Panics if `val` is 0.
+    #[track_caller]
+    pub fn global_queue_interval(&mut self, val: u32) -> &mut Self {
+        assert!(val > 0, "global_queue_interval must be greater than 0");
+        self.set(|builder| builder.global_queue_interval(val))
+    }
+
+    /// Sets how many tasks a worker polls between two checks for events.
+    ///
+    /// # Panics
+    /// Panics if `val` is 0.
+    #[track_caller]
+    pub fn event_interval(&mut self, val: u32) -> &mut Self {
+        assert!(val > 0, "event_interval must be greater than 0");
+        self.set(|builder| builder.event_interval(val))
+    }
+
+    /// Sets the most I/O events of one check.
+    ///
+    /// # Panics
+    /// Panics if `capacity` is 0.
+    #[track_caller]
+    pub fn max_io_events_per_tick(&mut self, capacity: usize) -> &mut Self {
+        assert!(capacity > 0, "max_io_events_per_tick must be non-zero");
+        self.set(|builder| builder.max_io_events_per_tick(capacity))
+    }
+
+    /// Has no effect: a busy worker handles as many events in a check as an idle one.
+    ///
+    /// # Panics
+    /// Panics if `capacity` is 0.
+    #[track_caller]
+    pub fn max_io_events_per_busy_tick(&mut self, capacity: usize) -> &mut Self {
+        assert!(capacity > 0, "max_io_events_per_busy_tick must be non-zero");
+        self
+    }
+
+    /// Sets the function that is called for each spawned task.
+    #[cfg(tokio_unstable)]
+    pub fn on_task_spawn<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn(&super::TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_task_spawn(f))
+    }
+
+    /// Sets the function that a worker calls before each poll of a task.
+    #[cfg(tokio_unstable)]
+    pub fn on_before_task_poll<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn(&super::TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_before_task_poll(f))
+    }
+
+    /// Sets the function that a worker calls after each poll of a task.
+    #[cfg(tokio_unstable)]
+    pub fn on_after_task_poll<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn(&super::TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_after_task_poll(f))
+    }
+
+    /// Sets the function that is called for each task that has ended.
+    #[cfg(tokio_unstable)]
+    pub fn on_task_terminate<F>(&mut self, f: F) -> &mut Self
+    where
+        F: Fn(&super::TaskMeta<'_>) + Send + Sync + 'static,
+    {
+        self.set(|builder| builder.on_task_terminate(f))
+    }
+
+    /// Sets whether the clock is paused when the runtime starts.
+    pub fn start_paused(&mut self, start_paused: bool) -> &mut Self {
+        self.set(|builder| builder.start_paused(start_paused))
+    }
+
+    /// Builds the runtime.
+    ///
+    /// # Errors
+    /// Returns an error if a setting is invalid, or if a thread or the I/O driver cannot be made.
+    pub fn build(&mut self) -> io::Result<Runtime> {
+        self.0.clone().build().map(Runtime::of).map_err(io::Error::other)
+    }
+
+    /// Builds a runtime that also runs futures that are not `Send`, on this thread only.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Panics
+    /// Panics if this is the builder of a runtime of several threads.
+    #[track_caller]
+    pub fn build_local(&mut self, options: LocalOptions) -> io::Result<LocalRuntime> {
+        self.0.clone().build_local(options).map(LocalRuntime::of).map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,290 @@
+//! The command line: the commands of `cargo volt`, and what it reads from the arguments for cargo.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Build and run Tokio programs on the Volt runtime
+///
+/// Replaces the crate `tokio` by one with the same API on Volt, in the project and in all its
+/// dependencies. Cargo.toml, Cargo.lock and the files in `target/debug` and `target/release` stay
+/// as they are; the results are in `target/volt`. To inspect the running program, use
+/// `volt-console`.
+#[derive(Parser)]
+#[command(
+    name = "cargo volt",
+    bin_name = "cargo volt",
+    version,
+    disable_help_subcommand = true,
+    subcommand_value_name = "COMMAND",
+    subcommand_required = true,
+    max_term_width = 80,
+    after_help = "Examples:\n  cargo volt run --release\n  cargo volt test -p my-service\n  cargo volt doctor"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Compile the project on Volt; accepts the arguments of `cargo build`
+    #[command(visible_alias = "b", after_help = "Example:\n  cargo volt build --release --bin server")]
+    Build(ForCargo),
+    /// Run a program of the project on Volt; accepts the arguments of `cargo run`
+    #[command(visible_alias = "r", after_help = "Example:\n  cargo volt run --release -- --port 8080")]
+    Run(ForCargo),
+    /// Run the project's tests on Volt; accepts the arguments of `cargo test`
+    #[command(visible_alias = "t", after_help = "Example:\n  cargo volt test --workspace")]
+    Test(ForCargo),
+    /// Check that the project compiles on Volt; accepts the arguments of `cargo check`
+    #[command(visible_alias = "c", after_help = "Example:\n  cargo volt check --all-targets")]
+    Check(ForCargo),
+    /// Run the project's benchmarks on Volt; accepts the arguments of `cargo bench`
+    #[command(after_help = "Example:\n  cargo volt bench --bench throughput")]
+    Bench(ForCargo),
+    /// Write Volt's sources into a folder and print the lines for Cargo.toml
+    ///
+    /// For projects that are to stay on Volt. The folder works with the version of Tokio that is in
+    /// Cargo.lock; after an update of Tokio, run the command again.
+    #[command(after_help = "Example:\n  cargo volt vendor third-party/volt")]
+    Vendor {
+        /// Folder to write; must be new, empty, or written by this command
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        #[command(flatten)]
+        rest: ForCargo,
+    },
+    /// List what in this project does not work on Volt, and why
+    ///
+    /// Changes nothing and compiles nothing. The exit code is 0 if the project can be built on
+    /// Volt, 1 if it cannot, and 101 if the check itself failed.
+    #[command(after_help = "Example:\n  cargo volt doctor --manifest-path service/Cargo.toml")]
+    Doctor(ForCargo),
+}
+
+/// The arguments that are passed to cargo.
+#[derive(Args)]
+pub(crate) struct ForCargo {
+    /// Arguments for cargo, such as --release, --features, -p or --manifest-path
+    // Only for the help: the values are read with `rest`, which keeps every `--`.
+    #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
+    _arguments: Vec<OsString>,
+}
+
+impl Verb {
+    /// Returns the name of the command. Those that compile have cargo's.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Verb::Build(_) => "build",
+            Verb::Run(_) => "run",
+            Verb::Test(_) => "test",
+            Verb::Check(_) => "check",
+            Verb::Bench(_) => "bench",
+            Verb::Vendor { .. } => "vendor",
+            Verb::Doctor(_) => "doctor",
+        }
+    }
+}
+
+/// Removes the word `volt`, with which cargo calls its subcommand `cargo volt`.
+pub(crate) fn without_volt(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "volt") {
+        words.remove(1);
+    }
+    words
+}
+
+/// What the arguments for cargo say, as far as it matters here.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// The arguments for the final call of cargo: all but `--locked` and `--frozen`, which are
+    /// about the project's lock file. `--offline` takes the place of `--frozen`.
+    pub(crate) passed: Vec<OsString>,
+    pub(crate) manifest_path: Option<OsString>,
+    pub(crate) target_dir: Option<OsString>,
+    pub(crate) targets: Vec<String>,
+    pub(crate) configs: Vec<OsString>,
+    pub(crate) unstable: Vec<OsString>,
+    /// The options that select features, as they were given.
+    pub(crate) features: Vec<OsString>,
+    pub(crate) profile: Option<String>,
+    pub(crate) color: Option<String>,
+    pub(crate) is_locked: bool,
+    pub(crate) is_offline: bool,
+    pub(crate) is_quiet: bool,
+}
+
+/// Cargo's long options that have a value, which may be the next argument.
+const WITH_VALUE: [&str; 18] = [
+    "artifact-dir",
+    "bench",
+    "bin",
+    "color",
+    "config",
+    "example",
+    "exclude",
+    "features",
+    "jobs",
+    "lockfile-path",
+    "manifest-path",
+    "message-format",
+    "package",
+    "profile",
+    "target",
+    "target-dir",
+    "test",
+    "out-dir",
+];
+/// Cargo's short options that have a value, which may follow immediately.
+const SHORT_WITH_VALUE: &str = "CFZjp";
+
+impl Given {
+    /// Reads the arguments for a command of cargo's.
+    pub(crate) fn read(verb: &str, arguments: &[OsString]) -> Given {
+        let mut given = Given::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let text = argument.to_string_lossy();
+            // `cargo run` passes everything from the first free argument on to the program.
+            if text == "--" || (verb == "run" && !text.starts_with('-')) {
+                given.passed.push(argument.clone());
+                break;
+            }
+            let follows = || rest.as_slice().first().filter(|next| !next.to_string_lossy().starts_with('-'));
+            let (value, is_separate) = match value_of(&text) {
+                Value::None => (None, false),
+                Value::Attached(value) => (Some(OsString::from(value)), false),
+                Value::Next => (follows().cloned(), follows().is_some()),
+            };
+            given.note(&text, argument, value.as_deref());
+            if is_separate {
+                given.passed.extend(rest.next().cloned());
+            }
+        }
+        given.passed.extend(rest.cloned());
+        given
+    }
+
+    /// Records one option, and passes it on.
+    fn note(&mut self, text: &str, argument: &OsStr, value: Option<&OsStr>) {
+        let owned = value.map(OsStr::to_owned);
+        let string = value.map(|value| value.to_string_lossy().into_owned());
+        let name = text.split('=').next().unwrap_or_default();
+        let short = if text.starts_with("--") { "" } else { text.trim_start_matches('-') };
+        match name {
+            "--manifest-path" => self.manifest_path = owned,
+            "--target-dir" => self.target_dir = owned,
+            "--target" => self.targets.extend(string),
+            "--config" => self.configs.extend(owned),
+            "--profile" => self.profile = string,
+            "--color" => self.color = string,
+            "--offline" => self.is_offline = true,
+            "--quiet" => self.is_quiet = true,
+            "--release" => self.profile = Some("release".to_owned()),
+            "--features" => self.add_features(string),
+            "--all-features" | "--no-default-features" => self.features.push(argument.to_owned()),
+            "--locked" | "--frozen" => {
+                self.is_locked = true;
+                if name == "--frozen" {
+                    self.is_offline = true;
+                    self.passed.push("--offline".into());
+                }
+                return;
+            }
+            _ if short.starts_with('Z') => self.unstable.extend(owned),
+            _ if short.starts_with('F') => self.add_features(string),
+            _ => {
+                let flags = short.split(|letter| SHORT_WITH_VALUE.contains(letter)).next().unwrap_or_default();
+                self.is_quiet |= flags.contains('q');
+                if flags.contains('r') {
+                    self.profile = Some("release".to_owned());
+                }
+            }
+        }
+        self.passed.push(argument.to_owned());
+    }
+
+    fn add_features(&mut self, names: Option<String>) {
+        self.features.extend(names.map(|names| OsString::from(format!("--features={names}"))));
+    }
+}
+
+/// Where the value of an option is.
+enum Value<'a> {
+    None,
+    Attached(&'a str),
+    Next,
+}
+
+fn value_of(argument: &str) -> Value<'_> {
+    if let Some(long) = argument.strip_prefix("--") {
+        return match long.split_once('=') {
+            Some((_, value)) => Value::Attached(value),
+            None if WITH_VALUE.contains(&long) => Value::Next,
+            None => Value::None,
+        };
+    }
+    let Some(short) = argument.strip_prefix('-') else { return Value::None };
+    match short.find(|letter| SHORT_WITH_VALUE.contains(letter)) {
+        None => Value::None,
+        Some(at) if at + 1 == short.len() => Value::Next,
+        Some(at) => Value::Attached(short[at + 1..].trim_start_matches('=')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(verb: &str, line: &str) -> Given {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        Given::read(verb, &words)
+    }
+
+    fn passed(given: &Given) -> String {
+        given.passed.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn unknown_arguments_pass_through_in_their_order() {
+        let line = "--release -p app --features a,b -Zunstable-options --examples -j 4 -- --locked -q";
+        let given = read("test", line);
+        assert_eq!(passed(&given), line);
+        assert_eq!(given.profile.as_deref(), Some("release"));
+        assert_eq!(given.features, ["--features=a,b"]);
+        assert_eq!(given.unstable, ["unstable-options"]);
+        assert!(!given.is_locked && !given.is_quiet);
+    }
+
+    #[test]
+    fn locked_and_frozen_are_not_passed_on() {
+        let given = read("build", "--locked --frozen --bin app");
+        assert_eq!(passed(&given), "--offline --bin app");
+        assert!(given.is_locked && given.is_offline);
+    }
+
+    #[test]
+    fn the_arguments_of_a_program_are_its_own() {
+        let given = read("run", "-qr --bin app serve --target x86_64-pc-windows-msvc --locked");
+        assert_eq!(passed(&given), "-qr --bin app serve --target x86_64-pc-windows-msvc --locked");
+        assert!(given.targets.is_empty() && !given.is_locked && given.is_quiet);
+        assert_eq!(given.profile.as_deref(), Some("release"));
+    }
+
+    #[test]
+    fn a_free_argument_of_test_does_not_end_the_options() {
+        let given = read("test", "some_test --manifest-path=a/Cargo.toml --target-dir out --offline");
+        assert_eq!(given.manifest_path.as_deref(), Some(OsStr::new("a/Cargo.toml")));
+        assert_eq!(given.target_dir.as_deref(), Some(OsStr::new("out")));
+        assert!(given.is_offline);
+    }
+
+    #[test]
+    fn the_word_volt_is_removed_once() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(without_volt(words("cargo-volt volt run volt")), words("cargo-volt run volt"));
+        assert_eq!(without_volt(words("cargo-volt run volt")), words("cargo-volt run volt"));
+    }
+}

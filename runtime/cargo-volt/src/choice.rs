@@ -1,0 +1,180 @@
+//! Which tokio of a project the facade replaces, and which projects have none that it can replace.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cargo;
+use crate::error::Error;
+use crate::lock::{Lock, Package};
+use crate::prepare::Preparation;
+use crate::profile::Layers;
+use crate::project::relayed;
+use crate::versions::{self, Verdict};
+
+/// The tokio to replace.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) version: String,
+}
+
+/// Chooses the tokio of an unpatched lock file.
+pub(crate) fn choose(lock: &Lock, preparation: &Preparation<'_>, path: &Path) -> Result<Choice, Error> {
+    let choice = sort_out(lock)?;
+    let others: Vec<_> = lock.named("tokio").filter(|tokio| tokio.version != choice.version).collect();
+    if !others.is_empty() {
+        let built = built(preparation, path)?;
+        if let Some(other) = others.iter().find(|other| built.iter().any(|version| version == other.version)) {
+            return Err(second(lock, *other, &choice.version));
+        }
+    }
+    let layers = Layers::read(preparation.project, preparation.given);
+    match layers.get(&["patch", "crates-io", "tokio"]) {
+        Some(_) => Err(patched("the project's manifest or cargo's configuration")),
+        None => Ok(choice),
+    }
+}
+
+/// Chooses the tokio, without regard to others of another major version.
+pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
+    if lock.named("volt-runtime").next().is_some() {
+        return Err(Error::new("this project is already on Volt: its lock file contains `volt-runtime`")
+            .help("use `cargo` without `volt`"));
+    }
+    let all: Vec<_> = lock.named("tokio").collect();
+    if all.is_empty() {
+        return Err(Error::new("this project does not use tokio, so there is nothing to run on Volt")
+            .help("for a new program, use the crate `volt-runtime` directly"));
+    }
+    let mut candidates = all.iter().filter(|tokio| versions::verdict(tokio.version) != Verdict::Other);
+    if let Some(foreign) = candidates.clone().find(|tokio| !tokio.is_from_crates_io()) {
+        return Err(match foreign.source {
+            None => patched("a folder"),
+            Some(source) => {
+                Error::new(format!("tokio is not from crates.io, but from {source}\n{}", why(lock, *foreign)))
+                    .help("use a published version: `tokio = \"1\"`, and no [patch] of tokio")
+            }
+        });
+    }
+    match candidates.next() {
+        Some(tokio) => Ok(Choice { version: tokio.version.to_owned() }),
+        None => Err(Error::new(format!(
+            "Volt has the API of tokio 1, and this project uses {}\n{}",
+            all[0],
+            why(lock, all[0])
+        ))
+        .help("update what requires it")),
+    }
+}
+
+/// Returns the version of the facade if a patched lock file is as it must be: the facade is the
+/// only tokio of its major version.
+fn facade_of(lock: &Lock) -> Option<String> {
+    let mut of_one = lock.named("tokio").filter(|tokio| versions::verdict(tokio.version) != Verdict::Other);
+    let facade = of_one.next().filter(|tokio| tokio.source.is_none() && of_one.next().is_none())?;
+    (!lock.has_unused_patch("tokio")).then(|| facade.version.to_owned())
+}
+
+/// Returns the version of the facade if it is the only tokio at all. Otherwise, whether the others
+/// are part of the build must be checked with `choose`.
+pub(crate) fn only_facade_of(lock: &Lock) -> Option<String> {
+    facade_of(lock).filter(|_| lock.named("tokio").count() == 1)
+}
+
+/// Checks that the facade is the only tokio in a patched lock file.
+pub(crate) fn check(lock: &Lock, choice: &Choice) -> Result<(), Error> {
+    if facade_of(lock).is_some_and(|version| version == choice.version) {
+        return Ok(());
+    }
+    let other = lock.named("tokio").find(|tokio| tokio.source.is_some());
+    match other {
+        Some(other) => Err(second(lock, other, &choice.version)),
+        None => Err(Error::new("cargo does not use Volt's tokio").help("run `cargo volt doctor`")),
+    }
+}
+
+/// The error if the program would contain a second tokio.
+pub(crate) fn second(lock: &Lock, other: Package<'_>, version: &str) -> Error {
+    let why = why(lock, other);
+    Error::new(format!(
+        "this project uses {other} in addition to tokio v{version}, which Volt replaces
+{why}"
+    ))
+    .help("a program on Volt has one tokio: update what requires the other, or switch off the feature that does")
+}
+
+fn patched(place: &str) -> Error {
+    Error::new(format!("tokio is already replaced, by {place}"))
+        .help("remove `tokio` from [patch.crates-io], or build without `cargo volt`")
+}
+
+/// Returns what requires a package, in the form of cargo's errors.
+pub(crate) fn why(lock: &Lock, package: Package<'_>) -> String {
+    let lines = lock.chain_to(package).into_iter().map(|above| format!("    ... required by package `{above}`"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the versions of tokio that are part of the build, with the given features and target.
+fn built(preparation: &Preparation<'_>, lock: &Path) -> Result<Vec<String>, Error> {
+    let Preparation { cargo, given, .. } = preparation;
+    let mut command = cargo.command("metadata");
+    command.arg("--format-version=1").args(&given.features);
+    let host = [cargo.host.clone()];
+    for target in if given.targets.is_empty() { &host[..] } else { &given.targets[..] } {
+        command.arg("--filter-platform").arg(target);
+    }
+    cargo.add_given(&mut command, given);
+    cargo.use_lock(&mut command, lock);
+    let json = cargo::run(&mut command).map_err(|stderr| relayed(&stderr))?;
+    let metadata: Value = serde_json::from_slice(&json)
+        .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let tokios = packages.filter(|package| package["name"] == "tokio");
+    Ok(tokios.filter_map(|package| package["version"].as_str().map(str::to_owned)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lock(packages: &[(&str, &str, Option<&str>, &str)]) -> Lock {
+        let entry = |(name, version, source, requires): &(&str, &str, Option<&str>, &str)| {
+            let source = source.map_or(String::new(), |source| format!("source = {source:?}\n"));
+            format!("[[package]]\nname = {name:?}\nversion = {version:?}\n{source}dependencies = [{requires:?}]\n")
+        };
+        Lock::parse(&packages.iter().map(entry).collect::<String>()).expect("the text is valid")
+    }
+
+    const CRATES_IO: Option<&str> = Some("registry+https://github.com/rust-lang/crates.io-index");
+
+    #[test]
+    fn a_tokio_of_another_major_version_names_its_user() {
+        let old = lock(&[("app", "0.1.0", None, "tokio"), ("tokio", "0.2.25", CRATES_IO, "")]);
+        let error = sort_out(&old).expect_err("it has another API");
+        assert!(error.message().contains("tokio v0.2.25") && error.message().ends_with("`app v0.1.0`"), "{error}");
+        let both = lock(&[("tokio", "0.2.25", CRATES_IO, ""), ("tokio", "1.54.1", CRATES_IO, "")]);
+        assert_eq!(sort_out(&both).expect("one can be replaced").version, "1.54.1");
+    }
+
+    #[test]
+    fn a_tokio_from_elsewhere_is_not_replaced() {
+        let git = Some("git+https://example.org/tokio?branch=main#0123");
+        let error = sort_out(&lock(&[("tokio", "1.54.1", git, "")])).expect_err("the patch is for crates.io");
+        assert!(error.message().contains("git+https://example.org/tokio"), "{error}");
+        let error = sort_out(&lock(&[("tokio", "1.54.1", None, "")])).expect_err("it is replaced");
+        assert!(error.message().contains("already replaced"), "{error}");
+    }
+
+    #[test]
+    fn a_patched_lock_file_has_one_tokio() {
+        let choice = Choice { version: "1.54.1".to_owned() };
+        let facade = ("tokio", "1.54.1", None, "");
+        assert!(check(&lock(&[facade]), &choice).is_ok());
+        // A tokio of another major version is not part of the build, or `choose` has refused it.
+        assert!(check(&lock(&[facade, ("tokio", "0.2.25", CRATES_IO, "")]), &choice).is_ok());
+        let error = check(&lock(&[facade, ("tokio", "1.50.0", CRATES_IO, "")]), &choice).expect_err("there are two");
+        assert!(error.message().contains("tokio v1.50.0 in addition to tokio v1.54.1"), "{error}");
+        let unused = Lock::parse("[[patch.unused]]\nname = \"tokio\"\nversion = \"1.54.1\"\n").expect("it is valid");
+        assert!(check(&unused, &choice).is_err());
+    }
+}

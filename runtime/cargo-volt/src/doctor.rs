@@ -1,0 +1,183 @@
+//! `cargo volt doctor`: what in a project does not work on Volt, and why.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use toml::Value;
+
+use crate::arguments::Given;
+use crate::cargo::Cargo;
+use crate::choice;
+use crate::error::Error;
+use crate::lock::Lock;
+use crate::prepare::Preparation;
+use crate::profile::{self, Layers};
+use crate::project::{Member, Project};
+use crate::shell::Shell;
+use crate::targets;
+use crate::versions::{self, Verdict};
+
+/// Tokio's features that have no effect on Volt, and the reason.
+const WITHOUT_EFFECT: [(&str, &str); 3] = [
+    ("io-uring", "files are read and written on threads for blocking work"),
+    ("schedule-latency", "`volt-console` shows how long tasks wait for a worker"),
+    ("taskdump", "`volt-console tasks` lists all tasks with their await points"),
+];
+
+/// One line of the report.
+enum Line {
+    /// This works.
+    Fine(String),
+    /// This works in another way, or is worth knowing.
+    Note(String),
+    /// The project cannot be built on Volt.
+    Problem(Error),
+}
+
+/// Prints the report to standard output. Returns whether the project can be built on Volt.
+pub(crate) fn run(shell: &Shell, given: &Given) -> Result<bool, Error> {
+    let lines = examine(shell, given);
+    let problems = lines.iter().filter(|line| matches!(line, Line::Problem(_))).count();
+    let mut text = String::new();
+    for line in &lines {
+        match line {
+            Line::Fine(line) => text += &format!("     ok  {line}\n"),
+            Line::Note(line) => text += &format!("   note  {line}\n"),
+            Line::Problem(error) => {
+                text += &format!("problem  {}\n", error.message().replace('\n', "\n         "));
+                for help in error.remedies() {
+                    text += &format!("         help: {help}\n");
+                }
+            }
+        }
+    }
+    text += match problems {
+        0 => "This project can be built on Volt: cargo volt run\n",
+        _ => "This project cannot be built on Volt as it is.\n",
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(problems == 0),
+    }
+}
+
+/// Checks everything that can be checked without compiling. If a check fails that the others need,
+/// its result is the last line.
+fn examine(shell: &Shell, given: &Given) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let cargo = match Cargo::find() {
+        Ok(cargo) => cargo,
+        Err(error) => return vec![Line::Problem(error)],
+    };
+    lines.push(Line::Fine(format!("Cargo {}", cargo.release)));
+    let project = match Project::find(&cargo, given) {
+        Ok(project) => project,
+        Err(error) => {
+            lines.push(Line::Problem(error));
+            return lines;
+        }
+    };
+    lines.push(Line::Fine(format!("project {}", project.root.display())));
+    let layers = Layers::read(&project, given);
+    if let Err(error) = targets::check(&layers, given) {
+        lines.push(Line::Problem(error));
+    }
+    match Preparation::new(shell, &cargo, given, &project).and_then(|preparation| preparation.examine()) {
+        Ok((lock, version)) => lines.extend(of_lock(&lock, &version)),
+        Err(error) => lines.push(Line::Problem(error)),
+    }
+    lines.extend(project.members.iter().flat_map(of_member));
+    lines.extend(of_flags(&layers));
+    lines.extend(of_source(&layers).map(Line::Note));
+    lines.extend(layers.overrides(&profile::of_command("build", given)).iter().filter_map(|change| {
+        let old = change.instead_of.as_ref()?;
+        Some(Line::Note(format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value)))
+    }));
+    lines
+}
+
+/// Reports on the versions of Tokio.
+fn of_lock(lock: &Lock, version: &str) -> Vec<Line> {
+    let mut lines = vec![match versions::verdict(version) {
+        Verdict::Tested if version == versions::TESTED => {
+            Line::Fine(format!("tokio v{version}, with which Volt was tested"))
+        }
+        Verdict::Tested => {
+            let tested = versions::TESTED;
+            Line::Fine(format!(
+                "tokio v{version}; its I/O traits, channels and macros are replaced by those of v{tested}"
+            ))
+        }
+        _ => Line::Note(versions::untested(version)),
+    }];
+    for other in lock.named("tokio").filter(|tokio| tokio.version != version) {
+        let why = choice::why(lock, other).replace('\n', "\n         ");
+        lines.push(Line::Note(format!("{other} is not replaced; it is not part of the default build\n         {why}")));
+    }
+    lines
+}
+
+/// Reports on a package of the project.
+fn of_member(member: &Member) -> Vec<Line> {
+    let is_without_std = |path: &Path| {
+        fs::read_to_string(path).is_ok_and(|text| text.lines().any(|line| line.trim_start().starts_with("#![no_std]")))
+    };
+    let mut lines = Vec::new();
+    if member.roots.iter().any(|path| is_without_std(path)) {
+        lines.push(Line::Note(format!("package `{}` is `#![no_std]`; Volt changes nothing in it", member.name)));
+    }
+    for (feature, reason) in WITHOUT_EFFECT {
+        if member.features.iter().any(|found| found == feature) {
+            let name = &member.name;
+            lines.push(Line::Note(format!(
+                "package `{name}`: the feature `{feature}` of tokio has no effect: {reason}"
+            )));
+        }
+    }
+    lines
+}
+
+/// Reports on flags for the compiler that Tokio's sources depend on.
+fn of_flags(layers: &Layers) -> Vec<Line> {
+    let mut flags: Vec<String> = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"]
+        .iter()
+        .filter_map(|name| env::var(name).ok())
+        .collect();
+    let mut add = |value: Option<&Value>| match value {
+        Some(Value::String(text)) => flags.push(text.clone()),
+        Some(Value::Array(list)) => flags.extend(list.iter().filter_map(Value::as_str).map(str::to_owned)),
+        _ => {}
+    };
+    add(layers.get(&["build", "rustflags"]));
+    for (_, target) in layers.get(&["target"]).and_then(Value::as_table).into_iter().flatten() {
+        add(target.get("rustflags"));
+    }
+    let has = |name: &str| flags.iter().flat_map(|text| text.split([' ', '\u{1f}', '='])).any(|word| word == name);
+    let mut lines = Vec::new();
+    if has("tokio_unstable") {
+        lines.push(Line::Note(
+            "tokio_unstable: Volt has hooks of tasks and polls, names of tasks, and metrics of runtimes; \
+             other unstable items do not compile"
+                .to_owned(),
+        ));
+    }
+    if has("loom") {
+        let error = Error::new("the build has `--cfg loom`, and Volt's models of that name are not part of the build");
+        lines.push(Line::Problem(error.help("build loom models with `cargo`, without `volt`")));
+    }
+    lines
+}
+
+/// Returns what to know if a folder takes the place of crates.io.
+pub(crate) fn of_source(layers: &Layers) -> Option<String> {
+    let name = layers.get(&["source", "crates-io", "replace-with"])?.as_str()?;
+    let folder = layers.get(&["source", name, "directory"])?.as_str()?;
+    Some(format!(
+        "crates.io is replaced by the folder `{folder}`, which must also have Volt's dependencies: \
+         run `cargo volt vendor DIR`, add the lines to Cargo.toml, and repeat `cargo vendor`"
+    ))
+}

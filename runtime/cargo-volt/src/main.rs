@@ -1,0 +1,87 @@
+//! The program `cargo-volt`: cargo's subcommand that builds a Tokio program on Volt.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | success; `run`, `test` and `bench` exit with cargo's code |
+//! | 1 | `doctor` found something that does not work |
+//! | 2 | invalid arguments |
+//! | 101 | failure, with the reason on standard error |
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod cargo;
+mod choice;
+mod doctor;
+mod error;
+mod lock;
+mod prepare;
+mod profile;
+mod project;
+mod shell;
+mod sources;
+mod targets;
+mod vendor;
+mod versions;
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Given, Verb, without_volt};
+use crate::cargo::Cargo;
+use crate::error::{Error, FAILURE};
+use crate::prepare::Preparation;
+use crate::profile::Layers;
+use crate::project::Project;
+use crate::shell::Shell;
+
+fn main() -> ExitCode {
+    let words = without_volt(env::args_os().collect());
+    let verb = Arguments::parse_from(&words).verb;
+    // The words as they were given, because clap drops the first `--`.
+    let rest = words.get(2..).unwrap_or_default();
+    let given = Given::read(verb.name(), rest);
+    let shell = Shell::new(given.is_quiet, given.color.as_deref());
+    let done = match &verb {
+        Verb::Doctor(_) => {
+            doctor::run(&shell, &given).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Verb::Vendor { folder, .. } => vendor::run(&shell, &given, folder).map(|()| ExitCode::SUCCESS),
+        _ => build(&shell, &given, verb.name()),
+    };
+    done.unwrap_or_else(|error| {
+        shell.error(&error);
+        ExitCode::from(FAILURE)
+    })
+}
+
+/// Runs a command of cargo's on the prepared build. Returns only if cargo cannot be started: cargo
+/// replaces this program, so that signals, the terminal and the exit code are cargo's.
+fn build(shell: &Shell, given: &Given, verb: &str) -> Result<ExitCode, Error> {
+    let cargo = Cargo::find()?;
+    let project = Project::find(&cargo, given)?;
+    let layers = Layers::read(&project, given);
+    targets::check(&layers, given)?;
+    let prepared = Preparation::new(shell, &cargo, given, &project)?.run();
+    let prepared = prepared.map_err(|error| match doctor::of_source(&layers) {
+        Some(text) => error.help(text),
+        None => error,
+    })?;
+
+    let mut command = cargo.command(verb);
+    cargo.use_lock(&mut command, &prepared.lock);
+    cargo.patch(&mut command, &prepared.facade);
+    for change in layers.overrides(&profile::of_command(verb, given)) {
+        if let Some(old) = &change.instead_of {
+            shell.note(&format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value));
+        }
+        cargo::add_config(&mut command, &change.key, change.value.into());
+    }
+    if given.target_dir.is_none() {
+        command.arg("--target-dir").arg(&prepared.target);
+    }
+    let error = command.args(&given.passed).exec();
+    Err(Error::new(format!("cannot start cargo: {error}")))
+}

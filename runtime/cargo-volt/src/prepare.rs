@@ -1,0 +1,341 @@
+//! Prepares the build of a project on Volt: its lock file, and the sources that replace tokio.
+//!
+//! Everything is below `TARGET/volt`:
+//!
+//! | path | content |
+//! |---|---|
+//! | `sources/VERSION` | see `sources` |
+//! | `projects/NAME/project/Cargo.lock` | the project's lock file, brought up to date |
+//! | `projects/NAME/Cargo.lock` | the same with Volt's dependencies: cargo builds with this one |
+//! | `projects/NAME/base.lock` | the project's lock file from which the others were made |
+//! | `projects/NAME/probe` | a package that requires tokio, to get its sources from cargo |
+//! | `lock` | locked while a `cargo volt` prepares |
+//!
+//! Several projects may share a target directory. The project's own lock file is only read.
+
+use std::fs::{self, File, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::arguments::Given;
+use crate::cargo::{self, Cargo};
+use crate::choice::{self, Choice};
+use crate::error::Error;
+use crate::lock::Lock;
+use crate::project::{Project, relayed};
+use crate::shell::Shell;
+use crate::sources::{self, folder};
+use crate::versions::{self, Verdict};
+
+/// Raising more packages than this one by one is a sign of a circle.
+const RAISES_MAX: usize = 64;
+
+/// What cargo needs for the build.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) lock: PathBuf,
+    pub(crate) facade: PathBuf,
+    /// The target directory of the build.
+    pub(crate) target: PathBuf,
+}
+
+/// What all steps of the preparation share.
+pub(crate) struct Preparation<'a> {
+    pub(crate) shell: &'a Shell,
+    pub(crate) cargo: &'a Cargo,
+    pub(crate) given: &'a Given,
+    pub(crate) project: &'a Project,
+    /// `TARGET/volt`.
+    home: PathBuf,
+    /// `TARGET/volt/projects/NAME`.
+    folder: PathBuf,
+}
+
+impl<'a> Preparation<'a> {
+    pub(crate) fn new(
+        shell: &'a Shell,
+        cargo: &'a Cargo,
+        given: &'a Given,
+        project: &'a Project,
+    ) -> Result<Self, Error> {
+        let target = match &given.target_dir {
+            Some(folder) => {
+                std::path::absolute(folder).map_err(|error| Error::io("find", Path::new(folder), &error))?
+            }
+            None => project.target.clone(),
+        };
+        let mut hasher = DefaultHasher::new();
+        project.root.hash(&mut hasher);
+        let name = project.root.file_name().unwrap_or_default().display();
+        let home = target.join("volt");
+        let folder = home.join(format!("projects/{name}-{:016x}", hasher.finish()));
+        Ok(Preparation { shell, cargo, given, project, home, folder })
+    }
+
+    /// Prepares the build, or does nothing if it is prepared. Another `cargo volt` waits meanwhile.
+    pub(crate) fn run(&self) -> Result<Prepared, Error> {
+        let _turn = self.turn()?;
+        if self.given.is_locked {
+            self.check_locked()?;
+        }
+        let base = self.base()?;
+        let lock = self.folder.join("Cargo.lock");
+        let is_kept = base.is_some() && base == read_if_any(&self.folder.join("base.lock"))? && lock.exists();
+        let version = match is_kept {
+            // The project may have changed in a way that its lock file does not have yet.
+            true => self.resolve_again(&lock)?,
+            false => None,
+        };
+        let version = match version {
+            Some(version) => version,
+            None => self.resolve(base.as_deref(), &lock)?,
+        };
+        Ok(Prepared {
+            facade: self.sources(&version).join(sources::FACADE),
+            target: if self.given.target_dir.is_some() { self.home_parent() } else { self.home.clone() },
+            lock,
+        })
+    }
+
+    /// Writes the sources into a folder of the user's. Returns the version of Tokio.
+    pub(crate) fn vendor(&self, folder: &Path) -> Result<String, Error> {
+        let _turn = self.turn()?;
+        if self.given.is_locked {
+            self.check_locked()?;
+        }
+        let (lock, choice) = self.choose(self.base()?.as_deref())?;
+        self.warn_if_untested(&choice.version);
+        self.shell.status("Vendoring", &format!("Volt for tokio v{} ({})", choice.version, folder.display()));
+        create(folder.parent().unwrap_or(folder))?;
+        self.write_sources(&lock, &choice.version, folder)?;
+        Ok(choice.version)
+    }
+
+    /// Returns the project's lock file, brought up to date, and the version of Tokio to replace.
+    pub(crate) fn examine(&self) -> Result<(Lock, String), Error> {
+        let _turn = self.turn()?;
+        let (lock, choice) = self.choose(self.base()?.as_deref())?;
+        Ok((Lock::read(&lock)?, choice.version))
+    }
+
+    /// Waits until no other `cargo volt` prepares a build in the same target directory.
+    fn turn(&self) -> Result<File, Error> {
+        create(&self.folder)?;
+        let path = self.home.join("lock");
+        let failed = |error| Error::io("lock", &path, &error);
+        let file = File::create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                self.shell.waiting("Blocking", "waiting for file lock on Volt's sources");
+                file.lock().map_err(failed)?;
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        Ok(file)
+    }
+
+    /// Checks what `--locked` is about: that the project's lock file is up to date.
+    fn check_locked(&self) -> Result<(), Error> {
+        let mut command = self.cargo.command("update");
+        command.args(["--workspace", "--locked"]);
+        self.cargo.add_given(&mut command, self.given);
+        cargo::run(&mut command).map(drop).map_err(|stderr| relayed(&stderr))
+    }
+
+    /// Returns the project's lock file, or nothing if the project has none.
+    fn base(&self) -> Result<Option<Vec<u8>>, Error> {
+        read_if_any(&self.project.lock())
+    }
+
+    /// Updates the lock file of an earlier run. Returns the version of Tokio if the file is still
+    /// right, and the sources are prepared.
+    fn resolve_again(&self, lock: &Path) -> Result<Option<String>, Error> {
+        let Some(version) = Lock::read(lock).ok().and_then(|lock| choice::only_facade_of(&lock)) else {
+            return Ok(None);
+        };
+        let folder = self.sources(&version);
+        if !folder::is_current(&folder, &sources::stamp(&version)) {
+            return Ok(None);
+        }
+        if self.update(lock, Some(&folder.join(sources::FACADE))).is_err() {
+            return Ok(None);
+        }
+        Ok(choice::only_facade_of(&Lock::read(lock)?).filter(|found| *found == version))
+    }
+
+    /// Makes the lock file and the sources from the project's lock file.
+    fn resolve(&self, base: Option<&[u8]>, lock: &Path) -> Result<String, Error> {
+        let (project_lock, choice) = self.choose(base)?;
+        self.warn_if_untested(&choice.version);
+        let found = self.prepare_sources(&project_lock, &choice.version)?;
+        self.make_lock(&project_lock, &choice, &found.join(sources::FACADE), lock)?;
+        match base {
+            Some(base) => write(&self.folder.join("base.lock"), base)?,
+            None => remove(&self.folder.join("base.lock"))?,
+        }
+        Ok(choice.version)
+    }
+
+    /// Brings a copy of the project's lock file up to date, and chooses the tokio to replace.
+    fn choose(&self, base: Option<&[u8]>) -> Result<(PathBuf, Choice), Error> {
+        let path = self.folder.join("project/Cargo.lock");
+        create(&self.folder.join("project"))?;
+        match base {
+            Some(base) => write(&path, base)?,
+            None => remove(&path)?,
+        }
+        self.update(&path, None).map_err(|stderr| relayed(&stderr))?;
+        let lock = Lock::read(&path)?;
+        let choice = choice::choose(&lock, self, &path)?;
+        Ok((path, choice))
+    }
+
+    fn warn_if_untested(&self, version: &str) {
+        if versions::verdict(version) == Verdict::Untested {
+            self.shell.warn(&versions::untested(version));
+        }
+    }
+
+    /// Prepares and returns the folder of the sources for a version of Tokio.
+    fn prepare_sources(&self, lock: &Path, version: &str) -> Result<PathBuf, Error> {
+        let folder = self.sources(version);
+        if !folder::is_current(&folder, &sources::stamp(version)) {
+            self.shell.status("Preparing", &format!("Volt for tokio v{version} ({})", folder.display()));
+            create(folder.parent().unwrap_or(&folder))?;
+            self.write_sources(lock, version, &folder)?;
+        }
+        Ok(folder)
+    }
+
+    /// Writes the sources for a version of Tokio.
+    fn write_sources(&self, lock: &Path, version: &str, folder: &Path) -> Result<(), Error> {
+        let tokio = self.unpacked(lock, version)?;
+        let copy = self.unpacked(lock, versions::copied(version))?;
+        folder::write(folder, &sources::files(&tokio, &copy)?, &sources::stamp(version))
+    }
+
+    /// Returns the folder of a version of Tokio in cargo's registry. Cargo downloads it if needed.
+    fn unpacked(&self, lock: &Path, version: &str) -> Result<PathBuf, Error> {
+        let probe = self.folder.join("probe");
+        create(&probe)?;
+        let manifest = format!(
+            "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[lib]\npath = \"lib.rs\"\n\n\
+             [dependencies]\ntokio = {{ version = \"={version}\", default-features = false }}\n\n[workspace]\n"
+        );
+        write(&probe.join("Cargo.toml"), manifest.as_bytes())?;
+        write(&probe.join("lib.rs"), b"")?;
+        fs::copy(lock, probe.join("Cargo.lock")).map_err(|error| Error::io("copy", lock, &error))?;
+        let mut command = self.cargo.command("metadata");
+        command.arg("--format-version=1").arg("--manifest-path").arg(probe.join("Cargo.toml"));
+        self.cargo.add_configuration(&mut command, self.given);
+        let json = cargo::run(&mut command).map_err(|stderr| relayed(&stderr))?;
+        let metadata: Value = serde_json::from_slice(&json)
+            .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
+        let packages = metadata["packages"].as_array().into_iter().flatten();
+        let mut found = packages.filter(|package| package["name"] == "tokio" && package["version"] == version);
+        let manifest = found.next().and_then(|package| package["manifest_path"].as_str());
+        let folder = manifest.and_then(|path| Path::new(path).parent());
+        folder.map(Path::to_owned).ok_or_else(|| Error::new(format!("cargo has no sources of tokio v{version}")))
+    }
+
+    /// Makes the lock file of the build on Volt. Volt's dependencies have the versions with which
+    /// Volt was tested, unless the project has a compatible one. The project's versions stay,
+    /// except those that are older than Volt requires.
+    fn make_lock(&self, project: &Path, choice: &Choice, facade: &Path, path: &Path) -> Result<(), Error> {
+        let volt = sources::lock()?;
+        let mut lock = Lock::read(project)?;
+        lock.suggest(&volt);
+        let mut raised = Vec::new();
+        loop {
+            write(path, lock.to_text().as_bytes())?;
+            let Err(stderr) = self.update(path, Some(facade)) else { break };
+            let name = conflict(&stderr).unwrap_or_default();
+            let versions = lock.raise(name, &volt);
+            if versions.is_empty() || raised.len() > RAISES_MAX {
+                remove(path)?;
+                let failed = relayed(&stderr);
+                return Err(match name {
+                    "" => failed,
+                    _ => failed.help(format!(
+                        "Volt needs a newer `{name}` than this project allows: loosen the requirement, or update what requires it"
+                    )),
+                });
+            }
+            raised.extend(versions.into_iter().map(|(old, new)| format!("{name} v{old} -> v{new}")));
+        }
+        for text in raised {
+            self.shell.status("Raising", &format!("{text}, in this build only (Volt requires it)"));
+        }
+        choice::check(&Lock::read(path)?, choice)
+    }
+
+    /// Brings a lock file up to date with the manifests. The packages in it keep their versions.
+    fn update(&self, lock: &Path, facade: Option<&Path>) -> Result<(), String> {
+        let mut command = self.cargo.command("update");
+        command.arg("--workspace");
+        self.cargo.add_given(&mut command, self.given);
+        self.cargo.use_lock(&mut command, lock);
+        if let Some(facade) = facade {
+            self.cargo.patch(&mut command, facade);
+        }
+        cargo::run(&mut command).map(drop)
+    }
+
+    fn sources(&self, version: &str) -> PathBuf {
+        self.home.join("sources").join(version)
+    }
+
+    fn home_parent(&self) -> PathBuf {
+        self.home.parent().unwrap_or(&self.home).to_owned()
+    }
+}
+
+/// Returns the package for which cargo found no version.
+fn conflict(stderr: &str) -> Option<&str> {
+    let (_, rest) = stderr.split_once("failed to select a version for ")?;
+    let rest = rest.strip_prefix("the requirement ").unwrap_or(rest).strip_prefix('`')?;
+    rest.split(['`', ' ', '=']).next()
+}
+
+fn create(folder: &Path) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(|error| Error::io("create", folder, &error))
+}
+
+fn read_if_any(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("read", path, &error)),
+    }
+}
+
+/// Writes a file so that it is never half-written.
+fn write(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let new = path.with_extension("new");
+    let written = fs::write(&new, content).and_then(|()| fs::rename(&new, path));
+    written.map_err(|error| Error::io("write", path, &error))
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_package_of_a_conflict_is_read() {
+        let error = "error: failed to select a version for `bytes`.\n    ... required by package `volt-core v0.1.0`";
+        assert_eq!(conflict(error), Some("bytes"));
+        let error = "error: failed to select a version for the requirement `libc = \"^0.2.190\"` (locked to 0.2.1)";
+        assert_eq!(conflict(error), Some("libc"));
+        assert_eq!(conflict("error: no matching package named `tokio` found"), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The project that cargo sees from here: its root, its target directory and its members.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use toml::Table;
+
+use crate::arguments::Given;
+use crate::cargo::{self, Cargo};
+use crate::error::Error;
+
+/// A workspace, or a package without one.
+#[derive(Debug)]
+pub(crate) struct Project {
+    /// The folder of the root manifest and of `Cargo.lock`.
+    pub(crate) root: PathBuf,
+    /// Where cargo would put its results, without `--target-dir`.
+    pub(crate) target: PathBuf,
+    /// The root manifest.
+    pub(crate) manifest: Table,
+    pub(crate) members: Vec<Member>,
+}
+
+/// A package of the project.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// The root files of its targets.
+    pub(crate) roots: Vec<PathBuf>,
+    /// The features of tokio that it requires.
+    pub(crate) features: Vec<String>,
+}
+
+impl Project {
+    /// Asks cargo for the project. Downloads nothing and changes nothing.
+    pub(crate) fn find(cargo: &Cargo, given: &Given) -> Result<Project, Error> {
+        let mut command = cargo.command("metadata");
+        command.args(["--no-deps", "--format-version=1"]);
+        cargo.add_given(&mut command, given);
+        let json = cargo::run(&mut command).map_err(|stderr| relayed(&stderr))?;
+        let metadata: Value = serde_json::from_slice(&json)
+            .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
+        let path = |key: &str| PathBuf::from(metadata[key].as_str().unwrap_or_default());
+        let root = path("workspace_root");
+        let manifest = read_toml(&root.join("Cargo.toml"))?;
+        let members = list(&metadata["packages"]).map(Member::read).collect();
+        Ok(Project { target: path("target_directory"), root, manifest, members })
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("Cargo.lock")
+    }
+}
+
+impl Member {
+    fn read(package: &Value) -> Member {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let tokio = list(&package["dependencies"]).filter(|dependency| dependency["name"] == "tokio");
+        Member {
+            name: text(&package["name"]),
+            roots: list(&package["targets"]).map(|target| text(&target["src_path"]).into()).collect(),
+            features: tokio.flat_map(|dependency| list(&dependency["features"])).map(text).collect(),
+        }
+    }
+}
+
+/// An error that contains what cargo wrote. Cargo's own word `error` is removed, because it is
+/// printed again.
+pub(crate) fn relayed(stderr: &str) -> Error {
+    let text = stderr.trim();
+    match text.find("error: ") {
+        Some(at) => Error::new(&text[at + "error: ".len()..]),
+        None => Error::new(text),
+    }
+}
+
+/// Reads a file of TOML.
+pub(crate) fn read_toml(path: &Path) -> Result<Table, Error> {
+    let text = fs::read_to_string(path).map_err(|error| Error::io("read", path, &error))?;
+    text.parse().map_err(|error| Error::new(format!("cannot parse `{}`: {error}", path.display())))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

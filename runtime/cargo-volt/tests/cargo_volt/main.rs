@@ -1,0 +1,207 @@
+//! Tests of `cargo volt` in small projects. What takes a whole build is in `.ci/drop-in`.
+
+mod fixture;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use fixture::{Folder, names, tokio_version};
+
+#[test]
+fn the_project_stays_as_it_was() {
+    let folder = Folder::with_project("unchanged");
+    let files = ["Cargo.toml", "Cargo.lock", "service/Cargo.toml", "leaf/Cargo.toml"];
+    let before = files.map(|name| folder.read(name));
+    let first = folder.run("check -p leaf");
+    first.succeeds();
+    assert!(first.stderr.contains("   Preparing Volt for tokio v"), "{first:?}");
+    assert_eq!(files.map(|name| folder.read(name)), before);
+    // Cargo itself writes hidden files.
+    let written = names(&folder.path("target")).into_iter().filter(|name| !name.starts_with('.'));
+    assert_eq!(written.collect::<Vec<_>>(), ["volt"]);
+    let second = folder.run("check -p leaf");
+    second.succeeds();
+    assert!(!second.stderr.contains("Preparing"), "{second:?}");
+}
+
+#[test]
+fn the_facade_is_the_only_tokio_of_the_build() {
+    let folder = Folder::with_project("only");
+    folder.run("check -p leaf").succeeds();
+    let lock = folder.volt_lock();
+    let tokios: Vec<_> = lock.split("[[package]]\n").filter(|text| text.starts_with("name = \"tokio\"\n")).collect();
+    assert_eq!(tokios.len(), 1, "{tokios:?}");
+    assert!(!tokios[0].contains("source = "), "{tokios:?}");
+    assert!(lock.contains("name = \"volt-runtime\"") && lock.contains("name = \"volt-tokio-parts\""));
+    let sources = folder.path(&format!("target/volt/sources/{}", tokio_version()));
+    assert_eq!(names(&sources), [".cargo-volt", "Cargo.toml", "parts", "tokio", "volt"]);
+}
+
+#[test]
+fn arguments_and_exit_code_are_those_of_the_program() {
+    let folder = Folder::with_project("arguments");
+    let done = folder.run("run -q -p leaf -- --locked -- b --target x86_64-pc-windows-msvc");
+    assert_eq!(done.stdout.trim(), r#"["--locked", "--", "b", "--target", "x86_64-pc-windows-msvc"]"#, "{done:?}");
+    assert_eq!(done.code, Some(5), "{done:?}");
+}
+
+#[test]
+fn a_target_directory_is_used_as_given() {
+    let folder = Folder::with_project("directory");
+    folder.run("build -p leaf --release --target-dir out").succeeds();
+    assert!(folder.path("out/release/leaf").exists() && folder.path("out/volt/sources").exists());
+    assert!(!folder.path("target").exists());
+}
+
+#[test]
+fn locked_requires_an_up_to_date_lock_file() {
+    let folder = Folder::with_project("locked");
+    folder.run("check -p leaf --locked").succeeds();
+    let lock = folder.read("Cargo.lock");
+    folder.write(
+        "Cargo.lock",
+        &lock.replacen("name = \"leaf\"\nversion = \"0.1.0\"", "name = \"leaf\"\nversion = \"0.0.1\"", 1),
+    );
+    folder.run("check -p leaf --locked").fails_with(&["Cargo.lock", "--locked"]);
+    folder.run("check -p leaf").succeeds();
+    assert!(folder.read("Cargo.lock").contains("0.0.1"), "the lock file is still outdated");
+}
+
+#[test]
+fn a_project_without_lock_file_gets_none() {
+    let folder = Folder::with_project("unlocked");
+    fs::remove_file(folder.path("Cargo.lock")).expect("it is there");
+    folder.run("check -p leaf").succeeds();
+    assert!(!folder.path("Cargo.lock").exists());
+}
+
+#[test]
+fn an_interrupted_preparation_is_repeated() {
+    let folder = Folder::with_project("interrupted");
+    folder.run("check -p leaf").succeeds();
+    let sources = folder.path(&format!("target/volt/sources/{}", tokio_version()));
+    fs::remove_file(sources.join(".cargo-volt")).expect("it is there");
+    fs::remove_file(sources.join("tokio/Cargo.toml")).expect("it is there");
+    let done = folder.run("check -p leaf");
+    done.succeeds();
+    assert!(done.stderr.contains("Preparing") && sources.join("tokio/Cargo.toml").exists(), "{done:?}");
+}
+
+#[test]
+fn two_at_once_wait_for_each_other() {
+    let folder = Folder::with_project("two");
+    fs::create_dir_all(folder.path("target/volt")).expect("it can be created");
+    let other = File::create(folder.path("target/volt/lock")).expect("it can be created");
+    other.lock().expect("no other program has locked it");
+    let mut child = folder.volt("check -p leaf").stderr(Stdio::piped()).spawn().expect("it can be started");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+    let first = lines.next().expect("it prints a line").expect("the line is text");
+    assert_eq!(first, "    Blocking waiting for file lock on Volt's sources");
+    other.unlock().expect("it is locked");
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    assert!(child.wait().expect("it ends").success(), "{rest:?}");
+}
+
+#[test]
+fn a_folder_without_project_is_an_error() {
+    Folder::new("nothing").run("run").fails_with(&["could not find `Cargo.toml`"]);
+}
+
+#[test]
+fn a_project_without_tokio_is_an_error() {
+    let folder = Folder::with_project("none");
+    folder.write("service/Cargo.toml", "[package]\nname = \"service\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    folder.run("build").fails_with(&["does not use tokio", "help: "]);
+    assert!(!folder.path("target/volt/sources").exists());
+}
+
+#[test]
+fn a_second_tokio_is_an_error_once_it_is_there() {
+    let folder = Folder::with_project("second");
+    folder.run("check -p leaf").succeeds();
+    folder.write("old/Cargo.toml", "[package]\nname = \"tokio\"\nversion = \"0.2.25\"\nedition = \"2024\"\n");
+    folder.write("old/src/lib.rs", "");
+    folder.write("Cargo.toml", &folder.read("Cargo.toml").replace("resolver", "exclude = [\"old\"]\nresolver"));
+    let old = "old = { package = \"tokio\", path = \"../old\" }\n";
+    folder.write("service/Cargo.toml", &(folder.read("service/Cargo.toml") + old));
+    let expected = ["tokio v0.2.25 in addition to tokio v1.", "required by package `service v0.1.0`", "help: "];
+    folder.run("check -p leaf").fails_with(&expected);
+}
+
+#[test]
+fn a_patched_tokio_is_an_error() {
+    let folder = Folder::with_project("patched");
+    let manifest = folder.read("Cargo.toml") + "[patch.crates-io]\ntokio = { path = \"mine\" }\n";
+    folder.write("Cargo.toml", &manifest);
+    let features = "bytes fs full io-std io-util macros net parking_lot process rt rt-multi-thread signal sync time";
+    let features: String = features.split(' ').map(|name| format!("{name} = []\n")).collect();
+    let mine = format!("[package]\nname = \"tokio\"\nversion = {:?}\n[features]\n{features}", tokio_version());
+    folder.write("mine/Cargo.toml", &mine);
+    folder.write("mine/src/lib.rs", "");
+    folder.run("build").fails_with(&["tokio is already replaced", "help: remove `tokio` from [patch.crates-io]"]);
+}
+
+#[test]
+fn a_target_without_volt_is_an_error() {
+    let folder = Folder::with_project("windows");
+    let expected = ["Volt does not run on `x86_64-pc-windows-msvc`", "help: "];
+    folder.run("build --target x86_64-pc-windows-msvc").fails_with(&expected);
+    folder.write(".cargo/config.toml", "[build]\ntarget = \"x86_64-pc-windows-msvc\"\n");
+    folder.run("build").fails_with(&expected);
+}
+
+#[test]
+fn a_target_directory_that_cannot_be_written_is_an_error() {
+    let folder = Folder::with_project("unwritable");
+    folder.write("target", "a file");
+    folder.run("build").fails_with(&["cannot create"]);
+}
+
+#[test]
+fn a_stripped_profile_is_reported() {
+    let folder = Folder::with_project("stripped");
+    let manifest = folder.read("Cargo.toml") + "[profile.release]\nstrip = true\n";
+    folder.write("Cargo.toml", &manifest);
+    let done = folder.run("build -p leaf --release");
+    done.succeeds();
+    assert!(done.stderr.contains("note: profile.release.strip is \"none\" instead of true"), "{done:?}");
+    let program = fs::read(folder.path("target/volt/release/leaf")).expect("it was built");
+    let has = |word: &[u8]| program.windows(word.len()).any(|window| window == word);
+    assert!(has(b".debug_line") && has(b".symtab"));
+}
+
+#[test]
+fn the_doctor_names_what_does_not_work() {
+    let folder = Folder::with_project("doctor");
+    let fine = folder.run("doctor");
+    fine.succeeds();
+    assert!(fine.stdout.contains("tokio v") && !fine.stdout.contains("problem"), "{fine:?}");
+    let manifest = folder.read("service/Cargo.toml").replace("\"full\"", "\"full\", \"taskdump\"");
+    folder.write("service/Cargo.toml", &manifest);
+    folder.write(
+        ".cargo/config.toml",
+        "[build]\nrustflags = [\"--cfg\", \"tokio_unstable\"]\ntarget = \"wasm32-wasip1\"\n",
+    );
+    let before = folder.read("Cargo.lock");
+    let ill = folder.run("doctor");
+    assert_eq!(ill.code, Some(1), "{ill:?}");
+    for word in ["problem  Volt does not run on `wasm32-wasip1`", "note  tokio_unstable: ", "the feature `taskdump`"] {
+        assert!(ill.stdout.contains(word), "{word:?} is missing: {ill:?}");
+    }
+    assert_eq!(folder.read("Cargo.lock"), before);
+}
+
+#[test]
+fn vendored_sources_work_without_cargo_volt() {
+    let folder = Folder::with_project("vendor");
+    let done = folder.run("vendor third-party/volt");
+    done.succeeds();
+    let (patch, _) = done.stdout.split_once("\n\n").expect("it prints two tables");
+    assert_eq!(patch, "[patch.crates-io]\ntokio = { path = \"third-party/volt/tokio\" }");
+    // A second time replaces the folder; a folder with other files is not touched.
+    folder.run("vendor third-party/volt").succeeds();
+    folder.run("vendor service").fails_with(&["has files that `cargo volt vendor` did not write", "help: "]);
+    folder.write("Cargo.toml", &(folder.read("Cargo.toml") + &done.stdout));
+    folder.run("check -p leaf").fails_with(&["this project is already on Volt", "help: use `cargo`"]);
+}
