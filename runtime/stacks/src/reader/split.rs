@@ -17,8 +17,10 @@ use super::sections::{Bytes, Elf, Unpacked};
 use super::units::Unit;
 
 /// Calls `then` with the debug information that belongs to a skeleton of the file at `program`.
-/// Does nothing if there is none (the information was left where the program was built), or if it
-/// cannot be read.
+/// Does nothing if there is none: the information was left where the program was built.
+///
+/// # Errors
+/// If the information is damaged. `then` may have been called.
 pub(super) fn read(
     program: &Path,
     skeleton: UnitRef<'_, Bytes<'_>>,

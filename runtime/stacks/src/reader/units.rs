@@ -163,10 +163,14 @@ impl<'f> Index<'f> {
             find_rows(program.clone(), &mut paths)?;
         }
         match unit.dwo_id {
-            Some(id) => split::read(self.path, unit, id, |dwarf, unit| {
-                let other = Index::without_addresses(self.path, dwarf);
-                other.find_calls(UnitRef::new(&other.dwarf, unit), &mut paths)
-            })?,
+            Some(id) => {
+                let read = split::read(self.path, unit, id, |dwarf, unit| {
+                    let other = Index::without_addresses(self.path, dwarf);
+                    other.find_calls(UnitRef::new(&other.dwarf, unit), &mut paths)
+                });
+                // A file that was cut off or overwritten costs the inlined calls, not the lines.
+                let _read_as_far_as_possible = read;
+            }
             None => self.find_calls(unit, &mut paths)?,
         }
         Ok(paths.into_iter().filter_map(|path| Some((path.at, path.places(unit)?))).collect())

@@ -91,8 +91,13 @@ fn who_has_spent_its_quota_is_throttled() {
         let is_going = going.clone();
         let watched = watch(move || spin(&is_going));
         for window in [WINDOW, Duration::from_millis(10), Duration::from_millis(300)] {
-            let others = watched.see(Cause::Throttled, 5, window);
+            let mut others = watched.see(Cause::Throttled, 5, window);
             eprintln!("in windows of {window:?}: 5 times Throttled, besides {others:?}");
+            // A machine that stops the thread between two samples leaves no cause in them. The next
+            // window decides.
+            let windows = 5 + others.values().sum::<u32>();
+            let unknown = others.remove(&Cause::Unknown).unwrap_or(0);
+            assert!(unknown * 10 <= windows, "{unknown} of {windows} windows have no cause");
             assert!(others.keys().all(|other| [Cause::Cpu, Cause::NotScheduled].contains(other)), "{others:?}");
         }
         eprintln!("seen");

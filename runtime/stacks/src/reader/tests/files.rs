@@ -116,7 +116,13 @@ fn lines_remain_when_split_information_is_spoiled_or_gone() {
         assert!(found.iter().all(|found| found.symbol.as_deref() == Some("outer")), "{found:#?}");
     };
     let mut bytes = fs::read(&package).unwrap();
-    let index = Elf::parse(&bytes[..]).unwrap().section_by_name(".debug_cu_index").unwrap().file_range().unwrap();
+    let range = |name: &str| Elf::parse(&bytes[..]).unwrap().section_by_name(name).unwrap().file_range().unwrap();
+    let (index, units) = (range(".debug_cu_index"), range(".debug_info.dwo"));
+    // Each unit ends in its middle.
+    let mut cut = bytes.clone();
+    cut[units.0 as usize..][..units.1 as usize][16..].fill(0xff);
+    fs::write(&package, cut).unwrap();
+    check();
     bytes[index.0 as usize..][..index.1 as usize].fill(0xff);
     fs::write(&package, bytes).unwrap();
     check();
