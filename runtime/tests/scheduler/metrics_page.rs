@@ -93,6 +93,8 @@ fn each_request_gets_one_response_and_is_closed() {
             assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
             let (head, body) = response("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
             assert!(head.starts_with("HTTP/1.1 403 ") && !body.contains("volt_"), "{head}\n{body}");
+            let (head, page) = response("GET /metrics HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n");
+            assert!(head.starts_with("HTTP/1.1 200 ") && page.ends_with("\n\n"), "{head}");
             let (head, _) = response("\r\n\r\n");
             assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
         });
@@ -112,6 +114,12 @@ fn bad_clients_do_not_keep_others_from_the_page() {
             let mut slow = TcpStream::connect(address()).unwrap();
             slow.write_all(b"GET /met").unwrap();
             TcpStream::connect(address()).unwrap().shutdown(Shutdown::Both).unwrap();
+            // And one that never stops sending.
+            let endless = std::thread::spawn(|| {
+                let mut client = TcpStream::connect(address()).unwrap();
+                let sent = client.write_all(b"GET / HTTP/1.1\r\n\r\n");
+                while sent.is_ok() && client.write_all(&[0; 1 << 16]).is_ok() {}
+            });
             let mut deaf = TcpStream::connect(address()).unwrap();
             deaf.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
             assert!(page().contains("volt_tasks_alive"));
@@ -121,6 +129,7 @@ fn bad_clients_do_not_keep_others_from_the_page() {
                 assert_eq!(client.read_to_string(&mut rest).unwrap_or(0), 0, "{rest}");
             }
             assert!(read(deaf).1.ends_with("\n\n"));
+            endless.join().unwrap();
         });
     });
 }

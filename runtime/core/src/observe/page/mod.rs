@@ -17,7 +17,8 @@
 //! * *Bounded*: one connection at a time, with limits on its time and on the size of its request.
 //!   See `server`.
 //! * *One program, one page*: a child that is forked later does not serve, and does not try to,
-//!   since the port belongs to its parent.
+//!   since the port belongs to its parent. It inherits the listening socket unless it calls `exec`,
+//!   so the port stays bound until it ends, too.
 
 mod request;
 mod server;
@@ -72,7 +73,14 @@ pub(crate) fn serve_if_requested() {
     match serve(&wanted) {
         Ok(address) => {
             let _first = SERVED.set((Home::here(), address));
-            tracing::info!(target: "volt::observe", %address, "serving metrics at /metrics");
+            if is_local(address) {
+                tracing::info!(target: "volt::observe", %address, "serving metrics at /metrics");
+            } else {
+                tracing::warn!(
+                    target: "volt::observe", %address,
+                    "serving metrics at /metrics without a password, also to other machines"
+                );
+            }
         }
         Err(error) => {
             let wanted = wanted.to_string_lossy();
@@ -104,11 +112,21 @@ fn serve(wanted: &OsStr) -> Result<SocketAddr, String> {
     Ok(address)
 }
 
+/// Binds the wanted address. No name is looked up, except `localhost`: that may take long, and the
+/// first runtime waits for it.
 fn bind(wanted: &str) -> io::Result<TcpListener> {
-    match wanted.parse::<u16>() {
-        Ok(port) => TcpListener::bind((Ipv4Addr::LOCALHOST, port)),
-        Err(_) => TcpListener::bind(wanted),
-    }
+    let port = wanted.strip_prefix("localhost:").unwrap_or(wanted).parse::<u16>();
+    let address = match port {
+        Ok(port) => (Ipv4Addr::LOCALHOST, port).into(),
+        Err(_) => wanted.parse::<SocketAddr>().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?,
+    };
+    TcpListener::bind(address)
+}
+
+/// Returns whether only this machine can reach the address.
+fn is_local(address: SocketAddr) -> bool {
+    // The canonical form of `::ffff:127.0.0.1` is 127.0.0.1.
+    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]
@@ -119,12 +137,14 @@ mod tests {
     fn a_port_alone_is_bound_on_loopback() {
         let address = bind("0").unwrap().local_addr().unwrap();
         assert!(address.ip().is_loopback() && address.port() != 0, "{address}");
-        assert_eq!(bind("127.0.0.1:0").unwrap().local_addr().unwrap().ip(), Ipv4Addr::LOCALHOST);
+        for wanted in ["127.0.0.1:0", "localhost:0"] {
+            assert_eq!(bind(wanted).unwrap().local_addr().unwrap().ip(), Ipv4Addr::LOCALHOST);
+        }
     }
 
     #[test]
     fn a_bad_address_is_refused_with_its_remedy() {
-        for wanted in ["localhost", "70000", "127.0.0.1", ":", "127.0.0.1:x"] {
+        for wanted in ["localhost", "70000", "127.0.0.1", ":", ":9464", "127.0.0.1:x", "example.com:9464"] {
             let error = serve(OsStr::new(wanted)).unwrap_err();
             assert!(error.contains("use the form 127.0.0.1:9464"), "{wanted}: {error}");
         }

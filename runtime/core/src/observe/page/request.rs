@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use volt_diagnosis::exposition::{self, is_local_host};
 
+use super::is_local;
+
 /// Only this path has a page.
 const PATH: &str = "/metrics";
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -53,7 +55,7 @@ impl<'a> Request<'a> {
     /// Returns the response of a page at `address`. `page` returns the text of the page.
     pub(super) fn answer(&self, address: SocketAddr, page: impl FnOnce() -> Result<String, &'static str>) -> Response {
         // As in the exporter: other hosts are refused only if the page is for this machine.
-        if address.ip().is_loopback() && self.host.is_some_and(|host| !is_local_host(host)) {
+        if is_local(address) && self.host.is_some_and(|host| !is_local_host(host)) {
             let text = "this page is only for this machine: request it from 127.0.0.1 or localhost";
             return Response::refusal("403 Forbidden", text);
         }
@@ -87,10 +89,6 @@ pub(super) struct Response {
 impl Response {
     pub(super) fn refusal(status: &'static str, text: &str) -> Self {
         Self { status, header: "", content_type: PLAIN, body: format!("{text}\n") }
-    }
-
-    pub(super) fn is_refusal(&self) -> bool {
-        self.status != OK
     }
 
     /// Returns the bytes to send.
@@ -141,7 +139,9 @@ mod tests {
 
     #[test]
     fn an_address_for_other_machines_has_any_host_name() {
-        assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: shop.example\r\n\r\n", "0.0.0.0:1"), OK);
+        let head = "GET /metrics HTTP/1.1\r\nHost: shop.example\r\n\r\n";
+        assert_eq!(status(head, "0.0.0.0:1"), OK);
+        assert_eq!(status(head, "[::ffff:127.0.0.1]:1"), "403 Forbidden", "the same as 127.0.0.1");
     }
 
     #[test]

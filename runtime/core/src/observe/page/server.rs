@@ -3,19 +3,21 @@
 //! Protocol of a connection:
 //! 1. read the head of one request, until its empty line;
 //! 2. if the request is for the page, take a snapshot of all runtimes and write its metrics;
-//! 3. send the response and close the connection;
+//! 3. send the response, and read on until the client has received it and closes the connection:
+//!    if bytes were unread at the end, the system would discard what it has not sent yet;
 //! 4. rest in proportion to the processor time that the connection took.
 //!
 //! Invariants:
 //! * *One connection at a time*. Others wait in the kernel's queue. A client holds them up for at
-//!   most [`Limits::read`] until its request is complete, and for at most [`Limits::write`] until
-//!   it has read the response.
+//!   most [`Limits::read`] until its request is complete, for at most [`Limits::write`] until the
+//!   response is sent, and for at most [`Limits::end`] until it closes the connection.
 //! * *Cheap*: whatever clients request, the thread uses at most a fifth of one processor.
-//! * *It never ends*: errors of a client end its connection, and after an error of the listener it
-//!   tries again.
+//! * *It never ends*: errors of a client end its connection, a panic in a page is answered with an
+//!   error, and after an error of the listener it tries again.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,17 +34,27 @@ struct Limits {
     read: Duration,
     /// Maximum time until the response is sent.
     write: Duration,
+    /// Maximum time until the client has closed the connection.
+    end: Duration,
     /// Maximum size of the head in bytes. Prometheus sends some 300.
     head_bytes: usize,
+    /// Maximum number of bytes that are read after the response.
+    rest_bytes: usize,
     /// How long the thread rests after a connection, as a multiple of the processor time that it
     /// took.
     rest: u32,
 }
 
 impl Limits {
-    /// The sum of both times is less than the 10 s after which Prometheus cancels a scrape.
-    const DEFAULT: Limits =
-        Limits { read: Duration::from_secs(2), write: Duration::from_secs(5), head_bytes: 8 * 1024, rest: 4 };
+    /// The sum of the times is less than the 10 s after which Prometheus cancels a scrape.
+    const DEFAULT: Limits = Limits {
+        read: Duration::from_secs(2),
+        write: Duration::from_secs(5),
+        end: Duration::from_secs(1),
+        head_bytes: 8 * 1024,
+        rest_bytes: 4 * 1024 * 1024,
+        rest: 4,
+    };
 }
 
 /// See the module.
@@ -105,12 +117,13 @@ impl Server {
             }
         }
         client.shutdown(Shutdown::Write)?;
-        if response.is_refusal() {
-            // The client may still be sending. Closing the socket now would reset the connection
-            // before the client has read why it is refused.
-            let deadline = Instant::now() + self.limits.read;
-            let mut bytes = [0; 1024];
-            while read(client, deadline, &mut bytes)? > 0 {}
+        let deadline = Instant::now() + self.limits.end;
+        let (mut bytes, mut left) = ([0; 16 * 1024], self.limits.rest_bytes);
+        while left > 0 {
+            match read(client, deadline, &mut bytes)? {
+                0 => break,
+                count => left = left.saturating_sub(count),
+            }
         }
         Ok(())
     }
@@ -119,10 +132,17 @@ impl Server {
 /// Returns the text of the page.
 fn page(samples: &mut Samples) -> Result<String, &'static str> {
     let process = registry::try_process().ok_or(PANICKED)?;
-    let mut page = String::new();
-    let read = samples.read(&[(Origin::new(), Some(&process))]);
-    exposition::write(&read, &mut page).expect("a String accepts every write");
-    Ok(page)
+    // Unwind safe: after a panic, the samples are replaced.
+    let page = catch_unwind(AssertUnwindSafe(|| {
+        let mut page = String::new();
+        let read = samples.read(&[(Origin::new(), Some(&process))]);
+        exposition::write(&read, &mut page).expect("a String accepts every write");
+        page
+    }));
+    page.map_err(|_| {
+        *samples = Samples::default();
+        PANICKED
+    })
 }
 
 /// Reads until the head of a request is complete. Returns `None` if it is larger than `max_bytes`.
