@@ -14,15 +14,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle as JoinThread;
-use std::time::{Duration, Instant};
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::time::Duration;
+use std::time::Instant;
 
 use crate::scheduler::shared::Shared;
 
 /// How long the thread that shuts a runtime down tries to join the others itself. Starting another
 /// thread for that takes some 50 µs.
+#[cfg(all(target_os = "linux", not(miri)))]
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// Joins those of `threads` that end within `PATIENCE` and before `deadline`. Returns the others.
+#[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn join_soon(mut threads: Vec<JoinThread<()>>, deadline: Option<Instant>) -> Vec<JoinThread<()>> {
     let patience = Instant::now() + PATIENCE;
     let until = deadline.map_or(patience, |deadline| deadline.min(patience));
@@ -33,6 +37,12 @@ pub(crate) fn join_soon(mut threads: Vec<JoinThread<()>>, deadline: Option<Insta
         }
         std::thread::yield_now();
     }
+}
+
+/// Returns all threads: this system has no join without waiting.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn join_soon(threads: Vec<JoinThread<()>>, _deadline: Option<Instant>) -> Vec<JoinThread<()>> {
+    threads
 }
 
 /// Joins the thread if it has ended, its destructors included. Otherwise returns it.
@@ -54,12 +64,6 @@ fn try_join(thread: JoinThread<()>) -> Result<(), JoinThread<()>> {
     // The id is not valid any more. This gives it up without detaching the thread.
     let _joined = thread.into_pthread_t();
     Ok(())
-}
-
-/// This system has no join without waiting.
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn try_join(thread: JoinThread<()>) -> Result<(), JoinThread<()>> {
-    Err(thread)
 }
 
 /// Joins the threads that are left, on a separate thread.
@@ -107,7 +111,7 @@ impl Joiner {
     }
 
     pub(crate) fn left(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `one_fewer`: what the threads did has
+        // ORDERING: Acquire; pairs with the Release in `start`: what the threads did has
         // happened before.
         self.left.load(Ordering::Acquire)
     }

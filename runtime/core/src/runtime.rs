@@ -222,12 +222,13 @@ impl Runtime {
         }
         let has_passed = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let workers = shared.wait_for_workers(deadline);
-        let mut joiner = None;
+        let is_watched = self.sentinel.is_some();
+        let (mut joiner, mut reader) = (None, None);
         if workers == 0 {
             shared.close_queues();
             // All workers are past their last task. The sentinel leaves first, since it starts
             // threads.
-            self.sentinel.take().into_iter().for_each(|sentinel| sentinel.leave(deadline));
+            reader = self.sentinel.take().and_then(|sentinel| sentinel.leave());
             let mut threads = std::mem::take(&mut self.threads);
             threads.extend(shared.spares.take_threads());
             joiner = (!has_passed()).then(|| Joiner::start(shared, join_soon(threads, deadline)));
@@ -249,13 +250,17 @@ impl Runtime {
         if let Some(joiner) = joiner {
             joiner.end();
         }
+        if let Some(reader) = reader {
+            reader.end(deadline);
+        }
         shared.driver.shut_down();
         if let Some(tokio) = shared.compat() {
             tokio.shut_down(deadline);
         }
         drop(registration);
-        if shared.config.sentinel_interval.is_none() {
+        if !is_watched {
             // With a sentinel, another thread logs these, one that may block.
+            shared.troubles.leave();
             shared.troubles.tell_rest();
         }
         if workers + blocking + ending > 0 {

@@ -159,7 +159,6 @@ fn a_stuck_worker_ends_after_shutdown_timeout_once_released() {
         let handle = runtime.handle().clone();
         runtime.shutdown_timeout(Duration::from_millis(20));
         drop(open);
-        // The worker ends, and the sentinel with it: no thread checks any more.
         while handle.snapshot().workers.iter().any(|worker| worker.phase != volt::telemetry::Phase::Stopped) {
             std::thread::yield_now();
         }
@@ -189,6 +188,14 @@ fn thread_times(name: &str) -> (Duration, u64) {
     }
 }
 
+/// Returns how many threads of this program have that name.
+#[cfg(target_os = "linux")]
+fn threads(name: &str) -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.filter(|found| found.trim_end() == name).count()
+}
+
 /// Every runtime of the program has a poll that blocks, and one thread detects them all.
 #[test]
 fn one_sentinel_detects_stuck_polls_in_all_runtimes() {
@@ -211,6 +218,34 @@ fn one_sentinel_detects_stuck_polls_in_all_runtimes() {
             runtime.block_on(blocker).unwrap();
             assert!(runtime.handle().snapshot().sentinel.replacements > 0);
         }
+        // The thread of an earlier test may be about to end.
+        #[cfg(target_os = "linux")]
+        while threads("volt-sentinel") != 1 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_sentinel_that_cannot_be_started_fails_the_build() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    // Alone: the limit is one of the program, and no sentinel may run already.
+    alone(|| {
+        watched(|| {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
+            let used = size.unwrap().trim().parse::<u64>().unwrap() * 1024;
+            let before = getrlimit(Resource::As);
+            // Not enough for the stack of a thread.
+            let limit = Rlimit { current: Some(used + (1 << 20)), ..before };
+            setrlimit(Resource::As, limit).unwrap();
+            let built = volt::Builder::new_current_thread().control_socket(false).build();
+            setrlimit(Resource::As, before).unwrap();
+            let error = built.unwrap_err().to_string();
+            assert!(error.contains("thread volt-sentinel cannot be started"), "{error}");
+        });
     });
 }
 

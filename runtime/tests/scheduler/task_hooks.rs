@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use volt::runtime::TaskMeta;
 use volt::task::{Id, yield_now};
@@ -95,6 +95,7 @@ fn callbacks_for_tasks_may_spawn_and_panic() {
     for builder in builders() {
         watched(|| {
             let left = Arc::new(AtomicUsize::new(10));
+            let (ended, ends) = mpsc::channel();
             let runtime = builder
                 .on_before_task_poll(move |_| {
                     if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
@@ -103,7 +104,7 @@ fn callbacks_for_tasks_may_spawn_and_panic() {
                 })
                 .on_task_spawn(|_| std::panic::resume_unwind(Box::new("on purpose")))
                 .on_after_task_poll(|_| std::panic::resume_unwind(Box::new("on purpose")))
-                .on_task_terminate(|_| assert!(Handle::try_current().is_ok()))
+                .on_task_terminate(move |_| ended.send(Handle::try_current().is_ok()).unwrap())
                 .build()
                 .unwrap();
             runtime.block_on(async {
@@ -113,6 +114,8 @@ fn callbacks_for_tasks_may_spawn_and_panic() {
                 }
             });
             assert_eq!(runtime.handle().snapshot().tasks.spawned, 11);
+            drop(runtime);
+            assert_eq!(ends.into_iter().collect::<Vec<_>>(), [true; 11], "each runs inside the runtime");
         });
     }
 }

@@ -12,6 +12,12 @@ use crate::hooks::TaskMeta;
 /// replace workers that are stuck) and, at the start and the end, on threads for blocking work.
 /// They run inside the runtime, so they may call `volt::spawn`. They must not call `block_on`.
 ///
+/// Three differ. The function of [`thread_name_fn`](Self::thread_name_fn) runs on the thread that
+/// starts the other one. That of [`on_task_spawn`](Self::on_task_spawn) runs on the thread that
+/// spawns, which may be outside the runtime, and so may that of
+/// [`on_task_terminate`](Self::on_task_terminate) for a task that is spawned after the shutdown has
+/// begun.
+///
 /// In a [current-thread runtime](Self::new_current_thread), the thread in `Runtime::block_on` is
 /// the worker. It calls the functions for parks. It does not call those for its start and its end,
 /// since the runtime does not start it.
@@ -25,8 +31,11 @@ impl Builder {
     /// name.
     ///
     /// It replaces [`thread_name`](Self::thread_name), which still names the runtime's helper
-    /// threads, such as the sentinel. NUL is removed from a name. If the function panics, the
-    /// thread gets a default name.
+    /// threads, such as the one that resolves stacks. NUL is removed from a name. If the function
+    /// panics, the thread gets a default name.
+    ///
+    /// The function must return quickly, and must not drop or shut down a runtime: the sentinel,
+    /// which replaces stuck workers in all runtimes of the program, calls it for spare workers.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -156,6 +165,8 @@ impl Builder {
     /// that spawns it, before the task can be polled.
     ///
     /// Blocking jobs and the tasks of a `LocalSet` do not count, here and in the callbacks below.
+    /// The function must not spawn onto the same runtime: it would be called again for that task,
+    /// without end.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -212,7 +223,9 @@ impl Builder {
 
     /// Sets a function that is called once for each task that has ended: completed, panicked, or
     /// cancelled. It is called after the future was dropped and the task that awaits the
-    /// [`JoinHandle`](crate::task::join::JoinHandle) was woken. If that was in a poll, the call
+    /// [`JoinHandle`](crate::task::join::JoinHandle) was woken. If
+    /// [`try_spawn`](crate::handle::Handle::try_spawn) returns the future because the runtime shuts
+    /// down at that moment, the function is called too. If that was in a poll, the call
     /// comes before that of [`on_after_task_poll`](Self::on_after_task_poll).
     ///
     /// ```

@@ -365,16 +365,16 @@ impl Builder {
             let workers = shared.config.workers;
             BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
         };
+        if shared.seat.is_some() {
+            // Its worker is the thread in `block_on`; the shutdown runs it to its end.
+            shared.worker_starts();
+        }
         if let Some(interval) = shared.config.sentinel_interval {
             let entered = program::enter(&shared, interval);
             let entered = entered.map_err(|error| BuildError::system("thread volt-sentinel cannot be started", error));
             runtime.add_sentinel(entered?);
         }
         // If a worker cannot be started, dropping `runtime` ends those that were.
-        if shared.seat.is_some() {
-            // Its worker is the thread in `block_on`; the shutdown runs it to its end.
-            shared.worker_starts();
-        }
         for (index, core) in cores.into_iter().enumerate() {
             let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();

@@ -31,6 +31,7 @@ impl Registry {
         let entry = entry.expect("a place is in the list for as long as its registration lives");
         entry.runtime = Some(runtime);
         entry.wants_socket = open_socket;
+        state.wanted += u64::from(open_socket);
         let started = if open_socket { self.start(&mut state) } else { Ok(()) };
         drop(state);
         self.changed.notify_all();
@@ -62,7 +63,7 @@ impl Registry {
     /// The main function of the observer's thread.
     fn observe(&self, server: Server) {
         let mut run = Run { registry: self, server: Some(server) };
-        // While it lingers: until when, and how many runtimes had registered before.
+        // While it lingers: until when, and how many runtimes had wanted a socket before.
         let mut lingers: Option<(Instant, u64)> = None;
         while let Some(server) = &mut run.server {
             let turn = server.turn(self, lingers.map(|(until, _)| until));
@@ -72,13 +73,13 @@ impl Registry {
                 Ok(is_woken) if !is_woken && !is_over => continue,
                 Ok(_) => {
                     let mut state = self.lock();
-                    let is_unused = is_over && lingers.is_some_and(|(_, registered)| registered == state.next_id);
+                    let is_unused = is_over && lingers.is_some_and(|(_, wanted)| wanted == state.wanted);
                     let is_wanted = state.is_observer_wanted();
                     if !is_wanted && (self.limits.linger.is_zero() || is_unused) {
                         run.end(&mut state);
                         continue;
                     }
-                    lingers = (!is_wanted).then(|| (now + self.limits.linger, state.next_id));
+                    lingers = (!is_wanted).then(|| (now + self.limits.linger, state.wanted));
                     state.observer.iter_mut().for_each(|observer| observer.is_lingering = !is_wanted);
                 }
                 Err(error) => {
@@ -102,8 +103,8 @@ impl Run<'_> {
         // Closes every connection and unlinks the socket.
         self.server = None;
         self.registry.count(|health| health.clients = 0);
-        // No thread joins an observer that lingers: it is detached.
-        let joined = state.observer.take().filter(|observer| !observer.is_lingering);
+        // Where observers linger, no thread waits for their end: they are detached.
+        let joined = state.observer.take().filter(|_| self.registry.limits.linger.is_zero());
         state.ended.extend(joined.map(|observer| observer.thread));
         self.registry.changed.notify_all();
     }

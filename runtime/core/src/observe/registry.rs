@@ -11,7 +11,7 @@
 //!   lingers already; (3) if it does not linger, wait until it has ended or a runtime wants it
 //!   again.
 //! * The observer, when woken: if no runtime wants a socket, *linger*: wait for some time, without
-//!   holding the lock. If no runtime has registered meanwhile, close and unlink the socket, record
+//!   holding the lock. If no runtime has wanted one meanwhile, close and unlink the socket, record
 //!   that the thread has ended, and end. It does all this before it releases the lock.
 //! * Exit of the program: unlink the socket, if the observer still has it.
 //!
@@ -144,11 +144,13 @@ pub(super) struct Registry {
 #[derive(Default)]
 pub(super) struct State {
     /// How many runtimes have ever registered.
-    pub(super) next_id: u64,
+    next_id: u64,
+    /// How many runtimes have ever wanted a control socket.
+    pub(super) wanted: u64,
     /// In the order of registration.
     pub(super) entries: Vec<Entry>,
     pub(super) observer: Option<Observer>,
-    /// Threads of observers that have ended and are not joined yet.
+    /// Threads of observers that have ended and are not joined yet. Those that linger are detached.
     pub(super) ended: Vec<JoinHandle<()>>,
 }
 

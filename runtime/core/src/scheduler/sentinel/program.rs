@@ -37,12 +37,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use volt_stacks::fork::Home;
 
 use super::doze::Alarm;
 use super::lateness::{Lateness, Pause};
+use super::reader::Reader;
 use super::{QUIET_CHECKS, Rounds};
 use crate::clock;
 use crate::context;
@@ -141,14 +142,15 @@ impl Program {
     /// The main function of the sentinel's thread.
     fn run(&self) {
         let mut lateness = Lateness::new();
-        let (mut began_ns, mut slept) = (clock::now_ns(), None);
-        // While it lingers: how many runtimes had entered before.
-        let mut lingers = None;
+        // The sleep before this turn, unless it was without a time-out: since when, and how long it
+        // was to last. It does not include the checks before it, which may wait for many stacks.
+        let mut slept: Option<(u64, Duration)> = None;
+        // While it lingers: until when, and how many runtimes had entered before.
+        let mut lingers: Option<(u64, u64)> = None;
         let mut turn = Vec::new();
         loop {
             let now_ns = clock::check();
-            let since_ns = now_ns.saturating_sub(std::mem::replace(&mut began_ns, now_ns));
-            let pause = slept.and_then(|slept| lateness.pause(slept, since_ns));
+            let pause = slept.and_then(|(since_ns, slept)| lateness.pause(slept, now_ns.saturating_sub(since_ns)));
             let awake = |watched: &&Arc<Watched>| !watched.shared.sentinel.doze.is_dozing();
             {
                 let mut state = self.lock();
@@ -162,20 +164,23 @@ impl Program {
                 contain(|| drop(watched));
             }
             let mut state = self.lock();
-            slept = if due_at_ns < u64::MAX {
-                Some(Duration::from_nanos(due_at_ns.saturating_sub(clock::now_ns())))
-            } else if state.watched.is_empty() {
-                if lingers.replace(state.entered) == Some(state.entered) {
+            let now_ns = clock::now_ns();
+            if due_at_ns == u64::MAX && state.watched.is_empty() {
+                let until_ns = match lingers {
+                    Some((until_ns, entered)) if entered == state.entered => until_ns,
+                    _ => now_ns.saturating_add(clock::saturating_ns(LINGER)),
+                };
+                if until_ns <= now_ns {
                     state.is_running = false;
                     return;
                 }
-                Some(LINGER)
-            } else {
-                state.is_asleep = true;
-                None
-            };
+                lingers = Some((until_ns, state.entered));
+                due_at_ns = until_ns;
+            }
+            slept = (due_at_ns < u64::MAX).then(|| (now_ns, Duration::from_nanos(due_at_ns.saturating_sub(now_ns))));
+            state.is_asleep = slept.is_none();
             drop(state);
-            self.alarm.sleep(slept);
+            self.alarm.sleep(slept.map(|(_, slept)| slept));
         }
     }
 
@@ -207,8 +212,10 @@ impl Watched {
         }
         if shared.sentinel.is_over() {
             drop(place);
-            // The thread waits for no subscriber, and so not for the end of the reader.
-            drop(self.take());
+            // This thread waits for no subscriber: neither for the end of the reader, nor to log
+            // troubles itself. If no reader can be started, they are lost.
+            let mut rounds = self.take();
+            let _is_told = self.have_rest_told(&mut rounds);
             return u64::MAX;
         }
         if matches!(*place, Place::New) {
@@ -226,7 +233,9 @@ impl Watched {
             next = Some(rounds.check(now_ns, pause));
         });
         let Some(next) = next else {
+            // `leave` has the troubles logged that are recorded already.
             *place = Place::Left;
+            shared.troubles.leave();
             return u64::MAX;
         };
         if rounds.quiet_checks >= QUIET_CHECKS && shared.sentinel.doze.begin(&shared.idle, || shared.is_at_rest()) {
@@ -239,36 +248,36 @@ impl Watched {
         *due_at_ns
     }
 
-    /// Leave, and ends the thread that resolves stacks: waits for it until `deadline`, but at most
-    /// for a moment.
-    pub(crate) fn leave(&self, deadline: Option<Instant>) {
-        if let Some(rounds) = self.take() {
-            rounds.witness.end_reader(deadline);
+    /// Leave, by the thread that shuts the runtime down. Returns the thread that resolves stacks,
+    /// which has to be ended, if it was started.
+    pub(crate) fn leave(&self) -> Option<Reader> {
+        let mut rounds = self.take();
+        if !self.have_rest_told(&mut rounds) {
+            // No worker is left that would have to wait for this thread.
+            self.shared.troubles.tell_rest();
         }
+        rounds?.witness.into_reader()
     }
 
-    /// Leave. Returns the rounds, unless there was no check, or another thread has taken them.
+    /// Leave. Returns the rounds, unless there was no check, or a panic has ended the checks.
     fn take(&self) -> Option<Box<Rounds>> {
         // Leave (1)
         let place = std::mem::replace(&mut *self.lock(), Place::Left);
         // Leave (2)
         Program::current().remove(self);
-        let rounds = match place {
-            Place::New => None,
+        self.shared.troubles.leave();
+        match place {
             Place::Checked { rounds, .. } => Some(rounds),
-            Place::Left => return None,
-        };
-        let shared = &self.shared;
-        shared.troubles.leave();
-        if !shared.troubles.has_news() {
-            return rounds;
+            Place::New | Place::Left => None,
         }
-        let mut rounds = rounds.unwrap_or_else(|| Box::new(Rounds::new(shared, self.interval)));
-        if !rounds.witness.have_troubles_told() {
-            // No worker is left that would have to wait for this thread.
-            shared.troubles.tell_rest();
-        }
-        Some(rounds)
+    }
+
+    /// Has the troubles that are left logged by the thread that resolves stacks. Returns `false` if
+    /// that thread could not be started.
+    fn have_rest_told(&self, rounds: &mut Option<Box<Rounds>>) -> bool {
+        let has_none = !self.shared.troubles.has_news();
+        let new = || Box::new(Rounds::new(&self.shared, self.interval));
+        has_none || rounds.get_or_insert_with(new).witness.have_troubles_told()
     }
 }
 

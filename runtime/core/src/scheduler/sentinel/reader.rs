@@ -8,8 +8,8 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use volt_diagnosis::doctor::course::Course;
@@ -31,10 +31,9 @@ pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
 /// How long the thread that resolves stacks waits for a copy: where many threads want the same
 /// processor, each of them takes a time slice first.
 const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
-/// How long the end of a runtime waits for the thread that resolves stacks, and how often it checks
-/// meanwhile.
+/// How long the end of a runtime waits for the thread that resolves stacks.
 const END_PATIENCE: Duration = Duration::from_millis(100);
-const END_PAUSE: Duration = Duration::from_micros(100);
+
 /// An incident that is to be logged after its stack is resolved.
 pub(super) struct Job {
     pub(super) id: u64,
@@ -82,8 +81,8 @@ struct Wishes {
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
     wishes: Arc<Wishes>,
-    /// `None` once the end waits for it.
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
 }
 
 impl Reader {
@@ -93,7 +92,9 @@ impl Reader {
         let (shared, wishes) = (shared.clone(), Arc::new(Wishes::default()));
         let name = format!("{}-incidents", shared.config.thread_name);
         let seen = wishes.clone();
-        let thread = thread::Builder::new().name(name).spawn(move || {
+        let (ends, ended) = channel();
+        thread::Builder::new().name(name).spawn(move || {
+            let _ends = ends;
             let (mut resolver, mut course) = (Resolver::new(), Course::default());
             for work in waiting {
                 // ORDERING: Relaxed, both; no other data depends on the flags. A flag that is set
@@ -108,16 +109,16 @@ impl Reader {
                         tell_of(&mut resolver, &shared, job);
                     }
                 });
-                // ORDERING: Relaxed; a request from now on puts its own `CheckWishes` into the
-                // queue.
-                seen.is_asked.store(false, Ordering::Relaxed);
+                // ORDERING: Acquire; pairs with the Release in `notify`: the requests before it are
+                // seen below. A request after this puts its own `CheckWishes` into the queue.
+                seen.is_asked.swap(false, Ordering::Acquire);
                 contain(|| shared.troubles.tell(clock::now_ns()));
                 if seen.examination.swap(false, Ordering::Relaxed) {
                     contain(|| Doctor::tell_news(&shared.snapshot(), &shared.config, &mut course));
                 }
             }
         })?;
-        Ok(Self { jobs, wishes, thread: Some(thread) })
+        Ok(Self { jobs, wishes, ended })
     }
 
     /// Queues an incident, or returns why that is not possible.
@@ -130,41 +131,45 @@ impl Reader {
 
     /// Requests an examination by the doctor, after the current work.
     pub(super) fn examine(&self) {
-        // ORDERING: Relaxed; no other data depends on the flag.
+        // ORDERING: Relaxed; `notify` publishes it.
         self.wishes.examination.store(true, Ordering::Relaxed);
         self.notify();
     }
 
     /// Ends the thread, and waits until it has ended or `deadline` has passed, but at most for
     /// `END_PATIENCE`. If it still waits for a subscriber, it ends when the subscriber returns.
-    pub(super) fn end(mut self, deadline: Option<Instant>) {
-        let Some(thread) = self.thread.take() else { return };
-        drop(self);
-        let patience = Instant::now() + END_PATIENCE;
-        let until = deadline.map_or(patience, |deadline| deadline.min(patience));
-        while !thread.is_finished() && Instant::now() < until {
-            thread::sleep(END_PAUSE);
-        }
+    pub(crate) fn end(self, deadline: Option<Instant>) {
+        self.request_end();
+        let left = deadline.map_or(END_PATIENCE, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let _ended_or_late = self.ended.recv_timeout(left.min(END_PATIENCE));
     }
 
     /// Makes the thread check its `Wishes`, after the current work.
     pub(super) fn notify(&self) {
-        // ORDERING: Relaxed; no other data depends on the flag.
-        if !self.wishes.is_asked.swap(true, Ordering::Relaxed) {
+        // ORDERING: Release; pairs with the Acquire in `start`. Both are swaps, so one of them sees
+        // the value of the other: either the thread sees this request, or it has cleared the flag
+        // before, and this puts a `CheckWishes` into the queue.
+        if !self.wishes.is_asked.swap(true, Ordering::Release) {
             // If the queue is full, the thread checks the wishes after the work in it.
             let _is_sent = self.jobs.try_send(Work::CheckWishes);
         }
     }
 }
 
-/// Ends the thread, without waiting for it: it may wait for a subscriber.
-impl Drop for Reader {
-    fn drop(&mut self) {
+impl Reader {
+    fn request_end(&self) {
         // ORDERING: Relaxed; no other data depends on the flag, and it may be seen before or after
         // the end of the queue.
         self.wishes.is_over.store(true, Ordering::Relaxed);
         // Wakes the thread, if it waits for work.
         let _is_sent = self.jobs.try_send(Work::CheckWishes);
+    }
+}
+
+/// Ends the thread, without waiting for it: it may wait for a subscriber.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.request_end();
     }
 }
 

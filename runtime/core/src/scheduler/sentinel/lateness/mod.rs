@@ -49,8 +49,8 @@ impl Lateness {
         Self { own, thread, cgroup: host::cgroup().map(Cgroup::sample), checks: 0 }
     }
 
-    /// Returns the pause, if there was one, after a sleep that was to last for `slept`.
-    /// `elapsed_ns` is the time since the previous check.
+    /// Returns the pause, if there was one, after a sleep that was to last for `slept`, and took
+    /// `elapsed_ns`. A pause during the checks before it is not detected; they take microseconds.
     pub(super) fn pause(&mut self, slept: Duration, elapsed_ns: u64) -> Option<Pause> {
         let slept_ns = clock::saturating_ns(slept);
         let late_ns = elapsed_ns.saturating_sub(slept_ns);

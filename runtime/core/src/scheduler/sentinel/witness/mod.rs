@@ -14,7 +14,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use volt_stacks::kernel::cause::classify;
 use volt_stacks::kernel::cgroup::{Cgroup, CgroupSample};
@@ -374,10 +374,9 @@ impl Witness {
         self.reader().inspect(|reader| reader.notify()).is_ok()
     }
 
-    /// Ends the thread that resolves stacks, and waits for that thread until `deadline`, but at
-    /// most for a moment.
-    pub(super) fn end_reader(self, deadline: Option<Instant>) {
-        self.reader.into_iter().for_each(|reader| reader.end(deadline));
+    /// Returns the thread that resolves stacks, if it was started.
+    pub(super) fn into_reader(self) -> Option<Reader> {
+        self.reader
     }
 
     /// Returns whether there was an incident since the last examination was requested.
