@@ -1,4 +1,4 @@
-//! The command line: the commands of `cargo volt`, and what it reads from the arguments for cargo.
+//! The command line: the commands of `cargo volt`, and the options for cargo that it needs itself.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -7,10 +7,9 @@ use clap::{Args, Parser, Subcommand};
 
 /// Build and run Tokio programs on the Volt runtime
 ///
-/// Replaces the crate `tokio` by one with the same API on Volt, in the project and in all its
-/// dependencies. Cargo.toml, Cargo.lock and the files in `target/debug` and `target/release` stay
-/// as they are; the results are in `target/volt`. To inspect the running program, use
-/// `volt-console`.
+/// Replaces the crate `tokio`, in the project and in all its dependencies, by one with the same API
+/// on Volt. Cargo.toml, Cargo.lock, `target/debug` and `target/release` stay as they are; the
+/// results are in `target/volt`. To inspect the running program, use `volt-console`.
 #[derive(Parser)]
 #[command(
     name = "cargo volt",
@@ -20,7 +19,18 @@ use clap::{Args, Parser, Subcommand};
     subcommand_value_name = "COMMAND",
     subcommand_required = true,
     max_term_width = 80,
-    after_help = "Examples:\n  cargo volt run --release\n  cargo volt test -p my-service\n  cargo volt doctor"
+    after_help = "Examples:
+  cargo volt doctor
+  cargo volt run --release -- --port 8080
+  cargo volt test -p my-service
+
+Exit codes:
+  0    success
+  1    doctor: something in the project does not work on Volt
+  2    invalid arguments
+  101  failure
+After build, run, test, check or bench has started cargo, the exit code is
+cargo's."
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -46,8 +56,9 @@ pub(crate) enum Verb {
     Bench(ForCargo),
     /// Write Volt's sources into a folder and print the lines for Cargo.toml
     ///
-    /// For projects that are to stay on Volt. The folder works with the version of Tokio that is in
-    /// Cargo.lock; after an update of Tokio, run the command again.
+    /// With these lines, `cargo` builds the project on Volt without `cargo volt`. The folder works
+    /// with the version of Tokio that is in Cargo.lock; after an update of Tokio, run the command
+    /// again.
     #[command(after_help = "Example:\n  cargo volt vendor third-party/volt")]
     Vendor {
         /// Folder to write; must be new, empty, or written by this command
@@ -58,8 +69,8 @@ pub(crate) enum Verb {
     },
     /// List what in this project does not work on Volt, and why
     ///
-    /// Changes nothing and compiles nothing. The exit code is 0 if the project can be built on
-    /// Volt, 1 if it cannot, and 101 if the check itself failed.
+    /// Compiles nothing, and changes nothing in the project outside of `target/volt`. The exit code
+    /// is 0 if the project can be built on Volt, and 1 if it cannot.
     #[command(after_help = "Example:\n  cargo volt doctor --manifest-path service/Cargo.toml")]
     Doctor(ForCargo),
 }
@@ -96,11 +107,11 @@ pub(crate) fn without_volt(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// What the arguments for cargo say, as far as it matters here.
+/// The arguments for cargo, and the options among them that `cargo volt` needs itself.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    /// The arguments for the final call of cargo: all but `--locked` and `--frozen`, which are
-    /// about the project's lock file. `--offline` takes the place of `--frozen`.
+    /// The arguments for the final call of cargo: all but `--locked` and `--frozen`, which apply to
+    /// the project's lock file. `--offline` replaces `--frozen`.
     pub(crate) passed: Vec<OsString>,
     pub(crate) manifest_path: Option<OsString>,
     pub(crate) target_dir: Option<OsString>,

@@ -1,4 +1,4 @@
-//! Cargo itself: which version it is, and how it is called.
+//! The cargo that builds the project: its version, and the options of its calls.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ const OLDEST: (u32, u32) = (1, 95);
 /// The first version in which this is stable.
 const STABLE_LOCK_PATH: (u32, u32) = (1, 97);
 /// With this variable, a stable cargo accepts unstable options. It does not affect rustc. The name
-/// says that it is not meant for users; it is only set for the two releases that need it.
+/// says that it is not meant for users; `cargo volt` sets it only for the releases that need it.
 const CHANNEL: &str = "__CARGO_TEST_CHANNEL_OVERRIDE_DO_NOT_USE_THIS";
 
 /// The cargo that called this program, or the one in the path.
@@ -52,7 +52,7 @@ impl Cargo {
         Ok(Cargo { version, is_nightly, release: release.to_owned(), host, program: program.clone() })
     }
 
-    /// Starts to build a command line: the command, and how cargo is configured.
+    /// Returns a call of cargo with this command and no options.
     pub(crate) fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg(verb);

@@ -30,7 +30,7 @@ pub(crate) fn choose(lock: &Lock, preparation: &Preparation<'_>, path: &Path) ->
     }
     let layers = Layers::read(preparation.project, preparation.given);
     match layers.get(&["patch", "crates-io", "tokio"]) {
-        Some(_) => Err(patched("the project's manifest or cargo's configuration")),
+        Some(_) => Err(patched("in the project's manifest or in cargo's configuration")),
         None => Ok(choice),
     }
 }
@@ -49,10 +49,10 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
     let mut candidates = all.iter().filter(|tokio| versions::verdict(tokio.version) != Verdict::Other);
     if let Some(foreign) = candidates.clone().find(|tokio| !tokio.is_from_crates_io()) {
         return Err(match foreign.source {
-            None => patched("a folder"),
+            None => patched("by a local folder"),
             Some(source) => {
                 Error::new(format!("tokio is not from crates.io, but from {source}\n{}", why(lock, *foreign)))
-                    .help("use a published version: `tokio = \"1\"`, and no [patch] of tokio")
+                    .help("use a published version, `tokio = \"1\"`, and remove any [patch] of tokio")
             }
         });
     }
@@ -63,7 +63,7 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
             all[0],
             why(lock, all[0])
         ))
-        .help("update what requires it")),
+        .help("update the package that requires it to a version with tokio 1")),
     }
 }
 
@@ -100,11 +100,11 @@ pub(crate) fn second(lock: &Lock, other: Package<'_>, version: &str) -> Error {
         "this project uses {other} in addition to tokio v{version}, which Volt replaces
 {why}"
     ))
-    .help("a program on Volt has one tokio: update what requires the other, or switch off the feature that does")
+    .help("a program on Volt has one tokio: update the package that requires the other, or disable that package")
 }
 
 fn patched(place: &str) -> Error {
-    Error::new(format!("tokio is already replaced, by {place}"))
+    Error::new(format!("tokio is already replaced {place}"))
         .help("remove `tokio` from [patch.crates-io], or build without `cargo volt`")
 }
 

@@ -160,24 +160,24 @@ fn of_flags(layers: &Layers) -> Vec<Line> {
     let mut lines = Vec::new();
     if has("tokio_unstable") {
         lines.push(Line::Note(
-            "tokio_unstable: Volt has hooks of tasks and polls, names of tasks, and metrics of runtimes; \
+            "tokio_unstable: Volt has the callbacks for tasks, `task::Builder` and `JoinSet::build_task`; \
              other unstable items do not compile"
                 .to_owned(),
         ));
     }
     if has("loom") {
-        let error = Error::new("the build has `--cfg loom`, and Volt's models of that name are not part of the build");
+        let error = Error::new("the build has `--cfg loom`, with which Volt cannot be built");
         lines.push(Line::Problem(error.help("build loom models with `cargo`, without `volt`")));
     }
     lines
 }
 
-/// Returns what to know if a folder takes the place of crates.io.
+/// Returns a note if a folder replaces crates.io.
 pub(crate) fn of_source(layers: &Layers) -> Option<String> {
     let name = layers.get(&["source", "crates-io", "replace-with"])?.as_str()?;
     let folder = layers.get(&["source", name, "directory"])?.as_str()?;
     Some(format!(
-        "crates.io is replaced by the folder `{folder}`, which must also have Volt's dependencies: \
-         run `cargo volt vendor DIR`, add the lines to Cargo.toml, and repeat `cargo vendor`"
+        "crates.io is replaced by the folder `{folder}`, which must also contain Volt's dependencies: \
+         run `cargo volt vendor DIR`, add the lines that it prints to Cargo.toml, and repeat `cargo vendor`"
     ))
 }

@@ -2,10 +2,12 @@
 //!
 //! | exit code | meaning |
 //! |---|---|
-//! | 0 | success; `run`, `test` and `bench` exit with cargo's code |
+//! | 0 | success |
 //! | 1 | `doctor` found something that does not work |
 //! | 2 | invalid arguments |
 //! | 101 | failure, with the reason on standard error |
+//!
+//! Once `build`, `run`, `test`, `check` and `bench` have started cargo, the exit code is cargo's.
 #![forbid(unsafe_code)]
 
 mod arguments;

@@ -29,7 +29,7 @@ use crate::shell::Shell;
 use crate::sources::{self, folder};
 use crate::versions::{self, Verdict};
 
-/// Raising more packages than this one by one is a sign of a circle.
+/// The most versions to raise for one lock file. More are a sign of an endless loop.
 const RAISES_MAX: usize = 64;
 
 /// What cargo needs for the build.
@@ -99,7 +99,7 @@ impl<'a> Preparation<'a> {
         })
     }
 
-    /// Writes the sources into a folder of the user's. Returns the version of Tokio.
+    /// Writes the sources into the user's folder. Returns the version of Tokio.
     pub(crate) fn vendor(&self, folder: &Path) -> Result<String, Error> {
         let _turn = self.turn()?;
         if self.given.is_locked {
@@ -137,7 +137,7 @@ impl<'a> Preparation<'a> {
         Ok(file)
     }
 
-    /// Checks what `--locked` is about: that the project's lock file is up to date.
+    /// Checks for `--locked` that the project's lock file is up to date.
     fn check_locked(&self) -> Result<(), Error> {
         let mut command = self.cargo.command("update");
         command.args(["--workspace", "--locked"]);
@@ -151,7 +151,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// Updates the lock file of an earlier run. Returns the version of Tokio if the file is still
-    /// right, and the sources are prepared.
+    /// valid and the sources are prepared.
     fn resolve_again(&self, lock: &Path) -> Result<Option<String>, Error> {
         let Some(version) = Lock::read(lock).ok().and_then(|lock| choice::only_facade_of(&lock)) else {
             return Ok(None);
@@ -260,7 +260,7 @@ impl<'a> Preparation<'a> {
                 return Err(match name {
                     "" => failed,
                     _ => failed.help(format!(
-                        "Volt needs a newer `{name}` than this project allows: loosen the requirement, or update what requires it"
+                        "Volt needs a newer `{name}` than this project allows: relax the requirement, or update the package that has it"
                     )),
                 });
             }

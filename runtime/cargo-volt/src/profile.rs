@@ -22,9 +22,9 @@ pub(crate) struct Override {
 pub(crate) struct Layers(Vec<Table>);
 
 impl Layers {
-    /// Reads the configuration that applies to a project: `--config`, the environment, the
-    /// configuration files from this folder upwards, and the root manifest. A file that cannot be
-    /// read is left out: cargo itself reports it.
+    /// Reads the configuration that applies to a project: `--config`, the configuration files from
+    /// this folder upwards, and the root manifest. A file that cannot be read is left out: cargo
+    /// itself reports it.
     pub(crate) fn read(project: &Project, given: &Given) -> Layers {
         let mut layers: Vec<Table> = given.configs.iter().rev().filter_map(of_argument).collect();
         layers.extend(config_files().iter().filter_map(|path| read_toml(path).ok()));
@@ -64,7 +64,7 @@ impl Layers {
             let text = env::var(format!("CARGO_PROFILE_{}_{}", upper(profile), upper(name))).ok()?;
             Some(text.parse().map_or(Value::String(text), Value::Boolean))
         };
-        // The environment does not take precedence over arguments, but it is rare to set both.
+        // In cargo, arguments take precedence over the environment. It is rare to set both.
         let of_one =
             |profile: &String| in_environment(profile).or_else(|| self.get(&["profile", profile, name]).cloned());
         self.ancestors(profile).iter().find_map(of_one)

@@ -33,7 +33,7 @@ pub(crate) struct Member {
 }
 
 impl Project {
-    /// Asks cargo for the project. Downloads nothing and changes nothing.
+    /// Finds the project with `cargo metadata`. Downloads nothing and changes nothing.
     pub(crate) fn find(cargo: &Cargo, given: &Given) -> Result<Project, Error> {
         let mut command = cargo.command("metadata");
         command.args(["--no-deps", "--format-version=1"]);
@@ -65,8 +65,8 @@ impl Member {
     }
 }
 
-/// An error that contains what cargo wrote. Cargo's own word `error` is removed, because it is
-/// printed again.
+/// Returns an error with cargo's message. Removes the word `error` from it, because it is printed
+/// again.
 pub(crate) fn relayed(stderr: &str) -> Error {
     let text = stderr.trim();
     match text.find("error: ") {

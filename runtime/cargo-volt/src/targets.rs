@@ -31,7 +31,7 @@ pub(crate) fn check(layers: &Layers, given: &Given) -> Result<(), Error> {
     }
 }
 
-/// Returns whether Volt runs on a target. That of a target file is not known.
+/// Returns whether Volt runs on a target. Accepts a target file, whose system is not known.
 fn runs_on(target: &str) -> bool {
     target.ends_with(".json") || SYSTEMS.iter().any(|system| target.contains(system))
 }

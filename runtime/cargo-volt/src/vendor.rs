@@ -23,7 +23,8 @@ pub(crate) fn run(shell: &Shell, given: &Given, folder: &Path) -> Result<(), Err
     let facade = folder.join(sources::FACADE);
     let facade = facade.strip_prefix(&project.root).unwrap_or(&facade).display().to_string();
     shell.note(&format!(
-        "add these lines to {}; after an update of tokio v{version}, run this command again",
+        "add these lines to {}, in its sections of the same names if it has them; after an update of \
+         tokio v{version}, run this command again",
         project.root.join("Cargo.toml").display()
     ));
     println!("[patch.crates-io]\ntokio = {{ path = {facade:?} }}\n");

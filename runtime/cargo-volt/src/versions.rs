@@ -5,14 +5,14 @@
 /// items that are new in it.
 pub(crate) const TESTED: &str = "1.54.1";
 
-/// What is known about a version of Tokio.
+/// Whether the facade can replace a version of Tokio.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is the tested version, or an older one.
     Tested,
     /// It is newer.
     Untested,
-    /// Its API is another one.
+    /// It has another major version, and so another API.
     Other,
 }
 
@@ -32,9 +32,9 @@ pub(crate) fn copied(version: &str) -> &str {
     if verdict(version) == Verdict::Tested { TESTED } else { version }
 }
 
-/// Returns what to know about a version with which Volt was not tested.
+/// Returns the warning about a version with which Volt was not tested.
 pub(crate) fn untested(version: &str) -> String {
-    format!("Volt was tested with tokio v{TESTED}, not with v{version}; what is new in that does not compile")
+    format!("Volt was tested with tokio v{TESTED}; items that are new in v{version} do not compile")
 }
 
 /// Returns the numbers of a version, such as `1.54.1`, without what follows them.

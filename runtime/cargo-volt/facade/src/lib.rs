@@ -1,12 +1,13 @@
 //! The API of the crate `tokio` on the Volt runtime.
 //!
-//! A program that is built with `cargo volt` gets this crate in the place of `tokio`, in its own
-//! code and in every library that it uses. Most items are Volt's, which have Tokio's names and
-//! signatures; the modules here adapt the rest. The I/O traits, their tools and the macros come
-//! from the project's own version of Tokio. They need no runtime.
+//! A program that `cargo volt` builds has this crate in place of `tokio`, in its own code and in
+//! every library that it uses. Most items are Volt's, which have Tokio's names and signatures; the
+//! modules here adapt the rest. The I/O traits, their tools and the macros need no runtime. They
+//! come from the project's version of Tokio, or from the version with which Volt was tested if that
+//! is newer.
 //!
-//! Every item is here, whichever of Tokio's features are enabled. The features only select the
-//! attribute macros, as Tokio's do.
+//! Every item is here, whichever of Tokio's features are enabled. The features select the attribute
+//! macros, as Tokio's do. With `test-util`, the clock of a current-thread runtime can be paused.
 
 pub mod runtime;
 pub mod task;

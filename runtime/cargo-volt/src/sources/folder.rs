@@ -2,7 +2,7 @@
 //!
 //! The files go to a temporary folder beside it, which then takes its place. A file whose content
 //! is as before keeps its modification time, so that cargo does not compile it again. The last file
-//! of the folder is the stamp, which tells what the folder was made from.
+//! of the folder is the stamp, which records from what the folder was made.
 
 use std::fs::{self, File as Handle};
 use std::io;
@@ -31,7 +31,7 @@ pub(crate) fn is_replaceable(folder: &Path) -> bool {
 pub(crate) fn write(folder: &Path, files: &[File], stamp: &str) -> Result<(), Error> {
     let new = beside(folder, "new");
     let old = beside(folder, "old");
-    // What an interrupted program has left.
+    // An interrupted program may have left them.
     remove(&new)?;
     remove(&old)?;
     for (path, content) in files {

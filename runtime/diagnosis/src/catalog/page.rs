@@ -17,11 +17,11 @@ pub fn markdown_page() -> String {
          * Histograms have buckets at powers of two, from {} ns to {last:.0} s.\n\
          * At most {LOCATIONS_MAX} spawn locations per runtime have their own series; the rest are summed up as `other`.\n\
          * A metric is absent if the kernel or an older program does not report it.\n\n\
-         Programs serve these metrics with the crate `volt-exporter`, or by themselves if the environment\n\
-         variable `VOLT_METRICS` is set. The exporter's `/metrics` also contains the application's own metrics\n\
-         and, on Linux and FreeBSD, `process_*`. The sidecar `volt-exporter` adds the labels `program` and\n\
-         `pid` to every metric. When pushed with OTLP (feature `otlp` of the exporter), metrics use the second\n\
-         name, without a suffix for kind and unit.\n\n",
+         A program serves these metrics with the crate `volt-exporter`, or without code if the environment\n\
+         variable `VOLT_METRICS` is set; the [guide](guide.md#metrics) compares the ways. The crate's\n\
+         `/metrics` also contains the application's own metrics and, on Linux and FreeBSD, `process_*`. The\n\
+         sidecar `volt-exporter` adds the labels `program` and `pid` to every metric. Metrics that are pushed\n\
+         with OTLP (feature `otlp` of the exporter) have the second name, without a suffix for kind and unit.\n\n",
         first * 1e9
     );
     page += "| Metric and OpenTelemetry name | Kind | Unit | Labels | Description |\n|---|---|---|---|---|\n";
