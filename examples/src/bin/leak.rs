@@ -24,9 +24,15 @@ use volt_telemetry::text::counted;
 /// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
-  # Leak tasks for three minutes, and see what the doctor finds meanwhile
-  leak
-  volt-console doctor leak";
+  # Leak tasks for four minutes, and see what the doctor finds after three
+  leak --seconds 240 &
+  sleep 180
+  volt-console doctor leak
+
+Exit codes:
+  0  The program ran for --seconds, whatever the doctor found
+  1  The program could not start
+  2  Invalid arguments";
 
 /// Leak tasks slowly in one runtime, next to three healthy ones
 ///

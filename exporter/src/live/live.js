@@ -71,9 +71,9 @@ const CHARTS = [
     ["p99", "--bad", (r) => r.rates && r.rates.poll_time.p99_ns],
     ["in flight", "--other", longest],
   ]],
-  ["Tasks that wait", "", [
+  ["Waiting tasks", "", [
     ["global queue", "--bad", (r) => r.global_queue.len],
-    ["workers' own", "--calm", local],
+    ["local queues", "--calm", local],
   ]],
   ["Steals and parks", "/s", [
     ["tasks stolen", "--calm", (r) => r.rates && r.rates.tasks_stolen_per_second],
@@ -168,7 +168,7 @@ function showFindings(runtime) {
   const found = runtime.findings;
   const current = found.filter((finding) => finding.seen.is_current);
   box.className = current.length ? current[0].severity : "";
-  const well = current.length ? [] : [element("b", "", "OK: no poll is stuck, nothing waits for long.")];
+  const well = current.length ? [] : [element("b", "", "OK: the doctor has no current findings.")];
   box.replaceChildren(
     ...well,
     ...found.map((finding) => {
@@ -222,13 +222,13 @@ function showFacts(runtime) {
     fact("searching", String(runtime.searching)),
     fact("busy", percent(rates && rates.busy_ratio)),
     fact("global queue", count(runtime.global_queue.len)),
-    fact("oldest", duration(runtime.global_queue.oldest_age_ns)),
+    fact("oldest task", duration(runtime.global_queue.oldest_age_ns)),
     fact("tasks alive", count(runtime.tasks.alive)),
     fact("spawned/s", count(rates && rates.spawned_per_second)),
     fact("delay p99", duration(rates && rates.schedule_delay.p99_ns)),
     fact("poll p99", duration(rates && rates.poll_time.p99_ns)),
-    fact("spares", `${runtime.sentinel.spares_on_duty}/${runtime.sentinel.max_spares}`),
-    fact("blocking", `${runtime.blocking.threads - runtime.blocking.idle_threads}/${runtime.blocking.max_threads}`),
+    fact("spare workers", `${runtime.sentinel.spares_on_duty}/${runtime.sentinel.max_spares}`),
+    fact("busy blocking threads", `${runtime.blocking.threads - runtime.blocking.idle_threads}/${runtime.blocking.max_threads}`),
     fact("up", duration(runtime.at_ns - runtime.started_at_ns)),
   );
 }

@@ -46,13 +46,13 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 /// The end of the long help.
 const AFTER_HELP: &str = "\
 Examples:
-  # Serve on a free port, then join with: nc 127.0.0.1 PORT
-  chat
+  # Serve on port 7000; join with: nc 127.0.0.1 7000
+  chat --listen 127.0.0.1:7000
 
   # Make one step in a hundred panic, and report every second
   chat --chaos 0.01 --report
 
-  # Run 50 clients for 60 seconds against a running chat
+  # Run 50 clients for 60 seconds against that chat
   chat --load 127.0.0.1:7000 --clients 50 --seconds 60
 
 Exit codes:
@@ -61,7 +61,7 @@ Exit codes:
   2  Invalid arguments
 
 Environment:
-  RUST_LOG  Log filter [default: error]";
+  RUST_LOG  Log filter [default: error]; the log goes to standard error";
 
 /// Serve a chat with rooms over TCP, or put one under load
 ///

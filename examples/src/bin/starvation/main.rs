@@ -33,7 +33,15 @@ Examples:
   starvation --peer tokio --block sleep
 
   # Measure for 20 seconds and print the result as JSON
-  starvation --block mutex --seconds 20 --json";
+  starvation --block mutex --seconds 20 --json
+
+  # Observe a run on Volt in the console, from another terminal
+  volt-console attach starvation
+
+Exit codes:
+  0  The measurement is complete, whatever its result
+  1  The measurement failed
+  2  Invalid arguments";
 
 /// Measure how long tasks wait while other tasks block their workers
 ///

@@ -53,15 +53,20 @@ Examples:
   # Run the healthy counterpart, for which the rule does not fire
   symptoms stalled-poll --look-alike
 
-  # Use up the CPU quota of a control group
+  # As root: use up the CPU quota of a control group
   mkdir /sys/fs/cgroup/small
   echo '20000 100000' >/sys/fs/cgroup/small/cpu.max
-  symptoms cgroup-throttled --group /sys/fs/cgroup/small";
+  symptoms cgroup-throttled --group /sys/fs/cgroup/small
+
+Exit codes:
+  0  The program ran for --seconds
+  1  The program could not start
+  2  Invalid arguments";
 
 /// Cause one problem in a runtime, for the doctor to find
 ///
 /// Each RULE is the name of a rule of `volt-console doctor`. Most rules fire within 15 seconds,
-/// `task-leak` within two minutes. Exits with code 1 if it cannot start.
+/// `task-leak` within two minutes.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {

@@ -31,8 +31,7 @@ const OUTAGE_NS: u64 = 100_000_000;
 const DRIVER_IDLE_NS: u64 = 50_000_000;
 /// After this time, most client timeouts have expired.
 const DRIVER_OUTAGE_NS: u64 = 1_000_000_000;
-/// A mean poll of this length is long. By default, the tuner lets a task wait this long in the
-/// global queue.
+/// A mean poll of this length is long: it delays each task behind it by a millisecond.
 const LONG_POLL_NS: u64 = 1_000_000;
 /// The net delay that tasks of one place cause to other tasks, as a share of the time. Net means
 /// beyond the delay that they suffer themselves: tasks that compute in turns with others of their
