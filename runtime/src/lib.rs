@@ -2,11 +2,13 @@
 //!
 //! Volt runs tasks on worker threads that steal work from each other. It provides timers, sockets,
 //! files, child processes, signals and synchronization primitives. The runtime counts every
-//! scheduling decision, and the counters are always on. Three tools read them:
+//! scheduling decision, and the counters are always on. There are four ways to read them:
 //!
 //! - `volt-console attach` shows them live in a terminal.
 //! - `volt-exporter` exposes them to Prometheus.
-//! - [`Handle::snapshot`] returns them to the program itself.
+//! - The program itself exposes them to Prometheus if the environment variable `VOLT_METRICS`
+//!   contains an address, such as `127.0.0.1:9464`; see [`observe::metrics_addr`].
+//! - [`Handle::snapshot`] returns them to the program.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,7 +25,19 @@
 //!
 //! Where Tokio has an item of the same purpose, Volt uses Tokio's name and semantics. Volt's
 //! sockets implement the I/O traits of the `tokio` crate, which do not depend on Tokio's runtime;
-//! see [`io`]. The features `hyper` and `axum` enable bridges to these two crates.
+//! see [`io`].
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `macros` | yes | `#[volt::main]`, `#[volt::test]`, `join!`, `pin!`, `select!`, `try_join!` |
+//! | `hyper` | no | `volt::hyper`: the executor, timer and I/O adapter that hyper requires |
+//! | `axum` | no | `volt::axum::serve`, which serves an axum router; includes `hyper` |
+//! | `http2` | no | HTTP/2 without TLS (h2c) in `volt::axum::serve`; includes `axum` |
+//! | `futures-io` | no | `volt::futures_io`: adapters to the I/O traits of the `futures` crate |
+//! | `tokio-compat` | no | `Builder::tokio_compat`: a Tokio runtime beside Volt's, for libraries that require it |
+//! | `compressed-debug-info` | no | source lines in stacks of programs with compressed debug information |
 
 pub mod task;
 
@@ -47,8 +61,11 @@ pub use bridge::futures_io;
 #[cfg(feature = "hyper")]
 pub use bridge::hyper;
 
-/// Access for observers of this program: its runtimes, the path of its control socket, the address
-/// of its page of metrics, and the health of the observer itself.
+/// What the program exposes to consoles and exporters.
+///
+/// [`process`](crate::observe::process) returns a snapshot of all runtimes of the program. The
+/// other functions return the path of its control socket, the address of its page of metrics, and
+/// the counters of the *observer*, the thread that serves the control socket.
 pub mod observe {
     pub use volt_core::observe::page::metrics_addr;
     pub use volt_core::observe::registry::{health, process, socket_path};
@@ -71,7 +88,7 @@ pub use {
 // The examples are here because here they compile: `volt-macros` does not depend on Volt. The tests
 // of a proc-macro crate are built for the host, so such a dependency would build the whole runtime
 // a second time.
-/// # Examples
+/// Runs the `async fn main` of a program on a new Volt runtime.
 ///
 /// ```
 /// #[volt::main(worker_threads = 2, name = "greeter")]
@@ -99,16 +116,16 @@ pub use {
 /// ```
 #[cfg(feature = "macros")]
 pub use volt_macros::main;
-/// # Examples
+/// Runs an `async fn` as a test, on a new Volt runtime.
 ///
 /// ```
 /// #[volt::test]
-/// async fn a_task_gives_its_result() {
+/// async fn a_task_returns_its_output() {
 ///     assert_eq!(volt::spawn(async { 42 }).await.unwrap(), 42);
 /// }
 ///
 /// #[volt::test(start_paused = true)]
-/// async fn an_hour_passes_at_once_where_nothing_else_is_to_be_done() {
+/// async fn an_hour_of_sleep_takes_no_time() {
 ///     volt::time::sleep(std::time::Duration::from_secs(3600)).await;
 /// }
 ///
@@ -121,7 +138,7 @@ pub use volt_macros::main;
 #[cfg(feature = "macros")]
 pub use volt_macros::test;
 
-/// Macros that wait for several futures in one task. They are Tokio's macros, and do not use
-/// Tokio's runtime.
+// No documentation here: rustdoc would put it in front of that of each macro.
+// These are Tokio's macros, which do not use Tokio's runtime.
 #[cfg(feature = "macros")]
 pub use tokio::{join, pin, select, try_join};

@@ -1,7 +1,7 @@
 //! Runtimes: building them, entering them, and reading their metrics.
 //!
-//! These are the names under which programs know these items from Tokio. The ones that most
-//! programs use are also at the root of the crate, such as [`volt::Builder`](crate::Builder).
+//! The items have the same names as in Tokio's module `runtime`. The items that most programs use
+//! are also at the root of the crate, such as [`volt::Builder`](crate::Builder).
 
 use std::io;
 
@@ -21,6 +21,9 @@ pub use volt_core::{
 };
 
 /// Returns whether `error` means that the runtime of a socket has been shut down.
+///
+/// Operations that read, write or wait return such an error. The `try_` functions do not: they
+/// return `WouldBlock` if there is no data.
 ///
 /// ```
 /// let (here, _there) = {

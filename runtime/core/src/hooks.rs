@@ -23,7 +23,9 @@ pub(crate) type Hook = Arc<dyn Fn() + Send + Sync>;
 /// A callback of the program for a task.
 pub(crate) type TaskHook = Arc<dyn Fn(&TaskMeta<'_>) + Send + Sync>;
 
-/// The task for which a callback is called, such as that of
+/// Describes the task that a callback is called for: its id and its spawn location.
+///
+/// Passed to the callbacks for tasks, such as the one set with
 /// [`Builder::on_task_spawn`](crate::builder::Builder::on_task_spawn).
 ///
 /// ```
@@ -51,7 +53,8 @@ impl TaskMeta<'_> {
         self.id
     }
 
-    /// Returns the line that spawned the task.
+    /// Returns the spawn location: that of the call that spawned the task, or the one that
+    /// `volt::task::Builder::location` has set.
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.spawned_at
     }

@@ -111,7 +111,7 @@ impl Joiner {
     }
 
     pub(crate) fn left(&self) -> usize {
-        // ORDERING: Acquire; pairs with the Release in `start`: what the threads did has
+        // ORDERING: Acquire; pairs with the Release in `Joiner::start`: the threads' work has
         // happened before.
         self.left.load(Ordering::Acquire)
     }

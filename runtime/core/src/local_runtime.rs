@@ -52,9 +52,11 @@ pub struct LocalOptions {
 /// are `Send`.
 ///
 /// A `LocalSet` may run in this runtime. But `volt::task::spawn_local` spawns onto the runtime even
-/// in a task of the set. Use `LocalSet::spawn_local` there, or a runtime without local tasks.
+/// in a task of the set. To spawn onto the set, use `LocalSet::spawn_local`, or run the set in a
+/// plain current-thread runtime.
 ///
-/// Dropping the runtime shuts it down; see [`shutdown_timeout`](Self::shutdown_timeout).
+/// Dropping the runtime shuts it down; see [`Runtime`](crate::runtime::Runtime), also for the panic
+/// if it is dropped inside a task or a `block_on`.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -84,7 +86,7 @@ impl LocalRuntime {
     /// Starts a runtime on this thread, with the default settings.
     ///
     /// # Errors
-    /// As [`Builder::build`](crate::builder::Builder::build).
+    /// Same as [`Builder::build`](crate::builder::Builder::build).
     pub fn new() -> Result<LocalRuntime, BuildError> {
         Builder::new_current_thread().build_local(LocalOptions::default())
     }
@@ -133,7 +135,7 @@ impl LocalRuntime {
     /// tasks, timers and sockets of the runtime.
     ///
     /// # Panics
-    /// Inside a task or another `block_on`, and if the future panics.
+    /// Same as [`Runtime::block_on`](crate::runtime::Runtime::block_on).
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
@@ -157,7 +159,8 @@ impl LocalRuntime {
     /// [`Runtime::shutdown_timeout`](crate::runtime::Runtime::shutdown_timeout).
     ///
     /// # Panics
-    /// Inside a task or a `block_on`. Use [`shutdown_background`](Self::shutdown_background) there.
+    /// Panics if called inside a task or a `block_on`, unless `limit` is zero. Use
+    /// [`shutdown_background`](Self::shutdown_background) there.
     #[track_caller]
     pub fn shutdown_timeout(self, limit: Duration) {
         self.runtime.shutdown_timeout(limit);

@@ -93,7 +93,7 @@ impl RuntimeMetrics {
     /// task.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -112,7 +112,7 @@ impl RuntimeMetrics {
     /// a [`park_timeout`](crate::builder::Builder::park_timeout) count, too.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -134,7 +134,7 @@ impl RuntimeMetrics {
     /// so the number of an idle worker grows slowly.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;

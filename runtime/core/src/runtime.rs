@@ -9,7 +9,7 @@
 //!    for the threads of the workers, which may still run destructors. Meanwhile the thread that
 //!    shuts the runtime down turns the driver, so that the timers and sockets of those jobs and
 //!    destructors work.
-//! 5. Sockets and timers that outlive the runtime return errors.
+//! 5. Sockets that outlive the runtime return errors, and timers panic.
 //!
 //! If the limit passes, the rest is reported by a `tracing` event and continues without the
 //! runtime. A companion Tokio runtime (`compat`) is shut down last.
@@ -46,11 +46,20 @@ const LEFT_OVERS_NAMED: usize = 8;
 
 /// The Volt runtime: worker threads, timers, the I/O driver and a pool for blocking work.
 ///
-/// Dropping it shuts it down; see [`shutdown_timeout`](Self::shutdown_timeout). Create one with
-/// [`Runtime::new`], with a [`Builder`](crate::builder::Builder), or with `#[volt::main]`.
+/// Create one with [`Runtime::new`], with a [`Builder`](crate::builder::Builder), or with
+/// `#[volt::main]`. Any thread may use it through a shared reference or a [`Handle`].
+///
+/// Dropping the runtime shuts it down, as [`shutdown_timeout`](Self::shutdown_timeout) does, with
+/// the limit of [`Builder::shutdown_timeout`](crate::builder::Builder::shutdown_timeout): 10 s by
+/// default.
 ///
 /// A child process that is forked from the program has a copy of it without threads; see
 /// [`Handle`]. Dropping that copy returns immediately and does not affect the parent's runtime.
+///
+/// # Panics
+/// Dropping the runtime inside a task or a `block_on` panics, unless the limit is zero or the
+/// thread is already panicking. The runtime is shut down nevertheless. Use
+/// [`shutdown_background`](Self::shutdown_background) there.
 ///
 /// ```
 /// let runtime = volt::Runtime::new()?;
@@ -89,7 +98,17 @@ impl Runtime {
         &self.handle
     }
 
-    /// Spawns a task onto the runtime; see `volt::spawn`.
+    /// Spawns a task onto the runtime; see `volt::spawn`. May be called on any thread.
+    ///
+    /// The tasks of a current-thread runtime make progress only during
+    /// [`block_on`](Self::block_on).
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let task = runtime.spawn(async { 6 * 7 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -102,7 +121,7 @@ impl Runtime {
     /// Spawns a task unless too many tasks are waiting; see `volt::task::try_spawn`.
     ///
     /// # Errors
-    /// As [`Handle::try_spawn`].
+    /// Same as [`Handle::try_spawn`].
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where
@@ -114,6 +133,13 @@ impl Runtime {
 
     /// Runs a blocking closure on a thread where blocking is allowed; see
     /// `volt::task::spawn_blocking`.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let job = runtime.spawn_blocking(|| std::fs::metadata("/"));
+    /// assert!(runtime.block_on(job).unwrap().unwrap().is_dir());
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
     where
@@ -129,8 +155,20 @@ impl Runtime {
     /// [current-thread runtime](crate::builder::Builder::new_current_thread) this thread also runs
     /// the tasks, timers and sockets until the future is ready.
     ///
+    /// The future need not be `Send` or `'static`. It is not a task. In a multi-thread runtime it
+    /// does not run on a worker, and each of its wake-ups wakes this thread. So spawn a future that
+    /// does most of a program's work, and await it here.
+    ///
     /// # Panics
-    /// Inside a task or another `block_on`, and if the future panics.
+    /// Panics if called inside a task or another `block_on`, and if the future panics.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let name = String::from("ada");
+    /// let length = runtime.block_on(async { name.len() });
+    /// assert_eq!(length, 3);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.handle.block_on_and_run(future)
@@ -154,23 +192,44 @@ impl Runtime {
     /// continue without the runtime. If a blocking job of this runtime calls this method, the
     /// shutdown does not wait for that job.
     ///
-    /// Timers and sockets work until the last blocking job has ended or `limit` has passed, and
-    /// return errors after that. On a paused test clock they return errors earlier, since no timer
-    /// would ever fire.
+    /// Timers and sockets work until the last blocking job has ended or `limit` has passed. After
+    /// that, operations on sockets return errors, and timers panic when they are polled. On a
+    /// paused test clock this begins earlier, since no timer would ever fire.
     ///
     /// Dropping the runtime does the same with the limit of
     /// [`Builder::shutdown_timeout`](crate::builder::Builder::shutdown_timeout).
     ///
     /// # Panics
-    /// Inside a task or a `block_on`, where waiting would block a worker, unless `limit` is zero.
-    /// Use [`shutdown_background`](Self::shutdown_background) there.
+    /// Panics if called inside a task or a `block_on`, where waiting would block a worker, unless
+    /// `limit` is zero. Use [`shutdown_background`](Self::shutdown_background) there.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let task = runtime.spawn(std::future::pending::<()>());
+    /// runtime.shutdown_timeout(Duration::from_secs(1));
+    /// assert!(task.is_finished());
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn shutdown_timeout(mut self, limit: Duration) {
         self.shutdown(limit);
     }
 
     /// Shuts the runtime down as [`shutdown_timeout`](Self::shutdown_timeout) does, but without
-    /// waiting. Running polls, jobs and destructors continue until they end.
+    /// waiting. Running polls, jobs and destructors continue until they end. May be called inside a
+    /// task or a `block_on`.
+    ///
+    /// In a current-thread runtime, this thread drops the futures of the tasks before the call
+    /// returns.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let inner = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// runtime.block_on(async move { inner.shutdown_background() });
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     pub fn shutdown_background(mut self) {
         if self.handle.shared().home.is_here() {
             self.end(Some(Instant::now()));

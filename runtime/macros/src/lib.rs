@@ -13,6 +13,8 @@ use proc_macro::TokenStream;
 /// Marks an `async fn` to be executed by a new Volt runtime, which is shut down when the function
 /// returns.
 ///
+/// # Options
+///
 /// | option | default | meaning |
 /// |---|---|---|
 /// | `flavor = "current_thread"` | `"multi_thread"` | runs the tasks on this thread; see `Builder::new_current_thread` |
@@ -22,9 +24,13 @@ use proc_macro::TokenStream;
 /// | `start_paused = true` | `false` | starts with a paused test clock; see `Builder::start_paused` |
 /// | `crate = path` | `::volt` | path of the `volt` crate, for crates that re-export it |
 ///
-/// The function itself runs on the calling thread, inside `block_on`. The tasks that it spawns run
-/// on the worker threads, or on the same thread with the other two flavors. It takes no arguments,
-/// and has the return types of a plain function in its place: `main` may return a `Result`.
+/// `worker_threads` requires the flavor `"multi_thread"`. An unknown, repeated or contradictory
+/// option is a compile error.
+///
+/// The function itself runs on the calling thread, inside `Runtime::block_on`. The tasks that it
+/// spawns run on the worker threads; with the other two flavors, they run on the calling thread. To
+/// run on a worker, spawn a task and await it. The function takes no arguments, and has the return
+/// types of a plain function in its place: `main` may return a `Result`.
 ///
 /// # Panics
 ///
@@ -37,12 +43,20 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Marks an `async fn` as a test that runs on a new Volt runtime.
 ///
+/// # Options
+///
 /// The options are those of [`macro@main`], with one difference: the default of `worker_threads` is
-/// **2**. Tasks are thus stolen and woken across threads even on a machine with one processor.
+/// **2**. Tasks are thus stolen and woken across threads even on a machine with one processor. The
+/// default flavor is `"multi_thread"`, unlike that of Tokio's macro.
 ///
 /// The macro adds `#[test]`, so attributes such as `#[ignore]` and `#[should_panic]` work as usual.
 ///
-/// Each test has a separate runtime. Tasks that a test spawns do not outlive it.
+/// Each test has a separate runtime, which is shut down when the test returns. The shutdown cancels
+/// the tasks that the test has spawned.
+///
+/// # Panics
+///
+/// Panics, so that the test fails, if the runtime cannot be built.
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
     expand::expand(expand::Entry::Test, options.into(), item.into()).into()

@@ -3,11 +3,6 @@
 //! [`VoltExecutor`], [`VoltTimer`] and [`VoltIo`] correspond to hyper-util's `TokioExecutor`,
 //! `TokioTimer` and `TokioIo`. For a complete axum server, see [`volt::axum`](crate::axum).
 //!
-//! Invariants of the unsafe code, which converts between the read buffers of Tokio and of hyper:
-//! * FILLED IS INITIALISED: both kinds of buffer count only initialised bytes as filled.
-//! * CURSOR FIRST: bytes count as read only if the reader has filled them from the start of the
-//!   cursor's memory. This is checked, because a reader could return a different buffer.
-//!
 //! ```
 //! use http_body_util::{BodyExt, Empty};
 //! use volt::hyper::{VoltExecutor, VoltIo, VoltTimer};
@@ -30,6 +25,11 @@
 //! assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
 //! # });
 //! ```
+
+// Invariants of the unsafe code, which converts between the read buffers of Tokio and of hyper:
+// * FILLED IS INITIALISED: both kinds of buffer count only initialised bytes as filled.
+// * CURSOR FIRST: bytes count as read only if the reader has filled them from the start of the
+//   cursor's memory. This is checked, because a reader could return a different buffer.
 
 use std::future::Future;
 use std::io;

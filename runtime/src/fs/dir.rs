@@ -201,15 +201,15 @@ impl DirBuilder {
         Self::default()
     }
 
-    /// Sets whether missing parent directories are created too. If so, it is not an error if the
-    /// directory already exists.
+    /// Sets whether missing parent directories are created too. Default false. If true, it is not
+    /// an error if the directory already exists.
     pub fn recursive(&mut self, recursive: bool) -> &mut Self {
         self.is_recursive = recursive;
         self
     }
 
-    /// Sets the permissions of new directories. The program's file mode creation mask (umask) is
-    /// applied to them.
+    /// Sets the permissions of new directories. Default `0o777`. The program's file mode creation
+    /// mask (umask) is applied to them.
     pub fn mode(&mut self, mode: u32) -> &mut Self {
         self.mode = Some(mode);
         self

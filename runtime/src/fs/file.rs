@@ -52,6 +52,10 @@ impl Blocks for fs::File {
 /// another thread. For small operations, wrap the file in a [`BufReader`](crate::io::BufReader) or
 /// [`BufWriter`](crate::io::BufWriter).
 ///
+/// # Panics
+/// Reading, writing, seeking and the `async` methods panic if they start an operation outside the
+/// context of a runtime.
+///
 /// ```
 /// use volt::fs::File;
 /// use volt::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
@@ -128,7 +132,7 @@ impl File {
         OpenOptions::new()
     }
 
-    /// Converts a file of the standard library.
+    /// Converts a file of the standard library. May be called outside a runtime.
     pub fn from_std(file: fs::File) -> File {
         let io = Offload::new(file);
         File { file: io.source().clone(), max_buf_size: io.max_buf_size, io: Mutex::new(io) }

@@ -71,8 +71,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the permissions of a file that is created. The program's file mode creation mask
-    /// (umask) is applied to them.
+    /// Sets the permissions of a file that is created. Default `0o666`. The program's file mode
+    /// creation mask (umask) is applied to them.
     pub fn mode(&mut self, mode: u32) -> &mut OpenOptions {
         self.0.mode(mode);
         self

@@ -1,8 +1,8 @@
 //! Readers and writers in memory, and copies between them, which spend the cooperative budget.
 //!
-//! Tokio's are always ready, and know only the budget of Tokio's tasks: a task that copies from
-//! [`repeat`] to [`sink`] would never yield. Each operation here that completes spends a unit of
-//! the task's budget, like an operation of a socket.
+//! Tokio's types are always ready, and spend only the budget of Tokio's tasks: a task that copies
+//! from [`repeat`] to [`sink`] would never yield. Each operation here that completes spends a unit
+//! of the task's budget, like an operation of a socket.
 
 use std::io::{IoSlice, Result, SeekFrom};
 use std::pin::Pin;
@@ -66,7 +66,7 @@ macro_rules! impl_write {
     };
 }
 
-/// A reader that is always at its end, and a writer that drops what it is given. See [`empty`].
+/// A reader that is always at its end, and a writer that discards all bytes. Created by [`empty`].
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is read or written"]
 pub struct Empty(tokio::io::Empty);
@@ -93,7 +93,7 @@ impl AsyncSeek for Empty {
     }
 }
 
-/// Creates a reader that is at its end. As a writer, it drops the bytes.
+/// Creates a reader that is always at its end. It is also a writer, which discards all bytes.
 ///
 /// ```
 /// use volt::io::AsyncReadExt;
@@ -109,14 +109,14 @@ pub fn empty() -> Empty {
     Empty(tokio::io::empty())
 }
 
-/// A reader of the same byte without end. See [`repeat`].
+/// A reader that returns the same byte without end. Created by [`repeat`].
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is read"]
 pub struct Repeat(tokio::io::Repeat);
 
 impl_read!(Repeat);
 
-/// Creates a reader of `byte` without end.
+/// Creates a reader that returns `byte` without end: each read fills its whole buffer.
 ///
 /// ```
 /// use volt::io::AsyncReadExt;
@@ -132,14 +132,14 @@ pub fn repeat(byte: u8) -> Repeat {
     Repeat(tokio::io::repeat(byte))
 }
 
-/// A writer that drops what it is given. See [`sink`].
+/// A writer that discards all bytes. Created by [`sink`].
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is written"]
 pub struct Sink(tokio::io::Sink);
 
 impl_write!(Sink);
 
-/// Creates a writer that drops the bytes.
+/// Creates a writer that discards all bytes. A write never fails.
 ///
 /// ```
 /// use volt::io::AsyncReadExt;
@@ -154,18 +154,23 @@ pub fn sink() -> Sink {
     Sink(tokio::io::sink())
 }
 
-/// One end of a connection in memory. See [`duplex`].
+/// One end of a connection in memory. Created by [`duplex`].
 ///
-/// If one end is dropped, the other one reads the rest and then the end; its writes fail with
-/// `BrokenPipe`.
+/// If one end is dropped, the other end reads the bytes that are left, and then the end of the
+/// stream. Writes to the other end fail with `BrokenPipe`.
 #[derive(Debug)]
 pub struct DuplexStream(tokio::io::DuplexStream);
 
 impl_read!(DuplexStream);
 impl_write!(DuplexStream);
 
-/// Creates the two ends of a connection in memory. A write waits while `max_buf_size` bytes have
-/// not been read by the other end.
+/// Creates the two ends of a connection in memory.
+///
+/// Bytes that are written to one end can be read from the other. A write waits while the other end
+/// has not read `max_buf_size` bytes; each direction has its own buffer.
+///
+/// # Panics
+/// Panics if `max_buf_size` is 0.
 ///
 /// ```
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -185,7 +190,8 @@ pub fn duplex(max_buf_size: usize) -> (DuplexStream, DuplexStream) {
     (DuplexStream(one), DuplexStream(other))
 }
 
-/// A pipe in memory, in one direction. See [`simplex`].
+/// A pipe in memory, in one direction. Created by [`simplex`] and
+/// [`new_unsplit`](Self::new_unsplit).
 #[derive(Debug)]
 pub struct SimplexStream(tokio::io::SimplexStream);
 
@@ -193,17 +199,38 @@ impl_read!(SimplexStream);
 impl_write!(SimplexStream);
 
 impl SimplexStream {
-    /// Creates a pipe that is not split: what is written to it can be read from it. A write waits
-    /// while `max_buf_size` bytes have not been read.
+    /// Creates a pipe that is not split: bytes that are written to it can be read from it. A write
+    /// waits while `max_buf_size` bytes have not been read.
+    ///
+    /// # Panics
+    /// Panics if `max_buf_size` is 0.
+    ///
+    /// ```
+    /// use volt::io::{AsyncReadExt, AsyncWriteExt, SimplexStream};
+    ///
+    /// # let runtime = volt::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut pipe = SimplexStream::new_unsplit(64);
+    /// pipe.write_all(b"log").await.unwrap();
+    /// let mut bytes = [0; 3];
+    /// pipe.read_exact(&mut bytes).await.unwrap();
+    /// assert_eq!(&bytes, b"log");
+    /// # });
+    /// ```
     #[track_caller]
     pub fn new_unsplit(max_buf_size: usize) -> Self {
         Self(tokio::io::SimplexStream::new_unsplit(max_buf_size))
     }
 }
 
-/// Creates a pipe in memory. A write waits while `max_buf_size` bytes have not been read.
+/// Creates the reading and the writing end of a pipe in memory. A write waits while `max_buf_size`
+/// bytes have not been read.
 ///
-/// Dropping the writer does not end the stream for the reader: shut the writer down.
+/// Dropping the writer does not end the stream for the reader. Call
+/// [`shutdown`](crate::io::AsyncWriteExt::shutdown) on the writer first.
+///
+/// # Panics
+/// Panics if `max_buf_size` is 0.
 ///
 /// ```
 /// use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -223,10 +250,14 @@ pub fn simplex(max_buf_size: usize) -> (ReadHalf<SimplexStream>, WriteHalf<Simpl
     tokio::io::split(SimplexStream::new_unsplit(max_buf_size))
 }
 
-/// Copies everything from `reader` to `writer`, and returns the number of bytes.
+/// Copies all bytes from `reader` to `writer`, and returns their number.
+///
+/// Reads until the end of the stream, through a buffer of 8 KiB, and then flushes `writer`. Does
+/// not shut `writer` down. For another buffer size, see [`copy_buf`].
 ///
 /// # Errors
-/// Returns the first error of the reader or the writer.
+/// Returns the first error of the reader or the writer. An operation that returns `Interrupted` is
+/// repeated.
 ///
 /// # Cancel safety
 /// Not cancel safe: bytes that were read but not yet written are lost.
@@ -247,14 +278,25 @@ where
     cooperative(tokio::io::copy(reader, writer)).await
 }
 
-/// Copies everything from `reader`, which has a buffer, to `writer`, and returns the number of
-/// bytes. Otherwise like [`copy`].
+/// Copies all bytes from `reader` to `writer` as [`copy`] does, through the buffer of `reader`.
 ///
 /// # Errors
-/// Returns the first error of the reader or the writer.
+/// Same as [`copy`].
 ///
 /// # Cancel safety
-/// Cancel safe: what was not written is still in the reader.
+/// Cancel safe: bytes that were not written are still in the reader.
+///
+/// ```
+/// use volt::io::BufReader;
+///
+/// # let runtime = volt::Builder::new_current_thread().build().unwrap();
+/// # runtime.block_on(async {
+/// let mut reader = BufReader::with_capacity(64 * 1024, &b"hello"[..]);
+/// let mut writer = Vec::new();
+/// assert_eq!(volt::io::copy_buf(&mut reader, &mut writer).await.unwrap(), 5);
+/// assert_eq!(writer, b"hello");
+/// # });
+/// ```
 pub async fn copy_buf<'a, R, W>(reader: &'a mut R, writer: &'a mut W) -> Result<u64>
 where
     R: AsyncBufRead + Unpin + ?Sized,

@@ -73,6 +73,9 @@ pub struct Stderr(Offload<io::Stderr>);
 /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout). For interactive input, use a
 /// dedicated thread and a channel.
 ///
+/// # Panics
+/// Reads panic if they start outside the context of a runtime. This function does not.
+///
 /// ```no_run
 /// use volt::io::{AsyncBufReadExt, BufReader};
 ///
@@ -93,7 +96,14 @@ pub fn stdin() -> Stdin {
 ///
 /// A write completes when its bytes are passed to the thread that writes them.
 /// [`flush`](crate::io::AsyncWriteExt::flush) waits until that thread has written them, and returns
-/// the error if it failed.
+/// the error if it failed. Call `flush` after the last write: a program that calls
+/// [`std::process::exit`] may otherwise lose it.
+///
+/// The bytes of one write stay together, also if several tasks write. A `write_all` of more than 64
+/// KiB consists of several writes, between which other tasks may write.
+///
+/// # Panics
+/// Writes panic if they start outside the context of a runtime. This function does not.
 ///
 /// ```
 /// use volt::io::AsyncWriteExt;

@@ -1,4 +1,24 @@
-//! TCP utility types: the two halves that a [`TcpStream`] can be split into.
+//! The two halves that a [`TcpStream`] can be split into, to read and to write in different tasks.
+//!
+//! ```
+//! use volt::io::{AsyncReadExt, AsyncWriteExt};
+//! use volt::net::{TcpListener, TcpStream};
+//!
+//! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+//! # runtime.block_on(async {
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let client = TcpStream::connect(listener.local_addr()?).await?;
+//! let (mut server, _) = listener.accept().await?;
+//! let (mut reader, mut writer) = client.into_split();
+//! volt::spawn(async move { writer.write_all(b"ping").await });
+//! let mut bytes = [0; 4];
+//! server.read_exact(&mut bytes).await?;
+//! server.write_all(&bytes).await?;
+//! reader.read_exact(&mut bytes).await?;
+//! assert_eq!(&bytes, b"ping");
+//! # Ok::<(), std::io::Error>(())
+//! # }).unwrap();
+//! ```
 
 use std::task::{Context, Poll};
 

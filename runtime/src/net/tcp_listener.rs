@@ -95,6 +95,22 @@ impl TcpListener {
     /// # Cancel safety
     /// This method is cancel safe. The poll that accepts a connection also returns it, so no
     /// connection is lost.
+    ///
+    /// ```no_run
+    /// use volt::io::AsyncWriteExt;
+    /// use volt::net::TcpListener;
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    /// loop {
+    ///     let (mut stream, peer) = listener.accept().await?;
+    ///     println!("{peer} has connected");
+    ///     volt::spawn(async move { stream.write_all(b"hello\n").await });
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         self.io.accept(|listener| self.take(listener)).await
     }

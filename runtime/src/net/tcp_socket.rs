@@ -259,7 +259,7 @@ macro_rules! option {
                 Ok(sockopt::$rustix_get(&self.fd)?)
             }
 
-            #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), ").")]
+            #[doc = concat!("Sets the option that [`", stringify!($get), "`](Self::", stringify!($get), ") returns.")]
             ///
             /// # Errors
             /// Returns an error if the underlying system call fails.

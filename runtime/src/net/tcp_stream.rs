@@ -47,6 +47,33 @@ pub(super) const PROBABLY_READY: Flags = Flags::READABLE.and(Flags::WRITABLE);
 /// # Ok::<(), std::io::Error>(())
 /// # }).unwrap();
 /// ```
+///
+/// To wait for data without a buffer, combine [`readable`](Self::readable) with
+/// [`try_read`](Self::try_read). Readiness is a hint, so the read may have to be repeated:
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use volt::io::AsyncWriteExt;
+/// use volt::net::{TcpListener, TcpStream};
+///
+/// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # runtime.block_on(async {
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// client.write_all(b"ping").await?;
+/// let (stream, _) = listener.accept().await?;
+/// let mut buffer = [0; 16];
+/// let read = loop {
+///     stream.readable().await?;
+///     match stream.try_read(&mut buffer) {
+///         Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+///         result => break result?,
+///     }
+/// };
+/// assert_eq!(&buffer[..read], b"ping");
+/// # Ok::<(), std::io::Error>(())
+/// # }).unwrap();
+/// ```
 pub struct TcpStream {
     pub(super) io: Registration<net::TcpStream>,
 }

@@ -108,6 +108,20 @@ impl UdpSocket {
     /// # Cancel safety
     /// This method is cancel safe. If the future is dropped before it completes, the socket keeps
     /// its previous peer.
+    ///
+    /// ```
+    /// use volt::net::UdpSocket;
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let (here, there) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
+    /// here.connect(there.local_addr()?).await?;
+    /// here.send(b"ping").await?;
+    /// let mut buffer = [0; 1500];
+    /// assert_eq!(there.recv(&mut buffer).await?, 4);
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
         let mut result = Err(io::ErrorKind::InvalidInput.into());
         for addr in resolve(addr.target()).await? {
@@ -317,7 +331,7 @@ macro_rules! option {
             self.io.source().$get()
         }
 
-        #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), ").")]
+        #[doc = concat!("Sets the option that [`", stringify!($get), "`](Self::", stringify!($get), ") returns.")]
         ///
         /// # Errors
         /// Returns an error if the underlying system call fails.

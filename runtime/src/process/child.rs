@@ -84,6 +84,18 @@ impl Child {
     /// # Cancel safety
     /// This method is cancel safe, except that the standard input is closed. The status is kept,
     /// and every later call returns it.
+    ///
+    /// ```
+    /// use volt::process::Command;
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut child = Command::new("true").spawn()?;
+    /// assert!(child.wait().await?.success());
+    /// assert!(child.id().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         poll_fn(|cx| self.poll_exit(cx)).await
@@ -147,6 +159,18 @@ impl Child {
     ///
     /// # Cancel safety
     /// The same as for [`wait`](Self::wait).
+    ///
+    /// ```
+    /// use volt::process::Command;
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut child = Command::new("sleep").arg("3600").spawn()?;
+    /// child.kill().await?;
+    /// assert!(!child.wait().await?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn kill(&mut self) -> io::Result<()> {
         self.start_kill()?;
         self.wait().await.map(drop)

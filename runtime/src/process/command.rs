@@ -121,7 +121,8 @@ impl Command {
         self.kills_on_drop
     }
 
-    /// Registers `f` to run in the child process before the program is loaded.
+    /// Registers `f` to run in the child process before the program is loaded. If `f` returns an
+    /// error, [`spawn`](Self::spawn) returns that error.
     ///
     /// # Safety
     /// `f` runs in a copy of this process that has one thread only. Locks that other threads held
@@ -146,7 +147,8 @@ impl Command {
         &mut self.std
     }
 
-    /// Converts this command into the standard library's command.
+    /// Converts this command into the standard library's command. The setting
+    /// [`kill_on_drop`](Self::kill_on_drop) is lost.
     pub fn into_std(self) -> process::Command {
         self.std
     }
@@ -201,6 +203,17 @@ impl Command {
     /// # Cancel safety
     /// Dropping the future drops the child. The child continues to run, unless
     /// [`kill_on_drop`](Self::kill_on_drop) is set.
+    ///
+    /// ```
+    /// use volt::process::Command;
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let status = Command::new("true").status().await?;
+    /// assert!(status.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[track_caller]
     pub fn status(&mut self) -> impl Future<Output = io::Result<ExitStatus>> + use<> {
         let child = self.spawn();
@@ -214,7 +227,8 @@ impl Command {
     /// Starts the program, waits until it exits, and collects its output.
     ///
     /// The call itself starts the program, not the first poll of the future. The child's standard
-    /// output and standard error are set to pipes, and read to the end.
+    /// output and standard error are set to pipes, even if they were set before, and read to the
+    /// end. Its standard input is inherited unless it was set.
     ///
     /// # Errors
     /// Returns the same errors as [`spawn`](Self::spawn) and [`Child::wait_with_output`].

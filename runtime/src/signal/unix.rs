@@ -3,32 +3,29 @@
 //! A *listener* ([`Signal`]) reports that the program has received a signal of one kind. Any number
 //! of listeners can exist for the same signal, in any number of runtimes.
 //!
-//! # Shape
-//!
-//! Each listener has its own pipe. The signal handler of the program writes a byte into the pipe of
-//! each listener of that signal. The driver of the listener's runtime watches the other end of the
-//! pipe. So listeners share only the handler.
-//!
-//! The handler runs on a thread that the kernel chooses. It loads one atomic and makes one `write`;
-//! both are allowed in a signal handler.
-//!
-//! # Invariants
-//!
-//! *Not lost*: after a signal, the pipe contains a byte, or is full, until the listener has
-//! reported it. So a listener completes at least once after the last signal. Signals that arrive
-//! before the listener checks the pipe are reported once. The kernel does the same with pending
-//! signals.
-//!
-//! *Of this process*: a forked child process has the handler and the pipes of its parent. The
-//! handler checks whether it runs in the process that registered it. In any other process it writes
-//! nothing.
+//! No signal is lost: a listener completes at least once after the last signal. Signals that arrive
+//! before the listener is polled are reported once. The kernel does the same with pending signals.
 //!
 //! The signal handler stays installed after the last listener was dropped. The kernel's default
 //! action cannot be restored while other code may have registered a handler for the same signal.
-//!
-//! Rejected: one pipe for the program and a list of listeners, as in Tokio. It needs a place in
-//! every driver, and a table of all signals. Rejected: `signalfd`. The signal must be blocked in
-//! all threads, including those of other libraries, and child processes inherit that.
+
+// Shape. Each listener has its own pipe. The signal handler of the program writes a byte into the
+// pipe of each listener of that signal. The driver of the listener's runtime watches the other end
+// of the pipe. So listeners share only the handler.
+//
+// The handler runs on a thread that the kernel chooses. It loads one atomic and makes one `write`;
+// both are allowed in a signal handler.
+//
+// Invariants:
+// * *Not lost*: after a signal, the pipe contains a byte, or is full, until the listener has
+//   reported it.
+// * *Of this process*: a forked child process has the handler and the pipes of its parent. The
+//   handler checks whether it runs in the process that registered it. In any other process it
+//   writes nothing.
+//
+// Rejected: one pipe for the program and a list of listeners, as in Tokio. It needs a place in
+// every driver, and a table of all signals. Rejected: `signalfd`. The signal must be blocked in all
+// threads, including those of other libraries, and child processes inherit that.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -69,7 +66,7 @@ macro_rules! kinds {
         impl SignalKind {
             $(
                 $(#[$attribute])*
-                #[doc = concat!(stringify!($signal), ": ", $what)]
+                #[doc = concat!("Represents ", stringify!($signal), ": ", $what)]
                 pub const fn $name() -> SignalKind {
                     SignalKind(libc::$signal)
                 }
@@ -79,17 +76,17 @@ macro_rules! kinds {
 }
 
 kinds! {
-    alarm = SIGALRM, "a timer of the program has expired.";
-    child = SIGCHLD, "a child process has exited, stopped or continued.";
-    hangup = SIGHUP, "the terminal was closed; servers by convention reload their configuration.";
-    interrupt = SIGINT, "Ctrl-C.";
-    io = SIGIO, "a descriptor for which signal-driven I/O is enabled is ready.";
-    pipe = SIGPIPE, "the program wrote to a pipe that has no reader.";
-    quit = SIGQUIT, "Ctrl-\\.";
-    terminate = SIGTERM, "a request to terminate.";
-    user_defined1 = SIGUSR1, "defined by the program.";
-    user_defined2 = SIGUSR2, "defined by the program.";
-    window_change = SIGWINCH, "the size of the terminal has changed.";
+    alarm = SIGALRM, "a timer of the program has expired. By default, it terminates the program.";
+    child = SIGCHLD, "a child process has exited, stopped or continued. By default, it is ignored.";
+    hangup = SIGHUP, "the terminal was closed; servers by convention reload their configuration. By default, it terminates the program.";
+    interrupt = SIGINT, "Ctrl-C. By default, it terminates the program.";
+    io = SIGIO, "a descriptor for which signal-driven I/O is enabled is ready. By default, it terminates the program on Linux.";
+    pipe = SIGPIPE, "the program wrote to a pipe that has no reader. Rust programs ignore it by default.";
+    quit = SIGQUIT, "Ctrl-\\. By default, it terminates the program with a core dump.";
+    terminate = SIGTERM, "a request to terminate. By default, it terminates the program.";
+    user_defined1 = SIGUSR1, "defined by the program. By default, it terminates the program.";
+    user_defined2 = SIGUSR2, "defined by the program. By default, it terminates the program.";
+    window_change = SIGWINCH, "the size of the terminal has changed. By default, it is ignored.";
 }
 
 impl From<i32> for SignalKind {

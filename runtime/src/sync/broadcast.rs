@@ -57,7 +57,8 @@ impl<T> Sender<T> {
     /// A receiver that has fallen behind by more than the capacity loses its oldest value.
     ///
     /// # Errors
-    /// Returns an error that contains `value` if there is no receiver.
+    /// Returns an error that contains `value` if there is no receiver. A later send may succeed,
+    /// since [`subscribe`](Self::subscribe) creates receivers.
     #[track_caller]
     pub fn send(&self, value: T) -> Result<usize, error::SendError<T>> {
         self.0.send(value)

@@ -50,7 +50,8 @@ impl Notify {
 
     /// Waits for a notification.
     ///
-    /// Tasks wait in a queue. [`Notified::enable`] or the first poll adds the task to it.
+    /// Tasks wait in a queue. [`Notified::enable`] or the first poll adds the task to it. For
+    /// [`notify_waiters`](Self::notify_waiters), the call of this method suffices.
     ///
     /// # Cancel safety
     /// Cancel safe. If the future is dropped before it completes, the task loses its place in the
@@ -81,7 +82,20 @@ impl Notify {
         self.0.notify_last();
     }
 
-    /// Notifies all tasks that currently wait. Stores no notification.
+    /// Notifies all tasks that currently wait, and completes all futures of
+    /// [`notified`](Self::notified) that exist, even if they were not polled. Stores no
+    /// notification for later ones.
+    ///
+    /// ```
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let changed = volt::sync::Notify::new();
+    /// let (one, other) = (changed.notified(), changed.notified());
+    /// changed.notify_waiters();
+    /// one.await;
+    /// other.await;
+    /// # });
+    /// ```
     pub fn notify_waiters(&self) {
         self.0.notify_waiters();
     }

@@ -97,7 +97,11 @@ impl<T> OnceCell<T> {
 
     /// Returns a reference to the value, initializing the cell with `init` if it is empty.
     ///
-    /// If another task already initializes the cell, waits for that task instead.
+    /// If another task already initializes the cell, waits for that task instead. If `init` awaits
+    /// the initialization of the same cell, it waits forever.
+    ///
+    /// # Panics
+    /// Panics if `init` panics. The cell then stays empty.
     ///
     /// # Cancel safety
     /// Cancel safe. If the future is dropped while it runs `init`, the cell stays empty, and the
@@ -118,6 +122,9 @@ impl<T> OnceCell<T> {
     ///
     /// # Errors
     /// Returns the error of `init`. The cell then stays empty.
+    ///
+    /// # Panics
+    /// Same as [`get_or_init`](Self::get_or_init).
     ///
     /// # Cancel safety
     /// Same as [`get_or_init`](Self::get_or_init).

@@ -37,6 +37,9 @@ impl_debug!([T: Debug] Sender<T>);
 /// Receives a value from the associated [`Sender`].
 ///
 /// Awaiting the receiver returns the value, or an error if the sender is dropped without sending.
+///
+/// # Panics
+/// Panics if it is polled again after it has returned the value or the error.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Receiver<T> {
     value: tokio::sync::oneshot::Receiver<T>,
@@ -47,6 +50,9 @@ pub struct Receiver<T> {
 
 impl<T> Sender<T> {
     /// Sends `value` to the receiver, without waiting.
+    ///
+    /// Success does not mean that the value is received: the receiver may be dropped before it
+    /// takes the value.
     ///
     /// # Errors
     /// Returns `value` if the receiver is dropped or closed.

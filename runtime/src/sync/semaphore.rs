@@ -10,7 +10,8 @@ use super::{Awaits, expect_may_block, spend_queued};
 /// A counting semaphore: limits concurrent access to N holders.
 ///
 /// A permit returns to the semaphore when it is dropped. The semaphore is fair: permits go to tasks
-/// in the order of their calls.
+/// in the order of their calls. So a task that waits for many permits also delays later calls that
+/// need fewer.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;

@@ -8,7 +8,10 @@ use super::{Awaits, spend};
 #[doc(no_inline)]
 pub use tokio::sync::watch::{Ref, error};
 
-/// Creates a channel that stores a single value, the latest one sent.
+/// Creates a channel that stores a single value, the latest one sent, and is initially `value`.
+///
+/// The returned receiver has seen the initial value. A receiver that is slower than the sender
+/// misses values, except the latest one.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -56,6 +59,11 @@ impl<T> Sender<T> {
     }
 
     /// Modifies the value in place and notifies all receivers.
+    ///
+    /// Succeeds even if there is no receiver.
+    ///
+    /// # Panics
+    /// Panics if `modify` panics. Changes that it has made stay, and no receiver is notified.
     pub fn send_modify<F>(&self, modify: F)
     where
         F: FnOnce(&mut T),
@@ -66,6 +74,17 @@ impl<T> Sender<T> {
     /// Modifies the value in place, and notifies the receivers only if `modify` returns `true`.
     ///
     /// Returns the result of `modify`.
+    ///
+    /// # Panics
+    /// Same as [`send_modify`](Self::send_modify).
+    ///
+    /// ```
+    /// let (sender, receiver) = volt::sync::watch::channel(1);
+    /// let set_to_three = |value: &mut i32| std::mem::replace(value, 3) != 3;
+    /// assert!(sender.send_if_modified(set_to_three));
+    /// assert!(!sender.send_if_modified(set_to_three));
+    /// assert_eq!(*receiver.borrow(), 3);
+    /// ```
     pub fn send_if_modified<F>(&self, modify: F) -> bool
     where
         F: FnOnce(&mut T) -> bool,
@@ -128,12 +147,14 @@ impl<T> Clone for Sender<T> {
 impl<T> Receiver<T> {
     /// Returns a reference to the value. Sends block while the returned guard is alive.
     ///
-    /// Does not mark the value as seen.
+    /// Does not mark the value as seen. Drop the guard before the next `.await`, and before this
+    /// thread sends or borrows again: otherwise the thread may wait for itself.
     pub fn borrow(&self) -> Ref<'_, T> {
         self.0.borrow()
     }
 
-    /// Returns a reference to the value and marks it as seen.
+    /// Returns a reference to the value and marks it as seen. See [`borrow`](Self::borrow) for how
+    /// long to keep the guard.
     pub fn borrow_and_update(&mut self) -> Ref<'_, T> {
         self.0.borrow_and_update()
     }
@@ -178,7 +199,7 @@ impl<T> Receiver<T> {
     /// seen.
     ///
     /// # Errors
-    /// Returns an error if all senders are dropped.
+    /// Returns an error if all senders are dropped and the receiver has seen the last value.
     ///
     /// # Cancel safety
     /// Cancel safe. If the future is dropped before it completes, no value is marked as seen.
@@ -187,13 +208,18 @@ impl<T> Receiver<T> {
         spend(Awaits::Value, self.0.changed())
     }
 
-    /// Waits until `is_it` returns `true` for the value. Checks the current value first.
+    /// Waits until `is_it` returns `true` for the value, and returns a reference to that value.
+    /// Checks the current value first, even if the receiver has seen it.
     ///
     /// # Errors
-    /// Returns an error if all senders are dropped.
+    /// Returns an error if all senders are dropped and `is_it` has returned `false` for the last
+    /// value.
+    ///
+    /// # Panics
+    /// Panics if `is_it` panics.
     ///
     /// # Cancel safety
-    /// Cancel safe.
+    /// Cancel safe. Each value that was checked is marked as seen.
     #[track_caller]
     pub fn wait_for(
         &mut self,

@@ -3,7 +3,7 @@
 //! A task may complete 128 operations in one poll ([`Builder::coop_budget`]); then the next one
 //! returns Pending once, so that other tasks run. Volt's sockets, timers, channels, locks and join
 //! handles count as operations. This module lets other futures count, or lets them ignore the
-//! limit. `core/coop` describes the budget.
+//! limit.
 //!
 //! [`Builder::coop_budget`]: crate::Builder::coop_budget
 
@@ -132,7 +132,7 @@ impl<F: Future> Future for Coop<F> {
 
 /// Lets a future ignore the budget of its task.
 ///
-/// A future that is always ready then keeps its worker from all other tasks, as the doctor reports.
+/// A future that never waits then blocks its worker, and the doctor reports it.
 ///
 /// # Cancel safety
 /// As `future`.

@@ -19,7 +19,7 @@ use super::spawn;
 /// A collection of tasks spawned onto a runtime, all with the same output type.
 ///
 /// The set returns the outputs in the order in which the tasks complete. Dropping the set aborts
-/// all its tasks.
+/// all its tasks; call [`detach_all`](Self::detach_all) first to let them continue.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -71,7 +71,8 @@ impl<T> JoinSet<T> {
         self.tasks.is_empty()
     }
 
-    /// Aborts all tasks. They stay in the set until they are joined.
+    /// Aborts all tasks without waiting for their end. They stay in the set until they are joined;
+    /// see [`shutdown`](Self::shutdown).
     pub fn abort_all(&mut self) {
         self.tasks.iter_mut().for_each(|task| task.0.abort());
     }
@@ -250,6 +251,16 @@ impl<T: 'static> JoinSet<T> {
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the remaining tasks stay in the set, aborted.
+    ///
+    /// ```
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// runtime.block_on(async {
+    ///     let mut tasks = volt::task::JoinSet::new();
+    ///     tasks.spawn(std::future::pending::<()>());
+    ///     tasks.shutdown().await;
+    ///     assert!(tasks.is_empty());
+    /// });
+    /// ```
     pub async fn shutdown(&mut self) {
         self.abort_all();
         while self.join_next().await.is_some() {}

@@ -12,11 +12,16 @@ use super::local_set::{LocalSet, spawn_local_at};
 
 /// Spawns a task onto the current runtime and returns a [`JoinHandle`] for it.
 ///
-/// The task starts immediately, even if the handle is not awaited. Dropping the handle detaches the
-/// task; it keeps running.
+/// The task runs concurrently with its caller, even if the handle is not awaited. Dropping the
+/// handle detaches the task; it keeps running. In a current-thread runtime, tasks run only while a
+/// thread is in [`Runtime::block_on`](crate::Runtime::block_on).
 ///
-/// If the runtime is shutting down, the task is cancelled immediately, and awaiting the handle
-/// returns a [`JoinError`](super::JoinError).
+/// The shutdown of the runtime cancels tasks that have not completed. To be certain that a task
+/// completes, await its handle first. If the runtime is already shutting down, the task is
+/// cancelled immediately, and awaiting the handle returns a [`JoinError`](super::JoinError).
+///
+/// The future must be `Send`, so it must not keep a value such as an `Rc` across an `.await`. For
+/// futures that do, see [`spawn_local`](super::spawn_local).
 ///
 /// # Panics
 /// Panics if called outside a runtime.
@@ -48,10 +53,12 @@ where
 /// better rejected than queued.
 ///
 /// The runtime is full when
-/// [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) tasks are in the
-/// global queue, waiting for a worker to take them. Tasks that run, that await something, or that
-/// are in a worker's local queue do not count. Concurrent calls of `try_spawn` never exceed the
-/// limit together. Plain spawns, wake-ups and overflowing local queues can exceed it.
+/// [`Builder::global_queue_capacity`](crate::Builder::global_queue_capacity) tasks (65,536 by
+/// default) wait for a worker to take them: in the global queue, or where
+/// [`Builder::placement`](crate::Builder::placement) puts them. Tasks that run, that await
+/// something, or that are in a worker's local queue do not count. Concurrent calls of `try_spawn`
+/// never exceed the limit together. Plain spawns, wake-ups and overflowing local queues can exceed
+/// it.
 ///
 /// # Errors
 /// Returns an error if the runtime is full or shut down. [`TrySpawnError::into_inner`] returns the
@@ -81,16 +88,26 @@ where
 
 /// Runs a blocking closure on a thread where blocking is allowed.
 ///
-/// The runtime keeps a separate pool of threads for such closures, so they do not block a worker. A
-/// closure that has started cannot be aborted.
+/// The runtime keeps a separate pool of threads for such closures, so they do not block a worker.
+/// It starts threads when they are needed, up to
+/// [`Builder::max_blocking_threads`](crate::Builder::max_blocking_threads) (512 by default).
+/// Further closures wait in a queue. If the closures compute for long, limit how many run at a
+/// time, for example with a [`Semaphore`](crate::sync::Semaphore). For a loop that runs as long as
+/// the program, use [`std::thread::spawn`].
+///
+/// A closure that has started cannot be aborted. Aborting its handle, or shutting the runtime down,
+/// cancels a closure that has not started. The shutdown waits for the others, up to its time limit.
+///
+/// If the pool has no thread and none can be started, awaiting the handle returns a
+/// [`JoinError`](super::JoinError) for which `is_cancelled` is true.
 ///
 /// # Panics
 /// Panics if called outside a runtime.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-/// let hosts = runtime.block_on(async { volt::task::spawn_blocking(|| std::fs::metadata("/")).await.unwrap() });
-/// assert!(hosts.unwrap().is_dir());
+/// let root = runtime.block_on(async { volt::task::spawn_blocking(|| std::fs::metadata("/")).await.unwrap() });
+/// assert!(root.unwrap().is_dir());
 /// ```
 #[track_caller]
 pub fn spawn_blocking<F, R>(f: F) -> JoinHandle<R>

@@ -61,7 +61,8 @@ impl<T: 'static> LocalKey<T> {
 
     /// Sets `value` as the task-local value while `future` runs.
     ///
-    /// Polling the returned future inside [`with`](Self::with) of the same key panics.
+    /// # Panics
+    /// The returned future panics if it is polled inside [`with`](Self::with) of the same key.
     ///
     /// # Cancel safety
     /// Same as `future`. Dropping the returned future drops `future` first; its destructor can
@@ -74,6 +75,14 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Panics
     /// Panics if called inside [`with`](Self::with) of the same key.
+    ///
+    /// ```
+    /// volt::task_local! {
+    ///     static NUMBER: u32;
+    /// }
+    /// assert_eq!(NUMBER.sync_scope(21, || NUMBER.get() * 2), 42);
+    /// assert!(NUMBER.try_get().is_err());
+    /// ```
     #[track_caller]
     pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
         let mut value = Some(value);

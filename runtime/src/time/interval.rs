@@ -17,6 +17,11 @@ const ZERO_PERIOD: &str = "`period` must be non-zero.";
 
 /// Creates an [`Interval`] that ticks every `period`. The first tick completes immediately.
 ///
+/// The period is measured from tick to tick. So a loop that awaits `tick` runs once per period, as
+/// long as its body takes less than that. A loop that awaits [`sleep`](crate::time::sleep) adds the
+/// time of its body to each period. If a tick is missed, [`MissedTickBehavior`] determines the next
+/// one.
+///
 /// # Panics
 /// Panics if `period` is zero, or if called outside a runtime.
 ///
@@ -141,6 +146,21 @@ impl Interval {
     }
 
     /// Resets the interval: the next tick completes one period from now.
+    ///
+    /// ```
+    /// use volt::time::{Duration, Instant, advance, interval};
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).start_paused(true).build().unwrap();
+    /// # runtime.block_on(async {
+    /// let mut interval = interval(Duration::from_millis(100));
+    /// interval.tick().await;
+    /// advance(Duration::from_millis(50)).await;
+    /// interval.reset();
+    /// let began = Instant::now();
+    /// interval.tick().await;
+    /// assert_eq!(began.elapsed(), Duration::from_millis(100));
+    /// # });
+    /// ```
     pub fn reset(&mut self) {
         self.reset_after(self.period);
     }
@@ -160,7 +180,7 @@ impl Interval {
         self.sleep.reset(deadline);
     }
 
-    /// Returns the behavior after a missed tick.
+    /// Returns the behavior after a missed tick. Default [`MissedTickBehavior::Burst`].
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed_tick_behavior
     }

@@ -21,7 +21,7 @@ const NOT_FROZEN: &str = "time is not frozen";
 ///
 /// Timers then fire only when the clock is [advanced](advance), or when it advances automatically:
 /// as soon as no task can run, no blocking closure runs and every thread in `block_on` waits, the
-/// clock jumps to the next timer.
+/// clock jumps to the next timer. If sockets are open, it first waits 1 ms for their events.
 ///
 /// [`Instant::now`](crate::time::Instant::now) returns the same instant until the clock moves.
 ///

@@ -8,15 +8,12 @@ use crate::hooks::TaskMeta;
 
 /// # Callbacks
 ///
-/// These functions run on the threads of the runtime: on workers, on spare workers (threads that
-/// replace workers that are stuck) and, at the start and the end, on threads for blocking work.
-/// They run inside the runtime, so they may call `volt::spawn`. They must not call `block_on`.
+/// The callbacks for threads (`on_thread_…`) run on the threads of the runtime: on workers, on
+/// spare workers (threads that replace workers that are stuck) and, at the start and the end, on
+/// threads for blocking work. They run inside the runtime, so they may call `volt::spawn`.
 ///
-/// Three differ. The function of [`thread_name_fn`](Self::thread_name_fn) runs on the thread that
-/// starts the other one. That of [`on_task_spawn`](Self::on_task_spawn) runs on the thread that
-/// spawns, which may be outside the runtime, and so may that of
-/// [`on_task_terminate`](Self::on_task_terminate) for a task that is spawned after the shutdown has
-/// begun.
+/// The callbacks for tasks run on the thread that spawns, polls or cancels the task. No callback
+/// may call `block_on`.
 ///
 /// In a [current-thread runtime](Self::new_current_thread), the thread in `Runtime::block_on` is
 /// the worker. It calls the functions for parks. It does not call those for its start and its end,
@@ -27,8 +24,8 @@ use crate::hooks::TaskMeta;
 /// not set costs nothing.
 impl Builder {
     /// Sets a function that returns the names of worker threads and blocking threads. It is called
-    /// once per thread, before the thread starts. Linux shows only the first 15 bytes of a thread's
-    /// name.
+    /// once per thread, before the thread starts, by the thread that starts it. Linux shows only
+    /// the first 15 bytes of a thread's name.
     ///
     /// It replaces [`thread_name`](Self::thread_name), which still names the runtime's helper
     /// threads, such as the one that resolves stacks. NUL is removed from a name. If the function
@@ -161,8 +158,9 @@ impl Builder {
         self
     }
 
-    /// Sets a function that is called for each task that is spawned onto the runtime, on the thread
-    /// that spawns it, before the task can be polled.
+    /// Sets a function that is called for each task that is spawned onto the runtime, before the
+    /// task can be polled. The thread that spawns the task calls it, which may be a thread outside
+    /// the runtime.
     ///
     /// Blocking jobs and the tasks of a `LocalSet` do not count, here and in the callbacks below.
     /// The function must not spawn onto the same runtime: it would be called again for that task,
@@ -223,10 +221,12 @@ impl Builder {
 
     /// Sets a function that is called once for each task that has ended: completed, panicked, or
     /// cancelled. It is called after the future was dropped and the task that awaits the
-    /// [`JoinHandle`](crate::task::join::JoinHandle) was woken. If
-    /// [`try_spawn`](crate::handle::Handle::try_spawn) returns the future because the runtime shuts
-    /// down at that moment, the function is called too. If that was in a poll, the call
-    /// comes before that of [`on_after_task_poll`](Self::on_after_task_poll).
+    /// [`JoinHandle`](crate::task::join::JoinHandle) was woken.
+    ///
+    /// Usually the worker that ran the task calls it, before the function of
+    /// [`on_after_task_poll`](Self::on_after_task_poll). If a task is spawned onto a runtime that
+    /// is shut down, the thread that spawns it calls the function, also where
+    /// [`try_spawn`](crate::handle::Handle::try_spawn) returns the future.
     ///
     /// ```
     /// use std::sync::mpsc;

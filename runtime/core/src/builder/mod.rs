@@ -37,9 +37,10 @@ const DEFAULT_NAME: &str = "volt";
 
 /// Builds a [`Runtime`] with custom settings.
 ///
-/// Every setting has a default. The first group of methods is for everyday use: names, sizes,
-/// shutdown, clocks for tests. The second group, *Tuning*, adjusts the scheduler. [`build`] checks
-/// the settings and starts the runtime.
+/// Every setting has a default. The methods are in three groups. The first one is for everyday use:
+/// names, sizes, shutdown, clocks for tests. *Callbacks* are functions of the program that the
+/// runtime calls. *Tuning* adjusts the scheduler. [`build`] checks the settings and starts the
+/// runtime.
 ///
 /// [`build`]: Self::build
 ///
@@ -179,15 +180,15 @@ impl Builder {
         self
     }
 
-    /// Makes the creation of sockets, signals and child processes panic, as in a Tokio runtime
-    /// without `enable_io`. For tests of libraries that must not use I/O.
+    /// Disables I/O: creating a socket, a signal listener or a child process panics, as in a Tokio
+    /// runtime without `enable_io`. For tests of libraries that must not use I/O.
     pub fn disable_io(mut self) -> Self {
         self.config.is_io_disabled = true;
         self
     }
 
-    /// Makes the creation of timers panic, as in a Tokio runtime without `enable_time`. For tests
-    /// of libraries that must not use timers.
+    /// Disables time: creating a timer panics, as in a Tokio runtime without `enable_time`. For
+    /// tests of libraries that must not use timers.
     pub fn disable_time(mut self) -> Self {
         self.config.is_time_disabled = true;
         self
@@ -394,7 +395,7 @@ impl Builder {
     /// `Send`. Only the calling thread can drive it.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Same as [`build`](Self::build).
     ///
     /// # Panics
     /// Panics if the builder is not that of a
@@ -424,7 +425,13 @@ impl Runtime {
     /// Starts a runtime with the default settings: one worker per processor.
     ///
     /// # Errors
-    /// As [`Builder::build`](crate::builder::Builder::build).
+    /// Same as [`Builder::build`](crate::builder::Builder::build).
+    ///
+    /// ```
+    /// let runtime = volt::Runtime::new()?;
+    /// assert_eq!(runtime.block_on(async { 1 + 1 }), 2);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     pub fn new() -> Result<Runtime, BuildError> {
         Builder::new_multi_thread().build()
     }

@@ -31,7 +31,7 @@ impl Builder {
     /// runs before it checks timers and I/O. An interval above 65,536 counts as 65,536.
     ///
     /// # Panics
-    /// If `interval` is 0.
+    /// Panics if `interval` is 0.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).event_interval(61).build()?;
@@ -162,7 +162,7 @@ impl Builder {
     /// [`target_global_queue_latency`](Self::target_global_queue_latency) has passed.
     ///
     /// # Panics
-    /// If `interval` is 0.
+    /// Panics if `interval` is 0.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).global_queue_interval(31).build()?;
@@ -242,7 +242,7 @@ impl Builder {
     /// counts as 65,536.
     ///
     /// # Panics
-    /// If `events` is 0.
+    /// Panics if `events` is 0.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).max_io_events_per_tick(1024).build()?;

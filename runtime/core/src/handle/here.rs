@@ -28,8 +28,21 @@ use crate::task::trace::{Kind, extra};
 impl Handle {
     /// Returns the handle of the current runtime.
     ///
+    /// The current runtime is the one whose task or `block_on` runs on this thread, or the one that
+    /// this thread has [entered](Self::enter) last.
+    ///
     /// # Panics
-    /// Outside a runtime; see [`try_current`](Self::try_current).
+    /// Panics if called outside a runtime; see [`try_current`](Self::try_current).
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// runtime.block_on(async {
+    ///     let handle = volt::Handle::current();
+    ///     let task = handle.spawn(async { 6 * 7 });
+    ///     assert_eq!(task.await.unwrap(), 42);
+    /// });
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn current() -> Handle {
         Handle::clone(&context::handle())
@@ -38,8 +51,8 @@ impl Handle {
     /// Returns the handle of the current runtime.
     ///
     /// # Errors
-    /// Outside a runtime, and in destructors of thread-locals at the end of a thread. The error
-    /// says which.
+    /// Fails outside a runtime, and in destructors of thread-locals at the end of a thread. The
+    /// error distinguishes the two.
     ///
     /// ```
     /// assert!(volt::Handle::try_current().unwrap_err().is_missing_context());
@@ -54,6 +67,22 @@ impl Handle {
 
     /// Makes this runtime current on this thread while the guard lives, so that `volt::spawn`,
     /// timers and sockets use it.
+    ///
+    /// Use it to spawn tasks or to create sockets on a thread outside the runtime. The guard cannot
+    /// be sent to another thread, so it cannot be held across an `.await` in a task.
+    ///
+    /// # Panics
+    /// Panics in destructors of thread-locals at the end of a thread.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let task = {
+    ///     let _entered = runtime.handle().enter();
+    ///     volt::spawn(async { 6 * 7 })
+    /// };
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     pub fn enter(&self) -> EnterGuard<'_> {
         context::enter(self)
     }
@@ -129,8 +158,15 @@ impl Handle {
     /// another thread is in [`Runtime::block_on`](crate::runtime::Runtime::block_on).
     ///
     /// # Panics
-    /// Inside a task or another `block_on`, where it would block a worker; in a child process that
-    /// was forked from the runtime's program; and if the future panics.
+    /// Panics if called inside a task or another `block_on`, where it would block a worker; in a
+    /// child process that was forked from the runtime's program; and if the future panics.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let answer = runtime.handle().block_on(async { 6 * 7 });
+    /// assert_eq!(answer, 42);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on(self, future)

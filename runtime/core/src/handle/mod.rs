@@ -20,9 +20,11 @@ use crate::scheduler::shared::Shared;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
 
-/// A handle to a runtime.
+/// A handle to a runtime, which spawns tasks and takes snapshots from any thread.
 ///
-/// Clones are cheap. A handle does not keep the runtime running.
+/// [`Runtime::handle`](crate::runtime::Runtime::handle) and [`Handle::current`] return it. Clones
+/// are cheap. A handle does not keep the runtime running: once the runtime is shut down, a task
+/// that is spawned through the handle is cancelled.
 ///
 /// `fork` copies no threads, so a handle cannot be used in a child process that was forked from the
 /// runtime's program: `spawn` and `block_on` panic there with a message that explains it. Build a
@@ -50,7 +52,16 @@ impl Handle {
         &self.shared
     }
 
-    /// Spawns a task onto the runtime; see `volt::spawn`.
+    /// Spawns a task onto the runtime; see `volt::spawn`. May be called on any thread.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let handle = runtime.handle().clone();
+    /// let thread = std::thread::spawn(move || handle.spawn(async { 6 * 7 }));
+    /// let task = thread.join().unwrap();
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -78,7 +89,7 @@ impl Handle {
     /// For the crate `volt`: [`try_spawn`](Self::try_spawn) with a name and a spawn location.
     ///
     /// # Errors
-    /// As [`try_spawn`](Self::try_spawn).
+    /// Same as [`try_spawn`](Self::try_spawn).
     #[doc(hidden)]
     #[track_caller]
     pub fn try_spawn_at<F>(
@@ -164,11 +175,19 @@ impl Handle {
         self.shared.note_now(event);
     }
 
-    /// Returns a snapshot of the runtime. May be called from any thread at any time, even if the
-    /// workers are stuck.
+    /// Returns a snapshot of the runtime: its counters, queues, workers and findings. May be called
+    /// from any thread at any time, even if the workers are stuck.
     ///
     /// # Panics
-    /// In a child process that was forked from the runtime's program.
+    /// Panics in a child process that was forked from the runtime's program.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(2).build()?;
+    /// let snapshot = runtime.handle().snapshot();
+    /// assert_eq!(snapshot.workers.iter().filter(|worker| !worker.is_spare).count(), 2);
+    /// assert_eq!(snapshot.tasks.alive, 0);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
     #[track_caller]
     pub fn snapshot(&self) -> Snapshot {
         self.shared.home.expect_here();

@@ -114,12 +114,13 @@ pub(super) fn try_process() -> Option<Process> {
     Registry::of_process().try_process()
 }
 
-/// Returns the path to which consoles attach; `None` while no runtime has a control socket open.
+/// Returns the path of the program's control socket, to which consoles attach. `None` while no
+/// runtime of the program has the socket open.
 pub fn socket_path() -> Option<PathBuf> {
     Registry::of_process().socket_path()
 }
 
-/// Returns the health counters of the observer itself.
+/// Returns the counters of the observer itself: its clients, and why it refused or dropped some.
 pub fn health() -> Health {
     Registry::of_process().health()
 }

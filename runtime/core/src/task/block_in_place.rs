@@ -27,6 +27,11 @@ const NO_OTHER_THREAD: &str = "can call blocking only when running on the multi-
 /// On a thread that is not a worker, for example in `Runtime::block_on` or outside a runtime, the
 /// closure is simply called.
 ///
+/// Each call of `spawn_blocking` costs more, but leaves the task free to do other things. If a task
+/// blocks without either function, the sentinel detects it after some milliseconds, replaces the
+/// worker and reports it: see
+/// [`Builder::sentinel_interval`](crate::builder::Builder::sentinel_interval).
+///
 /// # Panics
 ///
 /// Panics in [`Runtime::block_on`](crate::runtime::Runtime::block_on) of a
@@ -36,12 +41,7 @@ const NO_OTHER_THREAD: &str = "can call blocking only when running on the multi-
 ///
 /// # Cancel safety
 ///
-/// The closure cannot be cancelled, and delays the shutdown of the runtime. Each call of
-/// `spawn_blocking` costs more, but leaves the task free to do other things.
-///
-/// If a task blocks without this function, the sentinel detects it after some milliseconds,
-/// replaces the worker and reports it: see
-/// [`Builder::sentinel_interval`](crate::builder::Builder::sentinel_interval).
+/// The closure cannot be cancelled, and delays the shutdown of the runtime.
 ///
 /// ```
 /// # let runtime = volt::Runtime::new()?;

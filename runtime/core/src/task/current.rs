@@ -188,8 +188,16 @@ pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
 /// Returns the id of the calling task.
 ///
 /// # Panics
-/// Outside a task. The future of a `block_on` that was not called by a task is outside, too. See
-/// [`try_id`].
+/// Panics if called outside a task. The future of a `block_on` that was not called by a task counts
+/// as outside. See [`try_id`].
+///
+/// ```
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// let task = runtime.spawn(async { volt::task::id() });
+/// let id = task.id();
+/// assert_eq!(runtime.block_on(task).unwrap(), id);
+/// assert_eq!(volt::task::try_id(), None);
+/// ```
 #[track_caller]
 pub fn id() -> Id {
     try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")

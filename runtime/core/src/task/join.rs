@@ -21,6 +21,9 @@ use crate::coop;
 /// It returns a [`JoinError`] if the task was aborted or panicked. Dropping the handle detaches the
 /// task, which continues to run.
 ///
+/// # Panics
+/// Panics if it is polled again after it has returned the output.
+///
 /// # Cancel safety
 /// Awaiting `&mut handle` is cancel safe: if that future is dropped, the output stays in the task.
 ///
@@ -54,11 +57,22 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the task: its future is dropped instead of being polled again.
     ///
-    /// A task that has ended is not affected. Awaiting the handle then returns a [`JoinError`] for
-    /// which [`is_cancelled`](JoinError::is_cancelled) is true, unless the task ended first. A
-    /// [`Shield`](crate::task::shield::Shield) defers the cancellation.
+    /// This method does not wait: the future may be dropped after it returns, and a poll in
+    /// progress is not interrupted. Awaiting the handle waits for the end of the task. It returns a
+    /// [`JoinError`] for which [`is_cancelled`](JoinError::is_cancelled) is true, unless the task
+    /// ended first. A [`Shield`](crate::task::shield::Shield) defers the cancellation.
     ///
-    /// A blocking task that has started cannot be aborted.
+    /// A closure of `volt::task::spawn_blocking` that has started cannot be aborted. One that has
+    /// not started is not called.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// runtime.block_on(async {
+    ///     let task = volt::spawn(std::future::pending::<()>());
+    ///     task.abort();
+    ///     assert!(task.await.unwrap_err().is_cancelled());
+    /// });
+    /// ```
     pub fn abort(&self) {
         self.task.cancel();
     }
@@ -68,7 +82,8 @@ impl<T> JoinHandle<T> {
         AbortHandle { task: Task::clone(&self.task) }
     }
 
-    /// Returns whether the task has ended.
+    /// Returns whether the task has ended. May return false for a while after
+    /// [`abort`](Self::abort), until the future of the task has been dropped.
     pub fn is_finished(&self) -> bool {
         self.task.header().state.is_complete()
     }
@@ -110,7 +125,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// A handle that aborts a task; see [`JoinHandle::abort_handle`].
+/// A handle that aborts a task; see [`JoinHandle::abort_handle`]. Dropping it does not abort the
+/// task.
 ///
 /// ```
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -226,7 +242,13 @@ impl JoinError {
     /// Returns the payload of the panic, which can be passed to `std::panic::resume_unwind`.
     ///
     /// # Panics
-    /// If the task did not panic; see [`try_into_panic`](Self::try_into_panic).
+    /// Panics if the task did not panic; see [`try_into_panic`](Self::try_into_panic).
+    ///
+    /// ```should_panic
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// let error = runtime.block_on(async { volt::spawn(async { panic!("no") }).await }).unwrap_err();
+    /// std::panic::resume_unwind(error.into_panic());
+    /// ```
     #[track_caller]
     pub fn into_panic(self) -> Box<dyn Any + Send + 'static> {
         self.try_into_panic().expect("into_panic() on the error of a task that was cancelled and did not panic")

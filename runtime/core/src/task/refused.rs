@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The error of a task that the runtime refused to start. Contains its future.
+/// The error of `try_spawn`: the runtime refused to start the task. Contains the future.
 pub struct TrySpawnError<F> {
     future: F,
     refusal: Refusal,

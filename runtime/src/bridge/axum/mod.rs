@@ -139,6 +139,7 @@ where
 ///
 /// Dropping the future stops accepting and closes the listener. Open connections finish their
 /// current request, then close.
+///
 /// ```
 /// use axum::{Router, routing::get};
 ///

@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream;
 
 use crate::net::unix::{gid_t, pid_t, uid_t};
 
-/// Credentials of the process that created the other end of a
-/// [`UnixStream`](crate::net::UnixStream).
+/// Credentials of the process at the other end of a [`UnixStream`](crate::net::UnixStream).
+/// Returned by [`UnixStream::peer_cred`](crate::net::UnixStream::peer_cred).
 ///
-/// The kernel records them when the connection is made.
+/// The kernel records them when that process calls `connect`, `listen` or `socketpair`. They do not
+/// change if the process changes its user, or passes the socket to another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UCred {
     pid: Option<pid_t>,
@@ -30,8 +31,8 @@ impl UCred {
 
     /// Returns the process ID of the process.
     ///
-    /// Returns `None` if the system does not report it, for example for a process in a PID
-    /// namespace that is not visible to this process.
+    /// Returns `None` if the system does not report it: on systems other than Linux and Android,
+    /// and for a process in a PID namespace that is not visible to this process.
     pub fn pid(&self) -> Option<pid_t> {
         self.pid
     }

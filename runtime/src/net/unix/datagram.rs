@@ -153,6 +153,22 @@ impl UnixDatagram {
     /// # Cancel safety
     /// This method is cancel safe. If the future is dropped before it completes, the datagram was
     /// not sent.
+    ///
+    /// ```
+    /// use volt::net::UnixDatagram;
+    ///
+    /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # runtime.block_on(async {
+    /// # let path = std::env::temp_dir().join(format!("volt-doc-datagram-{}", std::process::id()));
+    /// let (receiver, sender) = (UnixDatagram::bind(&path)?, UnixDatagram::unbound()?);
+    /// sender.send_to(b"ping", &path).await?;
+    /// let mut buffer = [0; 16];
+    /// let (len, from) = receiver.recv_from(&mut buffer).await?;
+    /// assert!(len == 4 && from.is_unnamed());
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub async fn send_to<P: AsRef<Path>>(&self, bytes: &[u8], target: P) -> io::Result<usize> {
         let target = address(target.as_ref())?;
         let send = |socket: &net::UnixDatagram| socket.send_to_addr(bytes, &target);

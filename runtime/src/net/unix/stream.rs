@@ -142,7 +142,7 @@ impl UnixStream {
         self.io.source().peer_addr().map(SocketAddr::from)
     }
 
-    /// Returns the credentials of the process that created the other end.
+    /// Returns the credentials of the process at the other end; see [`UCred`].
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails.

@@ -45,6 +45,9 @@ impl_debug!([T] Sender<T>, [T] Receiver<T>, [T] WeakSender<T>, [T] OwnedPermit<T
 impl<T> Sender<T> {
     /// Sends `value`, waiting until there is capacity.
     ///
+    /// Success does not mean that the value is received: the receiver may be dropped before it
+    /// takes the value.
+    ///
     /// # Errors
     /// Returns an error that contains `value` if the receiver is dropped or closed.
     ///

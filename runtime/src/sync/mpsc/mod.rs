@@ -2,6 +2,12 @@
 //!
 //! [`channel`] creates a bounded queue, whose senders wait while it is full. [`unbounded_channel`]
 //! creates a queue without a bound.
+//!
+//! When all senders are dropped, the receiver receives the values that are left, and then `None`.
+//! When the receiver is dropped, sends fail, and the values that are left are dropped. To receive
+//! them first, call [`close`](Receiver::close), and then [`recv`](Receiver::recv) until it returns
+//! `None`.
+//!
 //! ```
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
 //! # runtime.block_on(async {

@@ -16,7 +16,8 @@ pub use owned::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWr
 ///
 /// Many readers or a single writer can hold the lock at a time. The lock is fair: tasks acquire it
 /// in the order of their calls. A reader that arrives after a waiting writer therefore waits for
-/// that writer.
+/// that writer. A task that has a read guard must not call [`read`](Self::read) again: if a writer
+/// has come in between, both wait forever.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -67,7 +68,7 @@ impl<T> RwLock<T> {
         Self(tokio::sync::RwLock::with_max_readers(value, max_reads))
     }
 
-    /// Same as [`with_max_readers`](Self::with_max_readers), in a constant context.
+    /// Creates a lock as [`with_max_readers`](Self::with_max_readers) does, in a constant context.
     ///
     /// # Panics
     /// Same as [`with_max_readers`](Self::with_max_readers); in a constant, compilation fails
@@ -129,7 +130,8 @@ impl<T: ?Sized> RwLock<T> {
     /// Locks for shared read access, without waiting.
     ///
     /// # Errors
-    /// Returns an error if the lock is not available: a writer holds it or waits for it.
+    /// Returns an error if the lock is not available: a writer holds it or waits for it, or the
+    /// maximum number of readers hold it.
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
         self.0.try_read()
     }

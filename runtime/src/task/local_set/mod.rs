@@ -54,7 +54,11 @@ const SPAWNS_AT_END: u32 = 1_000;
 ///
 /// The tasks' futures do not have to be `Send`. They make progress only while the set runs, in
 /// [`block_on`](Self::block_on), in [`run_until`](Self::run_until), or when the set itself is
-/// awaited. Dropping the set cancels all its tasks.
+/// awaited, which completes when the set has no tasks. Dropping the set cancels all its tasks.
+///
+/// The set is not `Send`, so it cannot run in a task of [`spawn`](super::spawn::spawn). It can run
+/// in the future of a `block_on`, in a task of another set, or in a task of a `LocalRuntime`. A
+/// task that is spawned with `spawn` inside the set runs on the workers of the runtime.
 ///
 /// The polls of these tasks are part of a poll of the future that runs the set, and are counted
 /// there. The tasks of a [`LocalRuntime`](crate::runtime::LocalRuntime) need no set, and are
@@ -119,6 +123,14 @@ impl LocalSet {
     }
 
     /// Spawns a task onto this set. The task runs when the set runs.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_current_thread().build().unwrap();
+    /// let local = volt::task::LocalSet::new();
+    /// let text = std::rc::Rc::new("here");
+    /// let task = local.spawn_local(async move { text.len() });
+    /// assert_eq!(local.block_on(&runtime, task).unwrap(), 4);
+    /// ```
     #[track_caller]
     pub fn spawn_local<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -162,6 +174,15 @@ impl LocalSet {
     ///
     /// # Cancel safety
     /// Same as `future`; the tasks stay in the set.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_current_thread().build().unwrap();
+    /// let local = volt::task::LocalSet::new();
+    /// runtime.block_on(local.run_until(async {
+    ///     let task = volt::task::spawn_local(async { 6 * 7 });
+    ///     assert_eq!(task.await.unwrap(), 42);
+    /// }));
+    /// ```
     pub async fn run_until<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut poll = |cx: &mut Context<'_>| {
