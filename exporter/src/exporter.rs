@@ -33,7 +33,7 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long dropping an exporter waits for its worker.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics`, `/healthz` and an index page until it is dropped.
+/// Serves `/metrics`, the live page, snapshots as JSON and probes until it is dropped.
 ///
 /// ```
 /// let exporter = volt_exporter::Exporter::builder().listen("127.0.0.1:0").runtimes(["main"]).serve().unwrap();

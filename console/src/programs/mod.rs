@@ -1,4 +1,7 @@
 //! Finds programs, and keeps connections to them on separate threads.
+//!
+//! `list` finds all running programs, and `target` the one that an argument selects. `connection`
+//! keeps a subscription to snapshots, and `asker` requests the data that it does not include.
 
 pub mod list;
 pub mod target;

@@ -1,9 +1,11 @@
-//! The current runtime of this thread. (Which worker the thread is, if any, is in
-//! `scheduler/current`.)
+//! The current runtime of this thread, and whether the thread may block. (Which worker the thread
+//! is, if any, is in `scheduler/current`.)
 //!
-//! `volt::spawn`, timers and sockets need no handle: they use the current runtime. Written by a
-//! worker's thread when it starts and ends, by `block_on` and `enter`, and by blocking threads
-//! around each job. Read on the same thread only.
+//! `volt::spawn`, timers and sockets need no handle: they use the current runtime. A worker's
+//! thread enters its runtime when it starts and leaves it when it ends. `block_on` and `enter`
+//! enter a runtime for a scope, blocking threads around each job, the sentinel around each check,
+//! and the threads of the companion Tokio runtime for good. All this is read on the same thread
+//! only.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

@@ -1,9 +1,11 @@
 //! The callbacks of a program at the start, the end and the sleeps of a runtime's threads, and at
 //! the spawn, the polls and the end of its tasks.
 //!
-//! Set by the Builder, called by the threads themselves: workers, spare workers and the threads of
-//! the blocking pool. The sentinel and other helper threads call none. The callbacks for tasks are
-//! called by the thread that spawns, polls or cancels the task.
+//! The Builder sets them, and the threads themselves call them: workers, spare workers and the
+//! threads of the blocking pool. The sentinel and other helper threads call none, except the
+//! function that names threads: the thread that starts another one calls it, and the sentinel
+//! starts spare workers. The thread that spawns, polls or cancels a task calls the callbacks for
+//! tasks.
 //!
 //! A callback that panics must not end its thread: the thread's tasks would be lost. Each call is
 //! contained, so the thread continues as if the callback had returned.

@@ -1,4 +1,5 @@
-//! What kind of runtime a runtime is, which one, and on which thread it runs.
+//! The id and the flavor of a runtime, which handles return, and the number by which a
+//! `LocalRuntime` recognizes its thread.
 
 use std::cell::Cell;
 use std::fmt;

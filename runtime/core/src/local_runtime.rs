@@ -11,8 +11,8 @@
 //!   `LocalRuntime`, which is not `Send` and not `Sync`.
 //! * `Handle::spawn_local_at` compares the number of the thread. If the runtime is shut down, it
 //!   drops the new future there.
-//! * The shutdown runs every task to its end, and no earlier does a task leave the queues and the
-//!   registry. If the `LocalRuntime` is leaked, so are its tasks: each has a lease on the runtime.
+//! * The shutdown runs every task to its end, and no task leaves the queues and the registry before
+//!   its end. If the `LocalRuntime` is leaked, so are its tasks: each has a lease on the runtime.
 //!
 //! Other threads may have handles and wakers. They submit tasks, and may free the memory of a task
 //! that has ended. The output belongs to the `JoinHandle`, which is `Send` only if the output is.
@@ -37,7 +37,7 @@ use crate::task::join::JoinHandle;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LocalOptions {
-    /// Neither Send nor Sync, so that later options may contain what is neither.
+    /// Neither Send nor Sync, so that later options may contain values that are neither.
     _not_send: PhantomData<*mut u8>,
 }
 

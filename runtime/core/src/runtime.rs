@@ -4,17 +4,18 @@
 //!
 //! 1. The runtime is closed: every later spawn is cancelled immediately.
 //! 2. Every task is cancelled. A worker drops its future, and its JoinHandle returns an error.
-//! 3. The workers stop when no task is left (`scheduler/shared` describes that protocol).
+//! 3. The workers stop when no task is left (`scheduler/shared/end` describes that protocol).
 //! 4. Blocking jobs that have not started are cancelled. The shutdown waits for running jobs, and
 //!    for the threads of the workers, which may still run destructors. Meanwhile the thread that
 //!    shuts the runtime down turns the driver, so that the timers and sockets of those jobs and
 //!    destructors work.
-//! 5. Sockets that outlive the runtime return errors, and timers panic.
+//! 5. Waits for sockets that outlive the runtime return errors. Awaiting a timer that outlives it
+//!    panics.
 //!
 //! If the limit passes, the rest is reported by a `tracing` event and continues without the
 //! runtime. A companion Tokio runtime (`compat`) is shut down last.
 //!
-//! Usually the threads end at once, and the thread that shuts the runtime down joins them. A
+//! Usually the threads end immediately, and the thread that shuts the runtime down joins them. A
 //! separate thread joins those that do not (`joiner`).
 
 use std::fmt;

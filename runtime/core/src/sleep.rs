@@ -40,7 +40,9 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// than 30 years is cut to 30 years.
 ///
 /// # Panics
-/// Panics if called outside a runtime, and if awaited after the runtime was shut down.
+/// Panics if called outside a runtime or in one with
+/// [`disable_time`](crate::builder::Builder::disable_time), and if awaited after the runtime was
+/// shut down.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future disarms the timer.

@@ -6,10 +6,11 @@
 //! failure here, and the thread that logs incidents logs it. A runtime without a sentinel has no
 //! such thread, and no sentinel to protect; there the thread that detects a failure logs it.
 //!
-//! The sentinel may sleep, so a recorded failure wakes it. When the sentinel ends it *leaves*: it
-//! logs the rest, regardless of `QUIET_TIME`. Later failures are logged by the thread that detects
-//! them. Recording and leaving take the same lock, so each failure is either part of that rest or
-//! logged by the thread that detects it.
+//! The sentinel may doze, so a recorded failure rouses it. When all workers of the runtime have
+//! ended, the runtime leaves the sentinel's list (`sentinel::program`). With it the sentinel
+//! *leaves* this module: the rest is logged, regardless of `QUIET_TIME`. Later failures are logged
+//! by the thread that detects them. Recording and leaving take the same lock, so each failure is
+//! either part of that rest or logged by the thread that detects it.
 //!
 //! Writers: any thread, under a lock that is held while a few words are copied. Readers: the
 //! sentinel reads one flag at each check.
@@ -55,7 +56,7 @@ impl Trouble {
 #[derive(Debug)]
 pub(crate) struct Troubles {
     runtime: String,
-    /// The sentinel, to be woken.
+    /// Rouses the sentinel.
     watcher: OnceLock<Weak<dyn Watcher>>,
     /// When the next failure must be logged; `NEVER` if there is none.
     due_at_ns: AtomicU64,
@@ -64,14 +65,14 @@ pub(crate) struct Troubles {
 
 #[derive(Debug)]
 struct State {
-    /// Whether the sentinel has failures logged, or will once it has started.
+    /// Whether the sentinel has failures logged: until the runtime leaves its list.
     is_watched: bool,
     notes: [Note; KINDS],
 }
 
 /// The sentinel, as this module uses it.
 pub(crate) trait Watcher: Send + Sync {
-    /// Wakes the sentinel from a sleep without a time limit: a failure was recorded.
+    /// Rouses the sentinel if it dozes in this runtime: a failure was recorded.
     fn rouse(&self);
 }
 
@@ -100,7 +101,7 @@ impl Troubles {
         Self { runtime: runtime.to_owned(), watcher: OnceLock::new(), due_at_ns, state: Mutex::new(state) }
     }
 
-    /// Sets the sentinel to be woken. Called once.
+    /// Sets what rouses the sentinel. Called once.
     pub(crate) fn set_watcher(&self, watcher: Weak<dyn Watcher>) {
         let set = self.watcher.set(watcher);
         debug_assert!(set.is_ok(), "there is one sentinel");
@@ -123,8 +124,8 @@ impl Troubles {
         }
     }
 
-    /// Called when the sentinel ends or could not be started. It calls
-    /// [`tell_rest`](Self::tell_rest) last.
+    /// Called when the runtime leaves the sentinel's list. The caller then has the rest logged, by
+    /// [`tell_rest`](Self::tell_rest).
     pub(crate) fn leave(&self) {
         self.lock().is_watched = false;
     }

@@ -17,11 +17,11 @@
 //!
 //! # Usage
 //!
-//! Create one [`Sampler`] for the program. Each thread whose stack may be captured calls
-//! [`Sampler::register`] and keeps the guard. A plain thread, never a registered one, calls
-//! [`Resolver::stack_of`] on its own resolver. The arguments are the [`Thread`] and the [`Marker`]
-//! of the function at which the stack ends. The stack of an unregistered thread is never requested:
-//! not registering switches stacks off.
+//! Each runtime creates a [`Sampler`]; all samplers of a program share one slot for requests. Each
+//! thread whose stack may be captured calls [`Sampler::register`] and keeps the guard. A plain
+//! thread, never a registered one, calls [`Resolver::stack_of`] on its own resolver. The arguments
+//! are the [`Thread`] and the [`Marker`] of the function at which the stack ends. The stack of an
+//! unregistered thread is never requested: not registering switches stacks off.
 //!
 //! # Platforms
 //!

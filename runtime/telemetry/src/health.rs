@@ -1,7 +1,8 @@
 //! Counters of the observer itself.
 //!
 //! The *observer* is the thread of a program that serves the control socket. It writes these
-//! counters. Clients show them because they explain missing numbers.
+//! counters; the thread of the page of metrics adds the snapshots that panicked there. Clients show
+//! them because they explain missing numbers.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Writes messages as MessagePack, with structs as maps with named fields.
+//! Writes messages as MessagePack, with structs as maps with named fields. `wire` encodes all
+//! messages of the control socket with it.
 //!
 //! The bytes are those of `rmp_serde::encode::write_named`. Its serializer supports more forms and
 //! compiles to twice the code for the same data: every list is also compiled as a list of bytes.

@@ -5,8 +5,8 @@
 //! [`Reply`]s.
 //!
 //! A frame is a 32-bit little-endian length, followed by that many bytes of MessagePack. Structs
-//! are maps with named fields (rmp-serde). Each side therefore ignores unknown fields,
-//! and uses defaults for missing ones.
+//! are maps with named fields: `pack` writes them, and rmp-serde reads them. Each side therefore
+//! ignores unknown fields, and uses defaults for missing ones.
 //!
 //! Invariants:
 //! * FRAMES ARE BOUNDED: [`MAX_REQUEST_BYTES`] for requests and [`MAX_REPLY_BYTES`] for replies.
@@ -116,10 +116,12 @@ pub struct Recorder {
 pub enum Request {
     /// Requests one [`Reply::Snapshot`].
     Snapshot,
-    /// Requests a [`Reply::Snapshot`] now and then every `interval_ms`, until the connection ends.
+    /// Requests a [`Reply::Snapshot`] now, and then one every `interval_ms`, until the connection
+    /// ends.
     Subscribe {
         /// Milliseconds between two snapshots; at least [`MIN_INTERVAL_MS`], and longer if
-        /// snapshots are so expensive that the subscription would use more than 1 % of a processor.
+        /// snapshots are so expensive that the subscriptions would use more than 0.5 % of a
+        /// processor.
         interval_ms: u64,
     },
     /// Records what the workers of a runtime do from now on. The server sends a

@@ -1,3 +1,5 @@
+//! Tests of the output of `volt-console doctor`: its text, its JSON and its verdict.
+
 use super::*;
 use volt_telemetry::incident::{Cause, Frame, Incident};
 use volt_telemetry::rule::Rule;

@@ -1,3 +1,5 @@
+//! Tests of which events `volt-console record` writes around triggers, and into which files.
+
 use volt_recording::reader::Reader;
 use volt_recording::writer::MIN_FILE_BYTES;
 use volt_telemetry::recording::flush::Chunk;

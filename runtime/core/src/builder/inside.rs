@@ -1,4 +1,5 @@
-//! Callbacks for threads that do not enter the runtime by themselves.
+//! Makes the callbacks for the start and the end of a thread run inside the runtime on the threads
+//! of the blocking pool, which enter the runtime only for their jobs.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -1,7 +1,13 @@
 //! The driver: what an idle worker sleeps on, and where timers and I/O are polled.
 //!
-//! It contains each worker's park word, the runtime's timers and the kernel's list of ready
-//! sockets. It depends on nothing of the scheduler or of tasks but `Waker`.
+//! `parker` is each worker's park word, and `spin` decides whether a thread stays awake for a
+//! moment before it sleeps. `turn` has the timers (`timers` and `wheel`) and the sockets
+//! (`registration` and `readiness`) of a runtime. It waits for both in the kernel, by `poller`;
+//! `turn_lock` is the right of one thread at a time to do that. `test_clock` is a clock that tests
+//! pause and advance.
+//!
+//! Apart from its models, the driver does not depend on the scheduler. All that it uses of a task
+//! is the `Waker`.
 
 pub(crate) mod parker;
 

@@ -100,7 +100,7 @@ impl Drop for Punctual {
 }
 
 /// Returns the flags for an event of the kernel. An error sets both directions, so that an attempt
-/// in either returns it: a task that clears `ERROR` does not hide the error from them.
+/// in either returns it, even after a task has cleared `ERROR`.
 fn flags(
     is_readable: bool,
     is_writable: bool,

@@ -123,8 +123,8 @@ impl<S: AsRawFd> Registration<S> {
         }
     }
 
-    /// Returns the part of this registration that waits. Its futures are `Send` if that of a
-    /// registration is not, because they do not borrow the socket.
+    /// Returns the part of this registration that waits. Its futures do not borrow the socket, so
+    /// they are `Send` even if those of the registration are not.
     pub fn waits(&self) -> Waits<'_> {
         Waits(&self.readiness)
     }

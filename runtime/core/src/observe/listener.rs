@@ -1,13 +1,13 @@
 //! The control socket's file and its listening end.
 //!
-//! The observer's thread opens one when the first runtime wants a control socket, and accepts
-//! clients from it.
+//! The thread that builds the first runtime with a control socket opens one. The observer's thread
+//! accepts clients from it.
 //!
 //! Protocol of opening:
 //! 1. create or find the folder, and refuse it if it is not safe;
 //! 2. unlink the sockets of programs that no longer run;
 //! 3. create the socket and set mode 0600 *before* it is bound, so that other users can never
-//!    connect;
+//!    connect. macOS and the BSDs allow that only afterwards; until then the folder protects it;
 //! 4. bind;
 //! 5. check the file in the folder: it must be a socket of mode 0600, and its inode is remembered;
 //! 6. listen.

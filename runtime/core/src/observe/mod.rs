@@ -3,12 +3,14 @@
 //!
 //! The module keeps the list of the program's runtimes, and a thread `volt-observer` that serves
 //! the socket. Its parts, bottom to top:
+//! * `limits`: what clients may cost;
 //! * `listener`: the socket in its folder;
 //! * `connection`: one client, the bytes in and the bytes out;
 //! * `cuts`: removes parts of a snapshot that is too large;
 //! * `recording`: the flushes for a client that records;
 //! * `server`: the event loop;
-//! * `registry`: the list of runtimes; starts and ends the thread;
+//! * `registry`: the list of runtimes, and the end of the thread;
+//! * `observer`: the start and the main function of the thread;
 //! * `page`: the page of metrics, with a separate thread and a port.
 //!
 //! Invariants:

@@ -1,5 +1,10 @@
-//! The list of this program's runtimes, and the observer's thread, which runs as long as one of
-//! them wants a control socket.
+//! The list of this program's runtimes, and the protocol by which the observer's thread starts and
+//! ends. The thread runs while a runtime wants a control socket, and for a moment afterwards.
+//!
+//! An ordinary case: a program builds its only runtime, which opens the socket and starts the
+//! thread. The runtime ends, and the thread lingers for a second. A test suite builds the next
+//! runtime in that time, which finds the socket open. The race is between the end of the thread and
+//! a new runtime.
 //!
 //! A runtime registers its name when it is built, enters itself when it is complete, and drops its
 //! `Registration` when it ends. The observer's thread and [`process`] read the list.
@@ -19,7 +24,8 @@
 //! that is about to end. The observer of a program lingers, those of most tests do not.
 //!
 //! Invariants:
-//! * *No lock is held while a snapshot is taken*, nor by a worker ever.
+//! * *No lock is held while a snapshot is taken*. No worker takes the lock, except in a task that
+//!   calls this module's functions, or that builds or drops a runtime.
 //! * *One name, one runtime*: no two places in the list have the same name, so that consoles,
 //!   metrics and logs can tell runtimes apart by name.
 //! * *A forked child starts with nothing*: the threads were not copied, and one of them may have
@@ -136,7 +142,7 @@ pub(super) struct Registry {
     pub(super) state: Mutex<State>,
     /// Notified when an observer has ended, or a runtime wants one again.
     pub(super) changed: Condvar,
-    /// Written by the observer's thread.
+    /// Written by the observer's thread and by that of the page.
     health: Mutex<Health>,
     /// The program that this registry belongs to; a forked child is another one.
     home: Home,

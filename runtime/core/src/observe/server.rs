@@ -1,5 +1,9 @@
 //! The observer's event loop: one thread and one poll for all clients.
 //!
+//! An ordinary case: a console connects and gets a hello. It subscribes to snapshots. The thread
+//! sleeps until the next snapshot is due, takes it, puts it into the client's outbox, sends as much
+//! as the kernel accepts, and sleeps again.
+//!
 //! Protocol of a turn:
 //! 1. sleep until an event, the next snapshot of a subscription or the end of a wait or of the
 //!    thread's linger; without limit if there is none of these;
@@ -15,7 +19,7 @@
 //! * *watching is cheap*: after a turn's snapshot the subscriptions pause in proportion to its
 //!   processor time. So an expensive snapshot (many workers, incidents with their stacks) is taken
 //!   less often than requested;
-//! * *a client cannot hold the others up*, since each gets one request and one attempt at sending
+//! * *a client cannot delay the others*, since each gets one request and one attempt at sending
 //!   per turn;
 //! * *a panic in a snapshot is answered* with an error, not passed on.
 

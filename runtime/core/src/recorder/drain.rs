@@ -1,4 +1,5 @@
-//! Collects the records of all lanes into a recording.
+//! Collects the records of all lanes into a recording. A *lane* is the ring of one thread, which
+//! overwrites its oldest records.
 //!
 //! A thread of an observer has a [`Drain`] and calls [`Drain::collect`] repeatedly while something
 //! is recorded, every [`Drain::next_in`]. The result is a *flush*: the records since the previous

@@ -1,8 +1,8 @@
 //! When the workers of a runtime may end: the counts of tasks, and the order in which they are
 //! read.
 //!
-//! The workers end after the shutdown once no task is left. There is one count of spawns per
-//! worker, one per queue that other threads push into, and one count of ends per worker.
+//! A shutdown cancels all tasks, and the workers end once no task is left. There is one count of
+//! spawns per worker, one per queue that other threads push into, and one count of ends per worker.
 //! `shared::end`, "How it ends", has the protocol and its proof. Its steps (2) to (4) are
 //! implemented here, for the runtime and for the models of `queue/injector`.
 //!

@@ -1,4 +1,4 @@
-//! How a worker parks: the steps of `idle` and of `driver::turn`, in their order.
+//! How a worker parks: the steps of `idle` and of `driver::turn_lock`, in their order.
 //!
 //! A worker that found no task publishes that it is parked, checks every queue once more, and
 //! sleeps: in the driver if no other worker is there, otherwise on its park word. A thread that
@@ -11,8 +11,8 @@
 //! 1. Park (1) and (2) of `idle`: the worker leaves the searchers and publishes that it is parked.
 //! 2. Park (3) of `idle`: it checks everything once more. On a hit it continues with (6).
 //! 3. Spin (1) to (3) of `idle`, if spinning is worthwhile. A token that arrives is not taken yet.
-//! 4. Hand-off (2) of `driver::turn`: it gets the driver turn, or will sleep on the futex. If it
-//!    got the turn, it marks its park word accordingly, which fails if a token is already there.
+//! 4. Hand-off (2) of `driver::turn_lock`: it gets the driver turn, or will sleep on the futex. If
+//!    it got the turn, it marks its park word accordingly, which fails if a token is already there.
 //! 5. It sleeps. Afterwards it gives up the turn if it had it.
 //! 6. Retract of `idle`: it clears its bit, and finds out whether it was claimed.
 //! 7. If it was claimed, it waits for the token, and is a searcher, already counted by the claimer.

@@ -1,5 +1,6 @@
 //! The two halves of a worker: the part that other threads use, [`Remote`], and the part that only
-//! the worker uses, [`Core`].
+//! the worker uses, [`Core`]. Both are created here, since the ring and the batch buffer
+//! have an end in either half.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};

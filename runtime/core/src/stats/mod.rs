@@ -1,4 +1,10 @@
-//! Counters: what the runtime counts, and the cells that it counts in.
+//! Counters: what the runtime counts, and the cells that it counts in. Workers write them,
+//! snapshots read them.
+//!
+//! `numbers` has the kinds of cells, and `cells` the cells of one worker. `blame` counts by spawn
+//! location. `locations` numbers the spawn locations for the flight recorder. `reasons` lists the
+//! reasons that are counted separately. `tally` has the counts that a shutdown needs.
+//! `counting` decides whether the others are written.
 
 #[cfg(not(loom))]
 pub(crate) mod blame;

@@ -1,4 +1,5 @@
-//! Blocking code in the middle of a task.
+//! `block_in_place`: runs blocking code in the middle of a task, while another thread takes over
+//! the worker's other tasks.
 
 use crate::context;
 use crate::scheduler::current;

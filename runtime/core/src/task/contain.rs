@@ -1,4 +1,5 @@
-//! Calls user code in places where no caller could receive its panic.
+//! Calls user code in places where no caller could receive its panic: destructors, callbacks of the
+//! program, subscribers of the log.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

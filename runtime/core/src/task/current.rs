@@ -3,9 +3,12 @@
 //! `task::id()`, shields and wakers need the current task. Wakers also attribute each wake-up to
 //! the task that is polled, or, between polls, to the activity of the thread.
 //!
-//! Writers: `cell::run` around each poll, and wakers on the same thread; the kind of the thread
-//! is set by the thread itself. Readers: ids, shields, wake-ups on this thread, and `cell::run`
-//! at the end of the poll.
+//! While the output of an ended task is dropped, no task is current, but `task::id()` returns the
+//! id of that task.
+//!
+//! Writers: `cell` around each poll and each drop of an output, and wakers on the same thread; the
+//! kind of the thread is set by the thread itself. Readers: ids, shields, wake-ups on this thread,
+//! and `cell::run` at the end of the poll.
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner owns a reference.

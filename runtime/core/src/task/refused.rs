@@ -1,4 +1,4 @@
-//! The error of `try_spawn`.
+//! The error of `try_spawn`, which returns the future that was not spawned.
 
 use std::fmt;
 

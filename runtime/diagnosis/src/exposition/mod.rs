@@ -1,8 +1,8 @@
 //! The page of Volt's metrics: which samples it has, and their text in Prometheus' format.
 //!
 //! The exporter and the page of `VOLT_METRICS`, which the runtime serves itself, use this module.
-//! It opens no socket and has no dependency, so that a program on Volt need not compile an HTTP
-//! library or a metrics library for its page.
+//! It opens no socket and needs no further crate, so that a program on Volt need not compile an
+//! HTTP library or a metrics library for its page.
 //!
 //! # Shape
 //!

@@ -1,4 +1,5 @@
-//! Reads the samples of every metric of the catalog, once for each collection.
+//! Reads the samples of every metric of the catalog, once for each collection. A *sample* is one
+//! value of a metric, with the values of its labels. Both pages and the OTLP push use this module.
 //!
 //! Ownership: [`Samples::read`] has `&mut` access. Two things are kept between collections. For
 //! each runtime, it keeps which spawn locations have series ([`Locations`]). For each program that

@@ -1,8 +1,9 @@
 //! Writes samples in Prometheus' text format, version 0.0.4.
 //!
-//! A family has a line with its help, one with its type, its series, and an empty line. A family
-//! without series is left out. A histogram has a series for each limit of [`BUCKETS_NS`], which
-//! counts the values up to that limit, then one for all values, their sum and their number.
+//! A *family* is a metric with all its series. It has a line with its help, one with its type, its
+//! series, and an empty line. A family without series is left out. A histogram has a series for
+//! each limit of [`BUCKETS_NS`], which counts the values up to that limit, then one for all values,
+//! their sum and their number.
 
 use std::fmt::{Display, Result, Write};
 

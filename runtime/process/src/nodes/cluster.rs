@@ -1,4 +1,7 @@
 //! A system's part in a cluster: its relay, and a conversation (`line`) with each connected node.
+//!
+//! This module also chooses the numbers that distinguish a system from earlier ones of the same
+//! node: its incarnation, and the first generation of its pids.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,4 +1,4 @@
-//! Counters of the frames between this node and others.
+//! Counters of the frames between this node and others, for [`RelayCounts`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

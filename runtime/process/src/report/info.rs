@@ -1,4 +1,4 @@
-//! Information on one process at one moment.
+//! Information on one process at one moment: its state, mailbox, counters and relations.
 
 use crate::entry::{Entry, Home};
 use crate::messages::pid::Pid;

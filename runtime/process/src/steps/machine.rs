@@ -1,4 +1,5 @@
-//! The state machine of a process.
+//! The state machine of a process: the trait [`Process`], which applications implement and `runner`
+//! calls.
 
 use std::any::Any;
 

@@ -1,4 +1,5 @@
-//! The process of a supervisor: created from its plan, then stepped.
+//! The process of a supervisor. Its `init` turns the plan (`tree`) into the state machine
+//! `running`, which all steps are passed to.
 
 use super::running::Running;
 use super::tree::Supervisor;

@@ -1,4 +1,5 @@
-//! The builder of a system.
+//! The settings of a system (its node, its limit of processes, commands and relay), and their
+//! checks.
 
 use std::fmt;
 

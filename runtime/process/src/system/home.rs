@@ -1,4 +1,5 @@
-//! The functions that a system provides for the entries of its processes; see [`Home`].
+//! The functions that a system provides for the entries of its processes; see [`Home`]. Entries
+//! call them at an exit, for example to release a pid or to notify a process on another node.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

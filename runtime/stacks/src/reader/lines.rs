@@ -8,7 +8,8 @@
 //!
 //! [`Lines`] maps the file. [`find`](Lines::find) gets all unknown addresses of a stack together.
 //! It scans the symbol table, and reads the units of the debug information that contain the
-//! addresses ([`units`](super::units)). Nothing is kept between two calls.
+//! addresses ([`units`](super::units)). Only sections that had to be decompressed are kept for the
+//! next call.
 //!
 //! # Invariant
 //!
@@ -22,7 +23,7 @@
 //! proportionally more for larger ones. This is the cost of naming the line that blocks a worker,
 //! at a time when processors are scarce.
 //!
-//! Compressed sections are decompressed whole, and stay in memory.
+//! Compressed sections are decompressed whole, and stay in memory while the file is mapped.
 //!
 //! # Rejected alternatives
 //!

@@ -165,8 +165,9 @@ unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     }
 }
 
-/// Returns the bounds of the calling thread's stack, which stay the same: for the main thread, the
-/// C library reads them from a file of the kernel, which takes longer than the start of a runtime.
+/// Returns the bounds of the calling thread's stack. Each thread keeps them after the first call,
+/// since they do not change: for the main thread, the C library reads them from a file of the
+/// kernel, which takes longer than the start of a runtime.
 ///
 /// # Errors
 /// If the C library does not provide them, or if the thread has destroyed its thread-locals.

@@ -2,7 +2,7 @@
 //!
 //! [`units`](super::units) and [`split`](super::split) use this module.
 //!
-//! Decompressing takes two more crates and their build time, and hardly a Rust program is linked
+//! Decompressing takes two more crates and their build time, and hardly any Rust program is linked
 //! with compressed sections. It is therefore a feature, `compressed-debug-info`. Without it, such a
 //! section is missing, and the resolver reports the reason.
 

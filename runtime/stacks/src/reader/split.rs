@@ -1,4 +1,5 @@
-//! Finds the functions of a unit whose debug information is split off into another file.
+//! Finds the functions of a unit whose debug information is split off into another file. A *unit*
+//! is the debug information of one compilation, often of one crate.
 //!
 //! With `split-debuginfo = "unpacked"`, the compiler writes a file `.dwo` for each unit, and the
 //! program contains a skeleton of the unit with the path of that file. With `"packed"`, these files

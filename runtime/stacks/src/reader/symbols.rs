@@ -1,7 +1,7 @@
 //! Resolves a copied stack to source lines: functions, files and lines, including the calls that
 //! the compiler inlined.
 //!
-//! The runtime's sentinel has a thread that resolves stacks. That thread owns a [`Resolver`].
+//! Each runtime has a thread that resolves stacks. That thread owns a [`Resolver`].
 //!
 //! # Shape
 //!

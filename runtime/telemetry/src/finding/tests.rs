@@ -1,3 +1,5 @@
+//! Tests of findings in messages: round trips, unknown rules and values, and bounds.
+
 use serde::Serialize;
 
 use super::message::MAX_WEIGHT;

@@ -1,4 +1,4 @@
-//! The reason why a recorder writes the contents of its rings.
+//! The reason for a recording, which a mark in the recording contains.
 
 use std::fmt;
 use std::time::Duration;

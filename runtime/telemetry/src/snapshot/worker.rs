@@ -1,4 +1,5 @@
-//! One worker of a runtime: its current state, and its counters since the runtime started.
+//! One worker of a runtime: its current state, and its counters since the runtime started. A
+//! snapshot contains one for each worker and each spare.
 
 use serde::{Deserialize, Serialize};
 

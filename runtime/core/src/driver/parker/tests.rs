@@ -1,3 +1,5 @@
+//! Tests of the park word with real threads, and of the emulated futex.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread;

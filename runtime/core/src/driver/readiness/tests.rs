@@ -1,3 +1,5 @@
+//! Tests of the readiness of one socket: ticks, closed directions, and the wake-ups of waiters.
+
 use super::*;
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Tests of timers: when they fire, which wakers they call, and when they wake the sleeper.
+
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -315,8 +315,8 @@ impl Driver {
         }
     }
 
-    /// Ends every wait: I/O fails from now on, and timers behave as documented at `time::sleep`.
-    /// Sockets and timers that outlive the runtime may still be dropped.
+    /// Ends every wait: a wait for a socket fails from now on, and timers behave as documented at
+    /// `time::sleep`. Sockets and timers that outlive the runtime may still be dropped.
     pub(crate) fn shut_down(&self) {
         let mut wakers = Vec::new();
         let mut registrations = self.registrations.lock();

@@ -1,3 +1,5 @@
+//! Tests of the driver: the turn, its sleep, timers, events of real sockets, and the shutdown.
+
 use super::*;
 use crate::driver::readiness::{Direction, Flags};
 use mio::Interest;

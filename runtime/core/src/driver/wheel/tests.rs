@@ -1,3 +1,5 @@
+//! Tests of the timer wheel, in random runs against a binary heap and at its limits.
+
 use super::*;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

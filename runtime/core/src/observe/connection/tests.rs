@@ -1,3 +1,6 @@
+//! Tests of one client's connection: intervals, the processor time that it pays for, and its
+//! bounds.
+
 use std::io::Read;
 
 use volt_telemetry::wire::MAX_REPLY_BYTES;

@@ -3,7 +3,7 @@
 //!
 //! It is for programs that cannot or should not link an exporter, above all for programs that were
 //! written for Tokio. The page has Volt's metrics only. The exporter's page also has those of the
-//! application and of the operating system, and is a live page.
+//! application and of the operating system, and the exporter serves a live page, too.
 //!
 //! The first runtime of the program reads the variable, binds the port and starts the thread
 //! `volt-metrics`. The page is served until the program exits, also while it has no runtime. The
@@ -13,7 +13,7 @@
 //!
 //! Invariants, in addition to those of the control socket:
 //! * *The user names the address*: without the variable, no port is opened. A port without an
-//!   address is one of 127.0.0.1.
+//!   address is bound on 127.0.0.1.
 //! * *Bounded*: one connection at a time, with limits on its time and on the size of its request.
 //!   See `server`.
 //! * *One program, one page*: a child that is forked later does not serve, and does not try to,

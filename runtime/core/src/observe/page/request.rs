@@ -1,4 +1,6 @@
-//! The head of an HTTP/1 request, as far as the page needs it, and the response to it.
+//! Parses the head of an HTTP/1 request, as far as the page needs it, and builds the response.
+//!
+//! `server` uses it. Nothing here reads a socket.
 
 use std::net::SocketAddr;
 

@@ -30,7 +30,8 @@ use crate::observe::server::{ACCEPT_PAUSE, PANICKED, is_of_one_connection, proce
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Maximum time until the head of the request is complete.
+    /// Maximum time until the head of the request is complete; and, after a refusal, until the
+    /// client closes the connection.
     read: Duration,
     /// Maximum time until the response is sent.
     write: Duration,

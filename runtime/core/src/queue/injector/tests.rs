@@ -1,3 +1,5 @@
+//! Tests of the global queue: order, length and age, the close, and every item once under threads.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;

@@ -1,3 +1,5 @@
+//! Tests of the LIFO slot: its content, its drop, and every item once under threads.
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;

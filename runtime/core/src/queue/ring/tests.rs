@@ -1,3 +1,5 @@
+//! Tests of the ring: order, steals, overflow, and every item once under threads.
+
 use std::collections::VecDeque;
 use std::thread;
 

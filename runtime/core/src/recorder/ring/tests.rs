@@ -1,3 +1,5 @@
+//! Tests of the recorder's ring: what readers get, what they miss, and the change of writers.
+
 use std::sync::atomic::AtomicBool;
 use std::thread;
 

@@ -347,7 +347,7 @@ impl Idle {
     }
 
     /// Executes the fence between a change of a worker's bit and the check whether the sentinel
-    /// dozes, and the fence of the opposite direction: see `sentinel`.
+    /// dozes, and the fence of the opposite direction: see `sentinel::doze`.
     #[inline]
     pub(crate) fn fence(&self) {
         // ORDERING: SeqCst fence; pairs with the same fence executed by the other side.

@@ -1,3 +1,6 @@
+//! Tests of the idle set: which worker is claimed, the count of searchers, and submits that race
+//! with parks.
+
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The lease that a task holds on its runtime.
+//! The lease that a task holds on its runtime, which is also the task's scheduler.
 
 use std::ops::Deref;
 use std::ptr::NonNull;

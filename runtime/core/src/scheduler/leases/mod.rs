@@ -8,6 +8,14 @@
 //! it go back there. So a worker changes the shared count once per batch; other threads change it
 //! for each lease.
 //!
+//! An ordinary case: a worker with an empty stock spawns a task. It takes `BATCH` leases, which
+//! adds one count to the `Arc`, and the task gets one of them. The task ends, and a thread outside
+//! the workers frees it: that thread returns the lease. When the runtime ends, the worker returns
+//! its stock, which removes the count.
+//!
+//! The race: one thread returns the last lease while another one takes a new one, so the count is
+//! removed and added at the same time.
+//!
 //! Protocol, where `out` is the number of leases that are out, including those in stocks:
 //! 1. Take, by a thread that holds the runtime in another way: `out += n`; if it was 0, add a count
 //!    to the `Arc`.

@@ -1,6 +1,15 @@
 //! The sentinel: a thread that watches the workers while any of them is awake, so that a task that
 //! blocks its worker delays no other task.
 //!
+//! A worker polls one task at a time. While a poll lasts, the tasks in the worker's queues wait,
+//! and so do timers and sockets if all workers are stuck. No worker can detect that about itself.
+//!
+//! An ordinary case: a task on worker 1 sleeps in its thread for 200 ms. Two checks in a row find
+//! worker 1 in the same poll. If worker 2 is parked, the sentinel wakes it, and it steals the tasks
+//! of worker 1. If worker 2 is in a poll, too, and tasks wait, the sentinel declares worker 1
+//! *away* and calls a *spare*, a worker with a separate thread (`staff`), which runs the waiting
+//! tasks. When the poll ends, worker 1 continues, and the spare leaves after a while.
+//!
 //! Each check compares what each worker does with what it did at the previous check. A poll is
 //! *long* if it has lasted for `STUCK_AFTER`. A worker is *stuck* if it was in the same long poll
 //! at both checks, or if it has announced that it blocks. The sentinel reacts as follows, in this
@@ -17,7 +26,8 @@
 //!    and only a limited number at a time: more threads than processors do not help for long. If it
 //!    could run but the kernel runs other threads, treat it like one that burns, after
 //!    `WAIT_AFTER`, since it may burn all the time that it gets. If it is stopped, or its quota is
-//!    spent, do not replace it: a spare would get no processor time either.
+//!    spent, do not replace it: a spare would get no processor time either. The thread of a
+//!    current-thread runtime is never replaced: no other thread may run its tasks.
 //! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
 //!    that none was available (*capped*).
 //! 5. A worker is away or blocks: move the tasks that it holds to the global queue, at each check,

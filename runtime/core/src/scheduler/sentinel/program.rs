@@ -3,7 +3,15 @@
 //! A program may have hundreds of runtimes, and a test suite creates and drops them all the time.
 //! So a runtime that is built enters a list, and the thread starts with the first runtime. A
 //! runtime that is idle, or never runs a task, costs nothing more: the sentinel dozes in it until a
-//! worker rouses it (`doze`).
+//! worker rouses it (`doze`). The *rounds* of a runtime are the state that the sentinel keeps of it
+//! from one check to the next ([`Rounds`]).
+//!
+//! An ordinary case: runtimes A and B are in the list. The thread dozes in B, and checks A every 10
+//! ms. A shuts down: once its workers have ended, the thread that shuts it down takes its rounds
+//! and removes it from the list. The sentinel's thread then sleeps until a worker of B rouses it.
+//!
+//! The race: a runtime leaves while the sentinel checks it, and the check starts a spare worker
+//! that the shutdown does not wait for. So a check and step (1) of `Leave` exclude each other.
 //!
 //! Protocol. `Enter`, when a runtime is built, before its workers start: under the lock of the
 //! list, add the runtime, and start the thread if none runs. `Leave`, when all workers of a runtime
@@ -159,7 +167,7 @@ impl Program {
             }
             let mut due_at_ns = u64::MAX;
             for watched in turn.drain(..) {
-                // It may be the last reference to the runtime, which then drops what is the user's.
+                // It may be the last reference to the runtime, which then drops values of the user.
                 contain(|| due_at_ns = due_at_ns.min(watched.check(now_ns, pause)));
                 contain(|| drop(watched));
             }

@@ -1,9 +1,9 @@
 //! The thread that resolves stacks and writes to the application's log: incidents, findings, and
 //! troubles of the runtime itself.
 //!
-//! A stack is copied as raw memory; to *resolve* it means to find the functions and lines. The
-//! sentinel starts and owns this thread. It never writes to a log itself: a subscriber may block
-//! for any time.
+//! A stack is copied as raw memory; to *resolve* it means to find the functions and lines. Each
+//! runtime has such a thread from its first incident, examination or trouble on. The sentinel
+//! starts it, since the sentinel never writes to a log itself: a subscriber may block for any time.
 
 use std::io;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ struct Wishes {
 }
 
 /// Resolves stacks, and logs incidents, findings and troubles of the runtime (`troubles`), on its
-/// own thread. Owned by the sentinel, which never writes to a log itself: a subscriber may block
-/// for any time.
+/// own thread. The sentinel keeps it with the state of the runtime (`Rounds`), and gives it up when
+/// the runtime leaves.
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
     wishes: Arc<Wishes>,

@@ -1,3 +1,5 @@
+//! Tests of when the doctor is requested, and of the time that a check takes.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;

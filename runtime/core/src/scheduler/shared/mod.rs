@@ -3,8 +3,8 @@
 //! It consists of the global queue, the idle set, the registry, and one [`Remote`] per worker: the
 //! ends of its queues that other threads may steal from, its park word, and its cells. Workers,
 //! handles and the observer use it. The operations are in separate files: `spawn` (a new task is
-//! taken in), `wake` (a task is submitted, and a worker is woken for it), `end` (the shutdown),
-//! `snapshot`. All threads write here; each part documents how.
+//! counted and submitted), `wake` (a task is submitted, and a worker is woken for it), `end` (the
+//! shutdown), `snapshot`. All threads write here; each part documents how.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize};

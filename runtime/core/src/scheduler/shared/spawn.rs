@@ -1,4 +1,6 @@
-//! Takes in new tasks, and submits tasks that were woken, to the current worker if there is one.
+//! Spawns tasks: counts a new task, calls the program's callbacks, and submits it. Also the trait
+//! `Schedule` for the tasks of a runtime, by which they are submitted when they are woken. A task
+//! goes to the current worker if that is one of this runtime, and otherwise the way of `wake`.
 
 use std::future::Future;
 use std::panic::Location;

@@ -69,8 +69,8 @@ impl Shared {
         first + (0..more).take_while(|_| self.wake_one()).count()
     }
 
-    /// Hand-off (3), see `driver::turn`: wakes a worker that will park in the driver, unless one is
-    /// there or on the way. Returns whether a worker was woken.
+    /// Hand-off (3), see `driver::turn_lock`: wakes a worker that will park in the driver, unless
+    /// one is there or on the way. Returns whether a worker was woken.
     pub(crate) fn wake_for_driver(&self) -> bool {
         self.unpark(parking::claim_for_driver(&self.idle, || self.driver.owner()))
     }

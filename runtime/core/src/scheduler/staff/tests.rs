@@ -1,3 +1,5 @@
+//! Tests of duties: replacement, announced blocks, spares that stay or leave, and failed calls.
+
 use super::*;
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! The thread polls the *main future*, which it was given, and the tasks of the runtime in turn:
 //! the main future if it was woken, then one tick of tasks, and so on. It parks as any worker does.
-//! The check before the sleep, Park (2) of `idle`, includes whether the main future was woken. The
-//! waker of the main future is a submit: it sets the flag, and wakes the worker if it is parked.
+//! The check before the sleep, Park (2) of `parking`, includes whether the main future was woken.
+//! The waker of the main future is a submit: it sets the flag, and wakes the worker if it is
+//! parked.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,8 +54,8 @@ impl Main {
     }
 
     fn is_woken(&self) -> bool {
-        // ORDERING: Relaxed; Park (2) calls it after the fence of Park (1), and the waker executes
-        // a fence in Submit (2) after it has set the flag.
+        // ORDERING: Relaxed; Park (2) of `parking` calls it after the fence of its Park (1), and
+        // the waker executes a fence in Submit (2) of `idle` after it has set the flag.
         self.is_woken.load(Ordering::Relaxed)
     }
 

@@ -1,3 +1,5 @@
+//! Tests of a worker's loop: the order of local tasks and batches, and wake-ups of other workers.
+
 use crate::scheduler::current;
 use std::panic::Location;
 use std::task::{Wake, Waker};

@@ -1,4 +1,4 @@
-//! The phases of a worker, as numbers for a cell.
+//! The phases of a worker (busy, searching, parked, …), as numbers that fit a cell.
 
 use volt_telemetry::Phase;
 

@@ -1,3 +1,5 @@
+//! Tests of the cells of a worker: polls in flight, the time in each phase, and concurrent readers.
+
 use super::*;
 use crate::task::cell::{Nowhere, new_task};
 use crate::task::id::Id;

@@ -254,8 +254,8 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         }
         // SAFETY: by contract.
         let drop_it = || contain(|| unsafe { self.set_stage(Stage::Empty) });
-        // No destructor of the program can ask for the id if the output has none. That of a panic's
-        // payload is not asked for it.
+        // If the output has no destructor, no code of the program asks for the id. The destructor
+        // of a panic's payload runs without it.
         if const { needs_drop::<F::Output>() } { run_as_ended(self.header.id, drop_it) } else { drop_it() }
     }
 }

@@ -1,4 +1,5 @@
-//! [`Raw`]: a task's cell as [`handover`](super::handover) uses it.
+//! [`Raw`]: the pointer by which [`handover`](super::handover) accesses a task's output and join
+//! waker.
 
 use super::*;
 

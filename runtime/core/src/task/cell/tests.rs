@@ -1,3 +1,6 @@
+//! Tests of tasks on a queue without workers: outputs, panics, wake-ups, cancellation, and the size
+//! of a task.
+
 use super::*;
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};

@@ -1,3 +1,5 @@
+//! Tests of the registry: places, look-ups by id, walks, and the close.
+
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -1,3 +1,5 @@
+//! Tests of the transitions of the task word, one by one.
+
 use super::*;
 
 fn word(state: &State) -> Word {

@@ -1,3 +1,5 @@
+//! Property tests of frames: round trips, arbitrary bytes, damaged frames, and other versions.
+
 use proptest::prelude::*;
 
 use super::*;

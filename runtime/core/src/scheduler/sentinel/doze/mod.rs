@@ -1,5 +1,5 @@
-//! How the sentinel sleeps: between two checks, for an interval; while all workers of a runtime are
-//! parked, without regard to that runtime, so that an idle runtime causes no activity.
+//! How the sentinel sleeps. Between two checks it sleeps for an interval. While all workers of a
+//! runtime are parked, it does not check that runtime, so that an idle runtime causes no activity.
 //!
 //! One thread, the sentinel's, checks all runtimes of the program. It *dozes* in a runtime when it
 //! makes no check of that runtime until it is *roused*: the first worker that wakes up and finds a

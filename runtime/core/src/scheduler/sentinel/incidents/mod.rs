@@ -1,10 +1,9 @@
 //! The log of incidents: polls that last too long, recorded while they last and when they are over.
 //!
 //! The sentinel finds a long poll, gets its cause from the kernel and a copy of its stack from its
-//! thread, and opens an incident here. Another thread (`reader`), started with the first incident,
-//! resolves the stack, which takes long the first time, and writes the incident to the
-//! application's log. When the sentinel finds that the poll is over, it closes the incident. The
-//! same thread logs the doctor's findings.
+//! thread, and opens an incident here. Another thread (`reader`) resolves the stack, which takes
+//! long the first time, and writes the incident to the application's log. When the sentinel finds
+//! that the poll is over, it closes the incident. The same thread logs the doctor's findings.
 //!
 //! The sentinel and that thread write here, under one lock that no worker takes. Snapshots read.
 //!

@@ -1,3 +1,5 @@
+//! Tests of the log of incidents: its limits by kind and by time, and its bounds.
+
 use super::*;
 
 fn incident(spawned_at: &str, cause: Cause) -> Incident {

@@ -1,3 +1,5 @@
+//! Tests of which late checks are pauses.
+
 use std::thread;
 use std::time::Instant;
 

@@ -10,7 +10,8 @@
 //! Usual incidents are written to the log less often; this limits the volume of the log, and
 //! nothing else.
 //!
-//! Only the sentinel's thread uses this module.
+//! Only the sentinel's thread uses this module, until the runtime leaves the sentinel's list. The
+//! thread that shuts the runtime down then ends the thread that resolves stacks.
 
 use std::io;
 use std::sync::Arc;

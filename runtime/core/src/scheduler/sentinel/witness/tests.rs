@@ -1,3 +1,5 @@
+//! Tests of when a long poll becomes an incident, and when it is recorded.
+
 use super::*;
 
 /// The steps of the sentinel, one by one, while the only worker is in its second poll, which

@@ -1,4 +1,4 @@
-//! The steps of workers, of threads outside, and of the clock.
+//! The steps of the simulation: those of workers, of threads outside, and of the clock.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

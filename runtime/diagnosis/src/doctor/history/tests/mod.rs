@@ -1,3 +1,5 @@
+//! Tests of the history: how long findings last, their severity, and findings that replace others.
+
 mod late;
 
 use std::ops::Range;
