@@ -55,7 +55,7 @@ pub struct LocalOptions {
 /// in a task of the set. To spawn onto the set, use `LocalSet::spawn_local`, or run the set in a
 /// plain current-thread runtime.
 ///
-/// Dropping the runtime shuts it down; see [`Runtime`](crate::runtime::Runtime), also for the panic
+/// Dropping the runtime shuts it down; see [`Runtime`], also for the panic
 /// if it is dropped inside a task or a `block_on`.
 ///
 /// ```

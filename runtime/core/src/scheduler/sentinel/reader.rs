@@ -41,6 +41,13 @@ pub(super) struct Job {
     /// The incident belongs to the poll of this number, on this worker.
     pub(super) slot: usize,
     pub(super) poll_seq: u64,
+    /// `None` if the incident was logged before, and only needs the stack that belongs to its
+    /// present cause.
+    pub(super) log: Option<Log>,
+}
+
+/// What the log needs of an incident.
+pub(super) struct Log {
     /// Where the incident's task was found in the registry.
     pub(super) place: Place,
     /// Whether polls as long as this one are usual in this runtime.
@@ -179,10 +186,14 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
         Stack::Missed => read(resolver, shared, &job, None),
     };
-    shared.incidents.fill_in(job.id, resolved);
+    // An earlier stack is better than none.
+    if job.log.is_some() || resolved.error.is_none() {
+        shared.incidents.fill_in(job.id, resolved);
+    }
+    let Some(log) = job.log else { return };
     let Some(incident) = shared.incidents.get(job.id) else { return };
-    if let Some(suppressed) = shared.incidents.log(&incident, job.is_usual, clock::now_ns()) {
-        let task = shared.registry.get(incident.task_id, job.place);
+    if let Some(suppressed) = shared.incidents.log(&incident, log.is_usual, clock::now_ns()) {
+        let task = shared.registry.get(incident.task_id, log.place);
         tell(&shared.name, &incident, suppressed, task.as_ref());
     }
 }

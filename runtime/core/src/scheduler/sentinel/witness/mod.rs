@@ -27,7 +27,7 @@ use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::Track;
 
 use super::incidents::worse;
-use super::reader::{Job, Reader, STACK_PATIENCE, Stack};
+use super::reader::{Job, Log, Reader, STACK_PATIENCE, Stack};
 use crate::clock;
 use crate::recorder::lanes::RecorderHandle;
 use crate::scheduler::shared::Shared;
@@ -259,26 +259,30 @@ impl Witness {
         let asked_again_after_ns = if id.is_some() { 2 * for_ns } else { LATE_MULTIPLE.saturating_mul(after_ns) };
         self.watched[slot].open = Some(Open { id, began_at_ns, counted_as: cause, is_usual, asked_again_after_ns });
         if let Some(id) = id {
-            self.have_told(slot, id, place, is_usual);
+            self.have_told(slot, id, Log { place, is_usual });
         }
     }
 
     /// Takes the stack of an incident that was recorded, and queues the incident to be logged.
-    fn have_told(&mut self, slot: usize, id: u64, place: Place, is_usual: bool) {
+    fn have_told(&mut self, slot: usize, id: u64, log: Log) {
+        self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
+        if let Err(why) = self.queue(slot, id, Some(log)) {
+            // It is not logged, since a subscriber may block; snapshots include it all the same.
+            self.shared.incidents.change(id, |incident| incident.stack_error = Some(why));
+        }
+    }
+
+    /// Takes the stack of the stuck poll, and queues it to be resolved.
+    fn queue(&mut self, slot: usize, id: u64, log: Option<Log>) -> Result<(), String> {
         let shared = &self.shared.clone();
         let (remote, poll_seq) = (&shared.remotes[slot], self.watched[slot].poll_seq);
-        self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
         let stack = self.take_stack(slot);
         // The stack may be that of the next poll.
         let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };
-        let job = Job { id, stack, slot, poll_seq, place, is_usual };
-        let is_taken = match self.reader() {
+        let job = Job { id, stack, slot, poll_seq, log };
+        match self.reader() {
             Ok(reader) => reader.take(job).map_err(str::to_owned),
             Err(error) => Err(format!("no thread could be started to read it: {error}")),
-        };
-        if let Err(why) = is_taken {
-            // It is not logged, since a subscriber may block; snapshots include it all the same.
-            shared.incidents.change(id, |incident| incident.stack_error = Some(why));
         }
     }
 
@@ -324,15 +328,21 @@ impl Witness {
             if let (Some(open), Some(new)) = (&mut self.watched[slot].open, id) {
                 open.id = id;
                 self.has_news = true;
-                self.have_told(slot, new, place, is_usual);
+                self.have_told(slot, new, Log { place, is_usual });
             }
             return;
         };
         let channel = self.watched[slot].newest.as_ref().and_then(|sample| sample.thread.wait_channel);
+        let mut is_other = false;
         self.shared.incidents.change(id, |incident| {
-            incident.cause = cause;
+            is_other = std::mem::replace(&mut incident.cause, cause) != cause;
             incident.wait_channel = channel.map(|channel| channel.as_str().to_owned());
         });
+        if is_other {
+            // The line that it was at before does not explain this cause. If the stack cannot be
+            // taken now, the incident keeps the earlier one.
+            let _is_queued = self.queue(slot, id, None);
+        }
     }
 
     /// Returns a copy of the poll's stack, if its thread provides one in time.
