@@ -54,7 +54,9 @@ const SPAWNS_AT_END: u32 = 1_000;
 ///
 /// The tasks' futures do not have to be `Send`. They make progress only while the set runs, in
 /// [`block_on`](Self::block_on), in [`run_until`](Self::run_until), or when the set itself is
-/// awaited, which completes when the set has no tasks. Dropping the set cancels all its tasks.
+/// awaited, which completes when the set has no tasks. Dropping the set cancels all its tasks, also
+/// those that destructors spawn meanwhile. After a thousand of these, the futures of further ones
+/// are leaked, so that the drop ends.
 ///
 /// The set is not `Send`, so it cannot run in a task of [`spawn`](super::spawn::spawn). It can run
 /// in the future of a `block_on`, in a task of another set, or in a task of a `LocalRuntime`. A
@@ -201,11 +203,16 @@ impl LocalSet {
         let shared = &self.shared;
         // UNLOCKED WAKERS.
         let waker = cx.waker().clone();
-        let former = shared.0.lock().waker.replace(waker);
+        let mut state = shared.0.lock();
+        let former = state.waker.replace(waker);
+        state.is_polled = true;
+        drop(state);
         drop(former);
+        // Also if a subscriber panics in a poll.
+        let _polled = Polled(shared);
         let (polls, operations) = budgets();
         for _poll in 0..polls {
-            let Some(task) = shared.pop() else {
+            let Some(task) = shared.pop_or_wait() else {
                 return if shared.0.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
             let ran = coop::limited(operations, || task.run(0));
@@ -216,6 +223,15 @@ impl LocalSet {
         // More tasks are woken. Yield, so that other tasks of the runtime run first.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// A running poll of a set.
+struct Polled<'a>(&'a Shared);
+
+impl Drop for Polled<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().is_polled = false;
     }
 }
 
@@ -252,8 +268,14 @@ impl LocalSet {
             }
             alive.iter().for_each(Task::cancel_unshielded);
             drop(alive);
+            let mut is_empty = true;
             while let Some(task) = self.shared.pop() {
                 task.cancel_now();
+                is_empty = false;
+            }
+            if is_empty {
+                // Another thread wakes one of them, and has not submitted it yet.
+                std::thread::yield_now();
             }
         }
         self.shared.0.lock().phase = Phase::Closed;
@@ -278,7 +300,7 @@ impl fmt::Debug for LocalSet {
 ///
 /// # Panics
 /// Panics if called outside a `LocalRuntime` and a `LocalSet`, for example in a task that was
-/// spawned with [`spawn`](super::spawn::spawn) onto another runtime. Also panics if the current
+/// spawned with [`spawn`](super::spawn::spawn), unless the runtime is a `LocalRuntime`. Also panics if the current
 /// runtime is a `LocalRuntime` of another thread.
 ///
 /// ```

@@ -17,6 +17,9 @@ pub(super) struct State {
     pub(super) woken: VecDeque<Notified>,
     pub(super) alive: HashMap<u64, Task>,
     pub(super) waker: Option<Waker>,
+    /// A poll of the set is running, and runs what is woken meanwhile: the waker need not be
+    /// called.
+    pub(super) is_polled: bool,
     pub(super) phase: Phase,
 }
 
@@ -67,7 +70,7 @@ impl Schedule for Shared {
             return;
         }
         state.woken.push_back(task);
-        let waker = state.waker.take();
+        let waker = if state.is_polled { None } else { state.waker.take() };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -88,6 +91,15 @@ impl Schedule for Shared {
 }
 
 impl Shared {
+    /// Returns the next woken task, for a poll of the set. If there is none, a task that is woken
+    /// from now on calls the set's waker.
+    pub(super) fn pop_or_wait(&self) -> Option<Notified> {
+        let mut state = self.0.lock();
+        let task = state.woken.pop_front();
+        state.is_polled &= task.is_some();
+        task
+    }
+
     pub(super) fn pop(&self) -> Option<Notified> {
         self.0.lock().woken.pop_front()
     }

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -380,5 +381,42 @@ fn a_local_set_ends_although_destructors_keep_spawning() {
         assert!(log.drops.get() > 1, "a destructor may start a task while the set ends");
         let last = log.last.take().unwrap();
         assert!(last.is_finished(), "and whoever waits for the last one is told");
+    });
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_wake_inside_a_poll_of_the_set_wakes_no_one_else() {
+    watched(|| {
+        let runtime = runtime(1);
+        let _entered = runtime.enter();
+        let (count, waker_of_task) = (Arc::new(Count::default()), Rc::new(RefCell::new(None)));
+        let waker = Waker::from(count.clone());
+        let mut set = LocalSet::new();
+        let kept = waker_of_task.clone();
+        set.spawn_local(async move {
+            spawn_local(async { yield_now().await }).await.unwrap();
+            let mut is_open = false;
+            poll_fn(|cx| {
+                *kept.borrow_mut() = Some(cx.waker().clone());
+                if std::mem::replace(&mut is_open, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        });
+        let poll = |set: &mut LocalSet| Pin::new(set).poll(&mut Context::from_waker(&waker));
+        assert!(poll(&mut set).is_pending());
+        assert_eq!(count.0.load(Ordering::SeqCst), 0, "the poll has run what was woken");
+        waker_of_task.borrow().as_ref().unwrap().wake_by_ref();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert!(poll(&mut set).is_ready());
     });
 }
