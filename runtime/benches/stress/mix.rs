@@ -23,7 +23,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use volt::task::{JoinHandle, consume_budget, yield_now};
-use volt::telemetry::{Snapshot, Worker};
+use volt::telemetry::{Phase, Snapshot, Worker};
 use volt::{Handle, Placement};
 
 /// Maximum number of roots of one outside thread that are alive together.
@@ -411,15 +411,26 @@ fn check_until(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMu
 /// Waits until no task is alive and every worker sleeps, and compares all counts.
 fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
     let began = Instant::now();
-    let snapshot = loop {
-        let snapshot = handle.snapshot();
+    let is_at_rest = |snapshot: &Snapshot| {
         // Spares that went on duty for a worker that lost its processor leave a second later.
         let is_staffed = snapshot.on_duty_count() as usize == mix.workers;
-        if snapshot.tasks.alive == 0 && is_staffed && snapshot.parked_count() as usize == mix.workers {
-            break snapshot;
+        // A worker's bit shows that it is about to sleep, its phase that it sleeps.
+        let sleeps = |worker: &&Worker| matches!(worker.phase, Phase::Parked | Phase::Driver);
+        let all_sleep = snapshot.parked_count() as usize == mix.workers
+            && snapshot.workers.iter().filter(sleeps).count() == mix.workers;
+        snapshot.tasks.alive == 0 && is_staffed && all_sleep
+    };
+    let snapshot = loop {
+        // A snapshot does not read all cells at one moment, so the first one may have read some
+        // before the workers had counted their last poll. The second one began after that.
+        if is_at_rest(&handle.snapshot()) {
+            let snapshot = handle.snapshot();
+            if is_at_rest(&snapshot) {
+                break snapshot;
+            }
         }
         if began.elapsed() > HANGS {
-            eprintln!("never at rest: {snapshot:#?}");
+            eprintln!("never at rest: {:#?}", handle.snapshot());
             std::process::abort();
         }
         std::thread::yield_now();

@@ -181,11 +181,13 @@ fn a_sleep_wakes_the_task_that_polled_it_last_and_no_other() {
     with_workers(|runtime| {
         let _entered = runtime.handle().enter();
         let (first, last) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        let mut sleep = pin!(sleep(20 * MS));
+        // Long at first, since the thread may lose its processor before the polls.
+        let mut sleep = pin!(sleep(HOUR));
         for count in [&first, &last] {
             let waker = Waker::from(count.clone());
             assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         }
+        sleep.as_mut().reset(Instant::now() + 20 * MS);
         wait_until(|| last.0.load(Ordering::SeqCst) == 1);
         assert_eq!(first.0.load(Ordering::SeqCst), 0);
         assert!(sleep.is_elapsed());

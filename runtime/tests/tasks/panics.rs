@@ -18,7 +18,7 @@ use volt::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use volt::net::{TcpListener, TcpStream};
 use volt::task::{self, JoinSet, LocalSet, ScopeError, yield_now};
 use volt::telemetry::Phase;
-use volt::time::sleep;
+use volt::time::{Instant, sleep};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MS: Duration = Duration::from_millis(1);
@@ -255,8 +255,10 @@ fn a_panicking_waker_harms_neither_workers_nor_other_waiters() {
             runtime.block_on(joined).unwrap();
 
             // Timers of one tick.
-            let mut sleeps: Vec<_> = (0..5).map(|_| Box::pin(sleep(5 * MS))).collect();
+            let mut sleeps: Vec<_> = (0..5).map(|_| Box::pin(sleep(HOUR))).collect();
             let rung: Vec<_> = sleeps.iter_mut().map(|sleep| poll(sleep.as_mut(), panics_in_drop)).collect();
+            let soon = Instant::now() + 5 * MS;
+            sleeps.iter_mut().for_each(|sleep| sleep.as_mut().reset(soon));
             wait_until(|| rung.iter().all(|rung| rung.load(Ordering::SeqCst) == 1));
             // The sleep has the last waker. The panic of its destructor reaches the thread that
             // drops it.

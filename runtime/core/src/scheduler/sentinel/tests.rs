@@ -47,8 +47,15 @@ fn a_check_takes_microseconds() {
         (ran_ns() - before_ns) as f64 / 1e3 / f64::from(checks)
     };
     let at_ease = check_us(CHECKS);
-    let stuck = runtime.spawn(async move { assert!(is_open.recv().is_err(), "nothing is sent") });
-    std::thread::sleep(2 * interval);
+    let (entered, has_entered) = mpsc::channel();
+    let stuck = runtime.spawn(async move {
+        entered.send(()).unwrap();
+        assert!(is_open.recv().is_err(), "nothing is sent");
+    });
+    has_entered.recv().unwrap();
+    while runtime.handle().snapshot().longest_in_flight().is_none_or(|(_, poll)| poll.for_ns < 20_000_000) {
+        std::thread::yield_now();
+    }
     let while_stuck = check_us(CHECKS);
     println!("a check takes {at_ease:.1} µs while polls are short, {while_stuck:.1} µs while one is stuck");
     // ORDERING: Relaxed; no other data depends on the flag.
