@@ -13,7 +13,7 @@ use volt_telemetry::snapshot::{Process, Snapshot};
 
 use crate::error::Error;
 use crate::facts::causes;
-use crate::facts::incidents::{Unwritten, calls, cause, named, newest_first, remedy, task, unwritten, when};
+use crate::facts::incidents::{Unrecorded, calls, cause, named, newest_first, remedy, task, unrecorded, when};
 use crate::text::clean;
 use crate::text::figures::{count, duration, left, width};
 
@@ -51,16 +51,16 @@ pub fn text(process: &Process, is_all: bool) -> String {
     let mut text = String::new();
     for runtime in &process.runtimes {
         text.push_str(&format!("{}  pid {}  runtime {}\n", process.program, process.pid, runtime.runtime));
-        let unwritten = unwritten(runtime);
-        unwritten.iter().for_each(|one| text.push_str(&unwritten_text(one)));
+        let unrecorded = unrecorded(runtime);
+        unrecorded.iter().for_each(|one| text.push_str(&unrecorded_text(one)));
         let incidents: Vec<_> = chosen(runtime, is_all).collect();
-        let like: Vec<_> = unwritten.iter().filter_map(|one| one.like).collect();
+        let like: Vec<_> = unrecorded.iter().filter_map(|one| one.like).collect();
         // Prints each incident once, even if several polls refer to it.
         let stands_in =
             |incident: &&Incident| like.iter().any(|like| like.id == incident.id) && !is_all && incident.is_over;
         let shown = incidents.into_iter().chain(newest_first(&runtime.incidents).filter(stands_in));
         let shown: Vec<_> = shown.map(|incident| incident_text(incident, runtime.at_ns)).collect();
-        if shown.is_empty() && unwritten.is_empty() {
+        if shown.is_empty() && unrecorded.is_empty() {
             text.push_str(&format!("{}\n", nothing(runtime, is_all)));
         }
         text.push_str(&shown.concat());
@@ -74,7 +74,7 @@ pub fn text(process: &Process, is_all: bool) -> String {
 
 /// Returns JSON. `incidents` has every selected incident, the latest first, with each number under
 /// its own name, its `runtime`, and `guilty`, the innermost call of the application's code.
-/// `unwritten` has the polls in flight without a current incident, with the number of the latest
+/// `unrecorded` has the polls in flight without a current incident, with the number of the latest
 /// incident `like` each.
 pub fn json(process: &Process, is_all: bool) -> Value {
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
@@ -88,22 +88,22 @@ pub fn json(process: &Process, is_all: bool) -> Value {
     };
     let incidents: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
-        let value = |one: &Unwritten<'_>| {
+        let value = |one: &Unrecorded<'_>| {
             let mut value = json!(one.poll);
             value["runtime"] = json!(runtime.runtime);
             value["worker"] = json!(one.worker.index);
             value["like"] = json!(one.like.map(|like| like.id));
             value
         };
-        unwritten(runtime).iter().map(value).collect()
+        unrecorded(runtime).iter().map(value).collect()
     };
-    let unwritten: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
+    let unrecorded: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
     json!({
         "pid": process.pid,
         "program": process.program,
         "at_ns": process.at_ns,
         "incidents": incidents,
-        "unwritten": unwritten,
+        "unrecorded": unrecorded,
     })
 }
 
@@ -129,8 +129,8 @@ fn nothing(runtime: &Snapshot, is_all: bool) -> String {
     }
 }
 
-fn unwritten_text(one: &Unwritten<'_>) -> String {
-    let Unwritten { worker, poll, like } = one;
+fn unrecorded_text(one: &Unrecorded<'_>) -> String {
+    let Unrecorded { worker, poll, like } = one;
     let like =
         like.map_or_else(|| "no stack yet".into(), |like| format!("stack: see incident {}, a similar poll", like.id));
     format!(
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(now.matches("\nincident ").count(), 1, "{now}");
         let all = text(&process, true);
         assert_eq!(all.matches("\nincident ").count(), 7, "each once: {all}");
-        assert_eq!(json(&process, false)["unwritten"][0]["like"], json!(7));
+        assert_eq!(json(&process, false)["unrecorded"][0]["like"], json!(7));
         process.runtimes[0].incidents.latest.clear();
         assert!(text(&process, false).contains("handlers.rs:118:21: no stack yet\n"));
     }

@@ -26,7 +26,7 @@ const FOLDERS_FROM: usize = 30;
 
 /// A poll that has lasted long, and that has no incident.
 #[derive(Clone, Copy, Debug)]
-pub struct Unwritten<'a> {
+pub struct Unrecorded<'a> {
     /// The worker that it blocks.
     pub worker: &'a Worker,
     /// The poll.
@@ -37,7 +37,7 @@ pub struct Unwritten<'a> {
 }
 
 /// Returns the long polls in flight that have no current incident, the longest first.
-pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
+pub fn unrecorded(snapshot: &Snapshot) -> Vec<Unrecorded<'_>> {
     let incidents = &snapshot.incidents;
     let is_written = |worker: &Worker, poll: &InFlight| {
         let open = incidents.latest.iter().filter(|incident| !incident.is_over);
@@ -48,10 +48,10 @@ pub fn unwritten(snapshot: &Snapshot) -> Vec<Unwritten<'_>> {
     let mut long: Vec<_> = long
         .map(|(worker, poll)| {
             let like = newest_first(incidents).find(|incident| incident.spawned_at == poll.spawned_at);
-            Unwritten { worker, poll, like }
+            Unrecorded { worker, poll, like }
         })
         .collect();
-    long.sort_by_key(|unwritten| std::cmp::Reverse(unwritten.poll.for_ns));
+    long.sort_by_key(|unrecorded| std::cmp::Reverse(unrecorded.poll.for_ns));
     long
 }
 
@@ -291,7 +291,7 @@ mod tests {
             },
             ..Snapshot::default()
         };
-        let told = unwritten(&snapshot);
+        let told = unrecorded(&snapshot);
         let told: Vec<_> = told.iter().map(|one| (one.worker.index, one.like.map(|like| like.id))).collect();
         assert_eq!(told, [(1, None), (0, Some(2))]);
     }

@@ -240,9 +240,9 @@ impl Model {
                     Some((task, why.map(|why| Box::new(clean::why(*why))).map_err(|error| clean::text(&error))));
             }
             Message::Refused(reason) if self.screen == Screen::Processes => {
-                self.processes.trouble = Some(clean::text(&reason));
+                self.processes.error = Some(clean::text(&reason));
             }
-            Message::Refused(reason) => self.tasks.trouble = Some(clean::text(&reason)),
+            Message::Refused(reason) => self.tasks.error = Some(clean::text(&reason)),
             Message::Do(action) => return self.act(action),
         }
         None
@@ -336,7 +336,7 @@ impl Model {
     }
 
     fn take_tasks(&mut self, list: TaskList) {
-        self.tasks.trouble = None;
+        self.tasks.error = None;
         let former = self.live.tasks.take().filter(|former| former.runtime == list.runtime);
         if let Some(former) = former.filter(|former| former.at_ns < list.at_ns) {
             let of = |task: &Task| Some((task.id, task.busy_ns?));
@@ -348,7 +348,7 @@ impl Model {
     }
 
     fn take_processes(&mut self, list: ProcessList) {
-        self.processes.trouble = None;
+        self.processes.error = None;
         let former = self.live.processes.take().filter(|former| former.runtime == list.runtime);
         if let Some(former) = former.filter(|former| former.at_ns < list.at_ns) {
             let of = |process: &processes::Process| Some((process.pid.clone(), process.busy_ns?));

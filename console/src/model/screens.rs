@@ -112,7 +112,7 @@ pub struct TaskTable {
     /// Why a task was polled last, with the task's id.
     pub why: Option<(u64, Result<Box<Why>, String>)>,
     /// Why there is no list of tasks.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The state of the processes screen.
@@ -123,7 +123,7 @@ pub struct ProcessTable {
     /// Whether the detail of the selected process is open.
     pub is_open: bool,
     /// Why there is no list of processes.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The state of the latency screen.

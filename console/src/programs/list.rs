@@ -32,7 +32,7 @@ pub struct Entry {
     /// The program's state; `None` if it was not requested, or if there was no reply.
     pub condition: Option<Condition>,
     /// Why something is missing.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The state of a program at one moment.
@@ -126,9 +126,9 @@ fn ask_with_health(candidate: &Candidate) -> Entry {
 
 fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Condition>, String>) -> Entry {
     let Candidate { path, pid, start_time, is_alive } = candidate.clone();
-    let mut entry = Entry { pid, path, start_time, hello: None, condition: None, trouble: None };
+    let mut entry = Entry { pid, path, start_time, hello: None, condition: None, error: None };
     if !is_alive {
-        entry.trouble = Some(STALE.into());
+        entry.error = Some(STALE.into());
         return entry;
     }
     match Client::connect(&entry.path) {
@@ -136,10 +136,10 @@ fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Conditio
             entry.hello = Some(clean::hello(client.hello().clone()));
             match how(&mut client) {
                 Ok(condition) => entry.condition = condition,
-                Err(trouble) => entry.trouble = Some(trouble),
+                Err(error) => entry.error = Some(error),
             }
         }
-        Err(error) => entry.trouble = Some(clean::text(&error.to_string())),
+        Err(error) => entry.error = Some(clean::text(&error.to_string())),
     }
     entry
 }
@@ -147,13 +147,13 @@ fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Conditio
 impl Entry {
     /// Returns whether it is a socket that an exited program has left behind.
     pub fn is_stale(&self) -> bool {
-        self.trouble.as_deref() == Some(STALE)
+        self.error.as_deref() == Some(STALE)
     }
 
     /// Returns why its program could not be reached, with the path of its socket.
-    pub fn trouble_at(&self) -> Option<String> {
+    pub fn error_at(&self) -> Option<String> {
         let path = clean::text(&self.path.display().to_string());
-        self.trouble.as_deref().map(|trouble| with_trouble(&path, trouble))
+        self.error.as_deref().map(|error| with_path(&path, error))
     }
 }
 
@@ -163,9 +163,9 @@ impl Listing {
         let mut rows = vec![["PID", "PROGRAM", "UP", "RUNTIMES", "STATE"].map(String::from)];
         rows.extend(self.entries.iter().filter(|entry| !entry.is_stale()).map(|entry| {
             let path = clean::text(&entry.path.display().to_string());
-            let trouble = entry.trouble_at();
+            let error = entry.error_at();
             let up = entry.condition.map_or(ABSENT.into(), |condition| age(condition.up_ns));
-            let state = trouble.or(entry.condition.map(Condition::in_words)).unwrap_or(path);
+            let state = error.or(entry.condition.map(Condition::in_words)).unwrap_or(path);
             let (program, runtimes) = match &entry.hello {
                 Some(hello) => (head(&hello.program, NAME_MAX_WIDTH), head(&hello.runtimes.join(","), NAME_MAX_WIDTH)),
                 None => (ABSENT.into(), ABSENT.into()),
@@ -227,7 +227,7 @@ impl Listing {
                 "stuck_workers": condition.map(|condition| condition.stuck),
                 "longest_poll_ns": condition.and_then(|condition| condition.longest_poll_ns),
                 "tasks": condition.map(|condition| condition.tasks),
-                "trouble": entry.trouble,
+                "error": entry.error,
             })
         };
         self.entries.iter().map(entry).collect()
@@ -235,8 +235,8 @@ impl Listing {
 }
 
 /// Most messages begin with the path already.
-fn with_trouble(path: &str, trouble: &str) -> String {
-    if trouble.starts_with(path) { trouble.into() } else { format!("{path} {trouble}") }
+fn with_path(path: &str, error: &str) -> String {
+    if error.starts_with(path) { error.into() } else { format!("{path} {error}") }
 }
 
 #[cfg(test)]
@@ -245,9 +245,9 @@ mod tests {
 
     use super::*;
 
-    fn entry(pid: u32, hello: Option<Hello>, condition: Option<Condition>, trouble: Option<&str>) -> Entry {
+    fn entry(pid: u32, hello: Option<Hello>, condition: Option<Condition>, error: Option<&str>) -> Entry {
         let path = format!("/run/volt/{pid}-7.sock").into();
-        Entry { pid, path, start_time: 7, hello, condition, trouble: trouble.map(str::to_owned) }
+        Entry { pid, path, start_time: 7, hello, condition, error: error.map(str::to_owned) }
     }
 
     #[test]

@@ -117,8 +117,8 @@ fn list_tells_the_stale_and_the_wrong_from_the_living() {
         json.as_array().unwrap().iter().find(|entry| entry["pid"] == pid).unwrap()
     };
     assert_eq!(entry(0)["is_alive"], true);
-    assert!(entry(1)["trouble"].as_str().unwrap().contains("not a Volt control socket"));
-    assert!(entry(2)["trouble"].as_str().unwrap().contains("stale"));
+    assert!(entry(1)["error"].as_str().unwrap().contains("not a Volt control socket"));
+    assert!(entry(2)["error"].as_str().unwrap().contains("stale"));
 }
 
 #[test]

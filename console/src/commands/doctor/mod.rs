@@ -364,7 +364,7 @@ fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
         "interval_ns": second.at_ns.saturating_sub(first.at_ns),
         "runtimes": second.runtimes.iter().map(|runtime| &runtime.runtime).collect::<Vec<_>>(),
         "rules": RULES.iter().map(|entry| entry.name).collect::<Vec<_>>(),
-        "not_judged": unjudged(second).map(|entry| entry.name).collect::<Vec<_>>(),
+        "not_checked": unjudged(second).map(|entry| entry.name).collect::<Vec<_>>(),
         "worst": worst(all),
         "findings_left_out": left_out(second),
         "findings": all.iter().map(finding).collect::<Vec<_>>(),

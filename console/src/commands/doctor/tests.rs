@@ -190,7 +190,7 @@ fn findings_that_found_no_room_are_counted_in_text_and_json() {
 }
 
 #[test]
-fn json_is_one_object_with_the_findings_and_what_was_not_judged() {
+fn json_is_one_object_with_the_findings_and_what_was_not_checked() {
     let (first, second) = (process(900, 300), process(1_900, 1_300));
     let json = json(&first, &second, &told(&[&first, &second]));
     assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));
@@ -200,5 +200,5 @@ fn json_is_one_object_with_the_findings_and_what_was_not_judged() {
         (&json!("stalled-poll"), &json!("app"))
     );
     assert_eq!(json["rules"].as_array().unwrap().len(), Rule::COUNT);
-    assert!(json["not_judged"].as_array().unwrap().contains(&json!("cpu-starved")));
+    assert!(json["not_checked"].as_array().unwrap().contains(&json!("cpu-starved")));
 }

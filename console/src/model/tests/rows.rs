@@ -235,21 +235,21 @@ fn the_process_list_is_requested_only_on_its_screen() {
     "lobby".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
     assert_eq!((pids(&model).len(), model.wish().processes.unwrap().1.filter), (1, "lobby".into()));
     model.update(Message::Refused("too old".into()));
-    assert_eq!((model.processes.trouble.as_deref(), &model.tasks.trouble), (Some("too old"), &None));
+    assert_eq!((model.processes.error.as_deref(), &model.tasks.error), (Some("too old"), &None));
 }
 
 #[test]
 fn chains_and_refusals_are_sanitized_and_lists_clear_refusals() {
     let mut model = fixture::tasks_model(2, 3);
     model.update(Message::Refused("too \u{1b}[2Jold".into()));
-    assert_eq!(model.tasks.trouble.as_deref(), Some("too [2Jold"));
+    assert_eq!(model.tasks.error.as_deref(), Some("too [2Jold"));
     let mut why = fixture::why(48_201);
     why.links[0].name = Some("a\u{9b}b".into());
     model.update(Message::Why { task: 48_201, why: Ok(Box::new(why)) });
     let (_, Ok(why)) = model.tasks.why.as_ref().unwrap() else { panic!("an answer") };
     assert_eq!(why.links[0].name.as_deref(), Some("ab"));
     model.update(Message::Tasks(Box::new(fixture::tasks("app", 3, 4))));
-    assert_eq!(model.tasks.trouble, None);
+    assert_eq!(model.tasks.error, None);
 }
 
 #[test]

@@ -94,14 +94,14 @@ impl<T, R: Copy + PartialEq> Table<'_, T, R> {
 pub(crate) fn top_line(
     title: &str,
     told: &str,
-    trouble: Option<&str>,
+    error: Option<&str>,
     filter: &str,
     columns: u16,
     theme: Theme,
 ) -> Line<'static> {
     let title = layout::title(title, theme);
-    if let Some(trouble) = trouble {
-        return Line::from(vec![title, Span::styled(format!("! {trouble}"), theme.tone(Tone::Warn))]);
+    if let Some(error) = error {
+        return Line::from(vec![title, Span::styled(format!("! {error}"), theme.tone(Tone::Warn))]);
     }
     let filter = if filter.is_empty() { String::new() } else { format!("  filter \"{filter}\"") };
     let room = usize::from(columns).saturating_sub(TITLE_WIDTH + width(&filter));

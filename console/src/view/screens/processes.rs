@@ -19,8 +19,8 @@ use crate::view::theme::Theme;
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
-    let trouble = model.processes.trouble.as_deref();
-    frame.render_widget(top_line("processes", &told(model), trouble, &model.list().filter, top.width, theme), top);
+    let error = model.processes.error.as_deref();
+    frame.render_widget(top_line("processes", &told(model), error, &model.list().filter, top.width, theme), top);
     let table = model.process_rows();
     if table.is_empty() {
         return draw_message(frame, rest, &nothing(model), theme);
@@ -50,7 +50,7 @@ fn told(model: &Model) -> String {
 fn nothing(model: &Model) -> String {
     match &model.picture().processes {
         _ if model.played.is_some() => "A recording has no list of processes; attach to a running program.".into(),
-        None if model.processes.trouble.is_some() => "Cannot list the processes: see above.".into(),
+        None if model.processes.error.is_some() => "Cannot list the processes: see above.".into(),
         None => "Requesting the processes …".into(),
         Some(_) if !model.list().filter.is_empty() => "No process matches the filter; Esc shows all.".into(),
         Some(_) => "This runtime has no processes; volt_process::System starts them.".into(),

@@ -20,8 +20,8 @@ use crate::view::theme::Theme;
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
     let told = model.picture().tasks.as_ref().map_or_else(String::new, summary);
-    let trouble = model.tasks.trouble.as_deref();
-    frame.render_widget(top_line("tasks", &told, trouble, &model.list().filter, top.width, theme), top);
+    let error = model.tasks.error.as_deref();
+    frame.render_widget(top_line("tasks", &told, error, &model.list().filter, top.width, theme), top);
     let table = model.task_rows();
     if table.is_empty() {
         return draw_message(frame, rest, &nothing(model), theme);
@@ -42,7 +42,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 fn nothing(model: &Model) -> String {
     match &model.picture().tasks {
         _ if model.played.is_some() => "A recording has no list of tasks; attach to a running program.".into(),
-        None if model.tasks.trouble.is_some() => "Cannot list the tasks: see above.".into(),
+        None if model.tasks.error.is_some() => "Cannot list the tasks: see above.".into(),
         None => "Requesting the tasks …".into(),
         Some(_) if !model.list().filter.is_empty() => "No task matches the filter; Esc shows all.".into(),
         Some(list) if list.alive > 0 => "No task has waited yet, and none has a name.".into(),

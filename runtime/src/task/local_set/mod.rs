@@ -300,8 +300,8 @@ impl fmt::Debug for LocalSet {
 ///
 /// # Panics
 /// Panics if called outside a `LocalRuntime` and a `LocalSet`, for example in a task that was
-/// spawned with [`spawn`](super::spawn::spawn), unless the runtime is a `LocalRuntime`. Also panics if the current
-/// runtime is a `LocalRuntime` of another thread.
+/// spawned with [`spawn`](super::spawn::spawn), unless the runtime is a `LocalRuntime`. Also panics
+/// if the current runtime is a `LocalRuntime` of another thread.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
