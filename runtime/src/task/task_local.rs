@@ -84,7 +84,10 @@ impl<T: 'static> LocalKey<T> {
     /// assert!(NUMBER.try_get().is_err());
     /// ```
     #[track_caller]
-    pub fn sync_scope<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
+    pub fn sync_scope<F, R>(&'static self, value: T, f: F) -> R
+    where
+        F: FnOnce() -> R,
+    {
         let mut value = Some(value);
         match self.swapped(&mut value, f) {
             Some(result) => result,
@@ -98,7 +101,10 @@ impl<T: 'static> LocalKey<T> {
     /// Panics if called outside a [`scope`](Self::scope) of this key; see
     /// [`try_with`](Self::try_with).
     #[track_caller]
-    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+    pub fn with<F, R>(&'static self, f: F) -> R
+    where
+        F: FnOnce(&T) -> R,
+    {
         match self.try_with(f) {
             Ok(result) => result,
             Err(error) => panic!("{error}"),
@@ -109,7 +115,10 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Errors
     /// Returns an error if called outside a [`scope`](Self::scope) of this key.
-    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, LocalAccessError> {
+    pub fn try_with<F, R>(&'static self, f: F) -> Result<R, LocalAccessError>
+    where
+        F: FnOnce(&T) -> R,
+    {
         let found = self.slot.try_with(|slot| slot.borrow().as_ref().map(f));
         found.ok().flatten().ok_or(LocalAccessError(()))
     }
@@ -174,6 +183,9 @@ impl<T> fmt::Debug for LocalKey<T> {
 
 pin_project! {
     /// The future returned by [`LocalKey::scope`].
+    ///
+    /// It is not `Unpin`, even if its future is, as in Tokio.
+    #[project(!Unpin)]
     #[must_use = "futures do nothing unless they are awaited"]
     pub struct TaskLocalFuture<T: 'static, F> {
         key: &'static LocalKey<T>,
@@ -250,7 +262,7 @@ impl<T: fmt::Debug + 'static, F> fmt::Debug for TaskLocalFuture<T, F> {
 }
 
 /// Error returned by [`LocalKey::try_with`] outside a [`scope`](LocalKey::scope) of the key.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalAccessError(());
 
 impl fmt::Display for LocalAccessError {

@@ -8,6 +8,7 @@ mod watchdog;
 mod attributes;
 mod budget;
 mod ids;
+mod items;
 mod join_set;
 mod lifecycle;
 mod listing;

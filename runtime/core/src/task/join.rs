@@ -141,6 +141,10 @@ pub struct AbortHandle {
     task: Task,
 }
 
+// A panic elsewhere leaves no broken state behind this handle: it gives no access to the future.
+impl UnwindSafe for AbortHandle {}
+impl RefUnwindSafe for AbortHandle {}
+
 impl AbortHandle {
     /// Cancels the task; see [`JoinHandle::abort`].
     pub fn abort(&self) {
