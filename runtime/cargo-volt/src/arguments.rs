@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::error::Error;
+
 /// Build and run Tokio programs on the Volt runtime
 ///
 /// Replaces the crate `tokio`, in the project and in all its dependencies, by one with the same API
@@ -110,11 +112,14 @@ pub(crate) fn without_volt(mut words: Vec<OsString>) -> Vec<OsString> {
 /// The arguments for cargo, and the options among them that `cargo volt` needs itself.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    /// The arguments for the final call of cargo: all but `--locked` and `--frozen`, which apply to
+    /// The options for the final call of cargo: all but `--locked` and `--frozen`, which apply to
     /// the project's lock file. `--offline` replaces `--frozen`.
     pub(crate) passed: Vec<OsString>,
+    /// What follows the options: `--` and the arguments of the program or of the tests.
+    pub(crate) program: Vec<OsString>,
     pub(crate) manifest_path: Option<OsString>,
     pub(crate) target_dir: Option<OsString>,
+    pub(crate) has_lockfile_path: bool,
     pub(crate) targets: Vec<String>,
     pub(crate) configs: Vec<OsString>,
     pub(crate) unstable: Vec<OsString>,
@@ -152,41 +157,45 @@ const WITH_VALUE: [&str; 18] = [
 const SHORT_WITH_VALUE: &str = "CFZjp";
 
 impl Given {
-    /// Reads the arguments for a command of cargo's.
-    pub(crate) fn read(verb: &str, arguments: &[OsString]) -> Given {
+    /// Reads the arguments for a command of cargo's. The options must be UTF-8, because cargo's
+    /// configuration and lock files are: a path would otherwise be changed on its way. The
+    /// arguments of the program need not be.
+    pub(crate) fn read(verb: &str, arguments: &[OsString]) -> Result<Given, Error> {
         let mut given = Given::default();
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
-            let text = argument.to_string_lossy();
             // `cargo run` passes everything from the first free argument on to the program.
-            if text == "--" || (verb == "run" && !text.starts_with('-')) {
-                given.passed.push(argument.clone());
+            let is_free = !argument.as_encoded_bytes().starts_with(b"-");
+            if argument == "--" || (verb == "run" && is_free) {
+                given.program.push(argument.clone());
                 break;
             }
-            let follows = || rest.as_slice().first().filter(|next| !next.to_string_lossy().starts_with('-'));
-            let (value, is_separate) = match value_of(&text) {
+            let text = utf8(argument)?;
+            let follows = || rest.as_slice().first().filter(|next| !next.as_encoded_bytes().starts_with(b"-"));
+            let (value, is_separate) = match value_of(text) {
                 Value::None => (None, false),
-                Value::Attached(value) => (Some(OsString::from(value)), false),
-                Value::Next => (follows().cloned(), follows().is_some()),
+                Value::Attached(value) => (Some(value), false),
+                Value::Next => (follows().map(|next| utf8(next)).transpose()?, follows().is_some()),
             };
-            given.note(&text, argument, value.as_deref());
+            given.note(text, value);
             if is_separate {
                 given.passed.extend(rest.next().cloned());
             }
         }
-        given.passed.extend(rest.cloned());
-        given
+        given.program.extend(rest.cloned());
+        Ok(given)
     }
 
     /// Records one option, and passes it on.
-    fn note(&mut self, text: &str, argument: &OsStr, value: Option<&OsStr>) {
-        let owned = value.map(OsStr::to_owned);
-        let string = value.map(|value| value.to_string_lossy().into_owned());
+    fn note(&mut self, text: &str, value: Option<&str>) {
+        let owned = value.map(OsString::from);
+        let string = value.map(str::to_owned);
         let name = text.split('=').next().unwrap_or_default();
         let short = if text.starts_with("--") { "" } else { text.trim_start_matches('-') };
         match name {
             "--manifest-path" => self.manifest_path = owned,
             "--target-dir" => self.target_dir = owned,
+            "--lockfile-path" => self.has_lockfile_path = true,
             "--target" => self.targets.extend(string),
             "--config" => self.configs.extend(owned),
             "--profile" => self.profile = string,
@@ -195,7 +204,7 @@ impl Given {
             "--quiet" => self.is_quiet = true,
             "--release" => self.profile = Some("release".to_owned()),
             "--features" => self.add_features(string),
-            "--all-features" | "--no-default-features" => self.features.push(argument.to_owned()),
+            "--all-features" | "--no-default-features" => self.features.push(text.into()),
             "--locked" | "--frozen" => {
                 self.is_locked = true;
                 if name == "--frozen" {
@@ -214,12 +223,19 @@ impl Given {
                 }
             }
         }
-        self.passed.push(argument.to_owned());
+        self.passed.push(text.into());
     }
 
     fn add_features(&mut self, names: Option<String>) {
         self.features.extend(names.map(|names| OsString::from(format!("--features={names}"))));
     }
+}
+
+fn utf8(argument: &OsStr) -> Result<&str, Error> {
+    argument.to_str().ok_or_else(|| {
+        Error::new(format!("the argument `{}` is not valid UTF-8", argument.display()))
+            .help("rename the file or folder: cargo's configuration can only name paths in UTF-8")
+    })
 }
 
 /// Where the value of an option is.
@@ -247,15 +263,17 @@ fn value_of(argument: &str) -> Value<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn read(verb: &str, line: &str) -> Given {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        Given::read(verb, &words)
+        Given::read(verb, &words).expect("the words are UTF-8")
     }
 
     fn passed(given: &Given) -> String {
-        given.passed.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        given.passed.iter().chain(&given.program).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -282,6 +300,15 @@ mod tests {
         assert_eq!(passed(&given), "-qr --bin app serve --target x86_64-pc-windows-msvc --locked");
         assert!(given.targets.is_empty() && !given.is_locked && given.is_quiet);
         assert_eq!(given.profile.as_deref(), Some("release"));
+    }
+
+    #[test]
+    fn only_the_programs_arguments_may_be_other_than_utf8() {
+        let odd = OsString::from_vec(b"--target-dir=\xff".to_vec());
+        let error = Given::read("run", &["-q".into(), odd.clone()]).expect_err("cargo would see another folder");
+        assert!(error.message().contains("not valid UTF-8"), "{error}");
+        let given = Given::read("run", &["-q".into(), "--".into(), odd.clone()]).expect("it is the program's");
+        assert_eq!((given.passed, given.program), (vec!["-q".into()], vec!["--".into(), odd]));
     }
 
     #[test]

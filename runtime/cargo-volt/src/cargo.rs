@@ -2,28 +2,34 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
+use std::thread;
 
 use toml::Value;
 
 use crate::arguments::Given;
 use crate::error::Error;
+use crate::shell::Shell;
 
 /// The first version of cargo that can keep the lock file elsewhere, with an unstable option.
 const OLDEST: (u32, u32) = (1, 95);
 /// The first version in which this is stable.
 const STABLE_LOCK_PATH: (u32, u32) = (1, 97);
 /// With this variable, a stable cargo accepts unstable options. It does not affect rustc. The name
-/// says that it is not meant for users; `cargo volt` sets it only for the releases that need it.
+/// says that it is not meant for users; `cargo volt` sets it only for the releases that need it,
+/// and only for cargo: programs that cargo starts see the channel that cargo has.
 const CHANNEL: &str = "__CARGO_TEST_CHANNEL_OVERRIDE_DO_NOT_USE_THIS";
 
 /// The cargo that called this program, or the one in the path.
 #[derive(Debug)]
 pub(crate) struct Cargo {
     program: OsString,
+    shell: Shell,
     version: (u32, u32),
     is_nightly: bool,
+    channel: &'static str,
     /// The version as cargo prints it.
     pub(crate) release: String,
     /// The target for which this cargo's rustc compiles if no other is named.
@@ -31,7 +37,7 @@ pub(crate) struct Cargo {
 }
 
 impl Cargo {
-    pub(crate) fn find() -> Result<Cargo, Error> {
+    pub(crate) fn find(shell: &Shell) -> Result<Cargo, Error> {
         let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(&program).arg("-vV").output().map_err(|error| {
             Error::new(format!("cannot start `{}`: {error}", program.display()))
@@ -44,12 +50,14 @@ impl Cargo {
             .ok_or_else(|| Error::new(format!("`{} -vV` does not print a version", program.display())))?;
         if version < OLDEST {
             let oldest = format!("{}.{}", OLDEST.0, OLDEST.1);
-            return Err(Error::new(format!("Volt needs Cargo and Rust {oldest} or newer; this is {release}"))
+            return Err(Error::unsupported(format!("Volt needs Cargo and Rust {oldest} or newer; this is {release}"))
                 .help("run `rustup update`, or choose a newer toolchain, such as `cargo +stable volt run`"));
         }
         let host = field("host").unwrap_or_default().to_owned();
         let is_nightly = release.contains("-nightly");
-        Ok(Cargo { version, is_nightly, release: release.to_owned(), host, program: program.clone() })
+        let channel = if release.contains("-beta") { "beta" } else { "stable" };
+        let release = release.to_owned();
+        Ok(Cargo { version, is_nightly, channel, release, host, program: program.clone(), shell: *shell })
     }
 
     /// Returns a call of cargo with this command and no options.
@@ -81,19 +89,56 @@ impl Cargo {
     }
 
     /// Makes cargo use another lock file than the project's. The file must be named `Cargo.lock`.
-    pub(crate) fn use_lock(&self, command: &mut Command, lock: &Path) {
-        add_config(command, "resolver.lockfile-path", text_of(lock));
+    pub(crate) fn use_lock(&self, command: &mut Command, lock: &Path) -> Result<(), Error> {
+        add_config(command, "resolver.lockfile-path", text_of(lock)?);
         if self.version < STABLE_LOCK_PATH {
             command.arg("-Zlockfile-path");
-            if !self.is_nightly {
-                command.env(CHANNEL, "nightly");
-            }
         }
+        if self.pretends() {
+            command.env(CHANNEL, "nightly");
+            let seen = env::var(CHANNEL).unwrap_or_else(|_| self.channel.to_owned());
+            add_config(command, &format!("env.{CHANNEL}.value"), seen.into());
+            add_config(command, &format!("env.{CHANNEL}.force"), true.into());
+        }
+        Ok(())
+    }
+
+    /// Returns whether this cargo must take itself for a nightly version. It then also obeys the
+    /// user's table `[unstable]`, which it would otherwise ignore.
+    pub(crate) fn pretends(&self) -> bool {
+        self.version < STABLE_LOCK_PATH && !self.is_nightly
     }
 
     /// Makes cargo use the facade in place of the registry's tokio.
-    pub(crate) fn patch(&self, command: &mut Command, facade: &Path) {
-        add_config(command, "patch.crates-io.tokio.path", text_of(facade));
+    pub(crate) fn patch(&self, command: &mut Command, facade: &Path) -> Result<(), Error> {
+        add_config(command, "patch.crates-io.tokio.path", text_of(facade)?);
+        Ok(())
+    }
+
+    /// Runs a command and returns its output. On failure, returns what it wrote to standard error.
+    /// Meanwhile prints what cargo waits for: the network, and other cargos.
+    pub(crate) fn run(&self, command: &mut Command) -> Result<Vec<u8>, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env("CARGO_TERM_COLOR", "never");
+        let failed = |error| format!("cannot start cargo: {error}");
+        let mut child = command.spawn().map_err(failed)?;
+        let mut out = child.stdout.take().expect("it is a pipe");
+        // Both pipes are read at the same time: cargo waits if one is full.
+        let out = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            out.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let mut stderr = String::new();
+        let lines = BufReader::new(child.stderr.take().expect("it is a pipe")).split(b'\n');
+        for line in lines.map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            if let Some((verb, text)) = wait(&line) {
+                self.shell.waiting(verb, text);
+            }
+            stderr.push_str(&line);
+            stderr.push('\n');
+        }
+        let out = out.join().expect("reading does not panic").map_err(failed)?;
+        if child.wait().map_err(failed)?.success() { Ok(out) } else { Err(stderr) }
     }
 }
 
@@ -102,19 +147,26 @@ pub(crate) fn add_config(command: &mut Command, key: &str, value: Value) {
     command.arg("--config").arg(format!("{key}={value}"));
 }
 
-fn text_of(path: &Path) -> Value {
-    Value::String(path.to_string_lossy().into_owned())
+fn text_of(path: &Path) -> Result<Value, Error> {
+    let text = path.to_str().ok_or_else(|| {
+        Error::new(format!("the path `{}` is not valid UTF-8", path.display()))
+            .help("move the project, or choose another target directory: `--target-dir DIR`")
+    })?;
+    Ok(Value::String(text.to_owned()))
 }
 
-/// Runs a command and returns its output. On failure, returns what it wrote to standard error.
-pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>, String> {
-    let Output { status, stdout, stderr } = command
-        .stdin(Stdio::null())
-        .env("CARGO_TERM_COLOR", "never")
-        .output()
-        .map_err(|error| format!("cannot start cargo: {error}"))?;
-    let stderr = || String::from_utf8_lossy(&stderr).into_owned();
-    if status.success() { Ok(stdout) } else { Err(stderr()) }
+/// Returns the verb and the object if cargo prints that it does something that takes time. The
+/// other lines are about lock files that the user has not asked for, or are printed again by the
+/// build.
+fn wait(line: &str) -> Option<(&str, &str)> {
+    let (verb, text) = line.trim_start().split_once(' ')?;
+    let is_one = match verb {
+        "Blocking" | "Downloading" | "Downloaded" | "Fetching" => true,
+        // The same verb is used for a package that gets another version.
+        "Updating" => text.ends_with(" index") || text.starts_with("git "),
+        _ => false,
+    };
+    is_one.then_some((verb, text))
 }
 
 fn version_of(release: &str) -> Option<(u32, u32)> {
@@ -124,6 +176,9 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
@@ -134,9 +189,31 @@ mod tests {
     }
 
     #[test]
+    fn only_what_takes_time_is_passed_on() {
+        for line in [
+            "    Updating crates.io index",
+            "    Updating git repository `https://example.org/a`",
+            "    Blocking waiting for file lock on package cache",
+            " Downloading crates ...",
+            "  Downloaded tokio v1.54.1",
+        ] {
+            assert_eq!(wait(line), line.trim_start().split_once(' '), "{line}");
+        }
+        for line in ["    Updating bytes v1.1.0 -> v1.2.0", "     Locking 3 packages", "warning: unused", ""] {
+            assert_eq!(wait(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf8_is_refused() {
+        let path = Path::new(OsStr::from_bytes(b"/a\xff"));
+        assert!(text_of(path).expect_err("cargo would use another path").message().contains("not valid UTF-8"));
+    }
+
+    #[test]
     fn a_path_with_quotes_is_valid_configuration() {
         let mut command = Command::new("cargo");
-        add_config(&mut command, "patch.crates-io.tokio.path", text_of(Path::new("/a \"b\"\\c")));
+        add_config(&mut command, "patch.crates-io.tokio.path", text_of(Path::new("/a \"b\"\\c")).expect("it is UTF-8"));
         let argument = command.get_args().last().expect("it has arguments").to_string_lossy().into_owned();
         let table: toml::Table = argument.parse().expect("it is TOML");
         assert_eq!(table["patch"]["crates-io"]["tokio"]["path"].as_str(), Some("/a \"b\"\\c"));

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::cargo;
 use crate::error::Error;
 use crate::lock::{Lock, Package};
 use crate::prepare::Preparation;
 use crate::profile::Layers;
 use crate::project::relayed;
+use crate::sources::PARTS_PACKAGE;
+use crate::targets;
 use crate::versions::{self, Verdict};
 
 /// The tokio to replace.
@@ -21,14 +22,14 @@ pub(crate) struct Choice {
 /// Chooses the tokio of an unpatched lock file.
 pub(crate) fn choose(lock: &Lock, preparation: &Preparation<'_>, path: &Path) -> Result<Choice, Error> {
     let choice = sort_out(lock)?;
+    let layers = Layers::read(preparation.project, preparation.given);
     let others: Vec<_> = lock.named("tokio").filter(|tokio| tokio.version != choice.version).collect();
     if !others.is_empty() {
-        let built = built(preparation, path)?;
+        let built = built(preparation, &layers, path)?;
         if let Some(other) = others.iter().find(|other| built.iter().any(|version| version == other.version)) {
             return Err(second(lock, *other, &choice.version));
         }
     }
-    let layers = Layers::read(preparation.project, preparation.given);
     match layers.get(&["patch", "crates-io", "tokio"]) {
         Some(_) => Err(patched("in the project's manifest or in cargo's configuration")),
         None => Ok(choice),
@@ -37,13 +38,21 @@ pub(crate) fn choose(lock: &Lock, preparation: &Preparation<'_>, path: &Path) ->
 
 /// Chooses the tokio, without regard to others of another major version.
 pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
-    if lock.named("volt-runtime").next().is_some() {
-        return Err(Error::new("this project is already on Volt: its lock file contains `volt-runtime`")
+    if lock.named(PARTS_PACKAGE).next().is_some() {
+        return Err(Error::unsupported("this project is already on Volt: its lock file contains `volt-runtime`")
             .help("use `cargo` without `volt`"));
+    }
+    if let Some(native) = lock.named("volt-runtime").next() {
+        return Err(Error::unsupported(format!(
+            "this project uses `volt-runtime` directly, and a program cannot contain it twice\n{}",
+            why(lock, native)
+        ))
+        .help("run libraries that are bound to tokio with the feature `tokio-compat` of `volt-runtime`")
+        .help("or remove `volt-runtime`, and use `tokio` everywhere"));
     }
     let all: Vec<_> = lock.named("tokio").collect();
     if all.is_empty() {
-        return Err(Error::new("this project does not use tokio, so there is nothing to run on Volt")
+        return Err(Error::unsupported("this project does not use tokio, so there is nothing to run on Volt")
             .help("for a new program, use the crate `volt-runtime` directly"));
     }
     let mut candidates = all.iter().filter(|tokio| versions::verdict(tokio.version) != Verdict::Other);
@@ -51,14 +60,14 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
         return Err(match foreign.source {
             None => patched("by a local folder"),
             Some(source) => {
-                Error::new(format!("tokio is not from crates.io, but from {source}\n{}", why(lock, *foreign)))
+                Error::unsupported(format!("tokio is not from crates.io, but from {source}\n{}", why(lock, *foreign)))
                     .help("use a published version, `tokio = \"1\"`, and remove any [patch] of tokio")
             }
         });
     }
     match candidates.next() {
         Some(tokio) => Ok(Choice { version: tokio.version.to_owned() }),
-        None => Err(Error::new(format!(
+        None => Err(Error::unsupported(format!(
             "Volt has the API of tokio 1, and this project uses {}\n{}",
             all[0],
             why(lock, all[0])
@@ -96,7 +105,7 @@ pub(crate) fn check(lock: &Lock, choice: &Choice) -> Result<(), Error> {
 /// The error if the program would contain a second tokio.
 pub(crate) fn second(lock: &Lock, other: Package<'_>, version: &str) -> Error {
     let why = why(lock, other);
-    Error::new(format!(
+    Error::unsupported(format!(
         "this project uses {other} in addition to tokio v{version}, which Volt replaces
 {why}"
     ))
@@ -104,7 +113,7 @@ pub(crate) fn second(lock: &Lock, other: Package<'_>, version: &str) -> Error {
 }
 
 fn patched(place: &str) -> Error {
-    Error::new(format!("tokio is already replaced {place}"))
+    Error::unsupported(format!("tokio is already replaced {place}"))
         .help("remove `tokio` from [patch.crates-io], or build without `cargo volt`")
 }
 
@@ -115,17 +124,20 @@ pub(crate) fn why(lock: &Lock, package: Package<'_>) -> String {
 }
 
 /// Returns the versions of tokio that are part of the build, with the given features and target.
-fn built(preparation: &Preparation<'_>, lock: &Path) -> Result<Vec<String>, Error> {
+fn built(preparation: &Preparation<'_>, layers: &Layers, lock: &Path) -> Result<Vec<String>, Error> {
     let Preparation { cargo, given, .. } = preparation;
     let mut command = cargo.command("metadata");
     command.arg("--format-version=1").args(&given.features);
-    let host = [cargo.host.clone()];
-    for target in if given.targets.is_empty() { &host[..] } else { &given.targets[..] } {
+    let mut targets = targets::of_build(layers, given, &cargo.host);
+    if targets.is_empty() {
+        targets.push(cargo.host.clone());
+    }
+    for target in targets {
         command.arg("--filter-platform").arg(target);
     }
     cargo.add_given(&mut command, given);
-    cargo.use_lock(&mut command, lock);
-    let json = cargo::run(&mut command).map_err(|stderr| relayed(&stderr))?;
+    cargo.use_lock(&mut command, lock)?;
+    let json = cargo.run(&mut command).map_err(|stderr| relayed(&stderr))?;
     let metadata: Value = serde_json::from_slice(&json)
         .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
@@ -154,6 +166,21 @@ mod tests {
         assert!(error.message().contains("tokio v0.2.25") && error.message().ends_with("`app v0.1.0`"), "{error}");
         let both = lock(&[("tokio", "0.2.25", CRATES_IO, ""), ("tokio", "1.54.1", CRATES_IO, "")]);
         assert_eq!(sort_out(&both).expect("one can be replaced").version, "1.54.1");
+    }
+
+    #[test]
+    fn a_native_use_of_volt_is_not_a_vendored_facade() {
+        let native = lock(&[
+            ("app", "0.1.0", None, "volt-runtime"),
+            ("volt-runtime", "0.1.0", None, "tokio"),
+            ("tokio", "1.54.1", CRATES_IO, ""),
+        ]);
+        let error = sort_out(&native).expect_err("there would be two runtimes");
+        assert!(error.message().ends_with("required by package `app v0.1.0`"), "{error}");
+        assert!(error.remedies()[0].contains("tokio-compat"), "{error:?}");
+        let vendored = [("volt-runtime", "0.1.0", None, ""), ("volt-tokio-parts", "1.54.1", None, "")];
+        let error = sort_out(&lock(&vendored)).expect_err("nothing is left to replace");
+        assert!(error.message().contains("already on Volt"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `cargo volt doctor`: what in a project does not work on Volt, and why.
 
 use std::env;
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process;
 
 use toml::Value;
 
@@ -13,7 +15,7 @@ use crate::choice;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::prepare::Preparation;
-use crate::profile::{self, Layers};
+use crate::profile::Layers;
 use crate::project::{Member, Project};
 use crate::shell::Shell;
 use crate::targets;
@@ -36,9 +38,11 @@ enum Line {
     Problem(Error),
 }
 
-/// Prints the report to standard output. Returns whether the project can be built on Volt.
+/// Prints the report to standard output. Returns whether the project can be built on Volt, or why
+/// that could not be checked.
 pub(crate) fn run(shell: &Shell, given: &Given) -> Result<bool, Error> {
-    let lines = examine(shell, given);
+    let mut lines = Vec::new();
+    let examined = examine(shell, given, &mut lines);
     let problems = lines.iter().filter(|line| matches!(line, Line::Problem(_))).count();
     let mut text = String::new();
     for line in &lines {
@@ -53,51 +57,83 @@ pub(crate) fn run(shell: &Shell, given: &Given) -> Result<bool, Error> {
             }
         }
     }
-    text += match problems {
-        0 => "This project can be built on Volt: cargo volt run\n",
-        _ => "This project cannot be built on Volt as it is.\n",
-    };
+    if examined.is_ok() {
+        text += match problems {
+            0 => "This project can be built on Volt: cargo volt run\n",
+            _ => "This project cannot be built on Volt as it is.\n",
+        };
+    }
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Error::new(format!("cannot write to standard output: {error}")))
         }
-        _ => Ok(problems == 0),
+        _ => examined.map(|()| problems == 0),
     }
 }
 
 /// Checks everything that can be checked without compiling. If a check fails that the others need,
-/// its result is the last line.
-fn examine(shell: &Shell, given: &Given) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let cargo = match Cargo::find() {
-        Ok(cargo) => cargo,
-        Err(error) => return vec![Line::Problem(error)],
-    };
+/// its result is the last line. An error is a failure of the check itself.
+fn examine(shell: &Shell, given: &Given, lines: &mut Vec<Line>) -> Result<(), Error> {
+    let Some(cargo) = judge(Cargo::find(shell), lines)? else { return Ok(()) };
     lines.push(Line::Fine(format!("Cargo {}", cargo.release)));
-    let project = match Project::find(&cargo, given) {
-        Ok(project) => project,
-        Err(error) => {
-            lines.push(Line::Problem(error));
-            return lines;
-        }
-    };
+    let project = Project::find(&cargo, given)?;
     lines.push(Line::Fine(format!("project {}", project.root.display())));
     let layers = Layers::read(&project, given);
-    if let Err(error) = targets::check(&layers, given) {
-        lines.push(Line::Problem(error));
-    }
-    match Preparation::new(shell, &cargo, given, &project).and_then(|preparation| preparation.examine()) {
-        Ok((lock, version)) => lines.extend(of_lock(&lock, &version)),
-        Err(error) => lines.push(Line::Problem(error)),
+    judge(targets::check(&layers, given, &cargo.host), lines)?;
+    let scratch = Scratch::new()?;
+    let preparation = Preparation::below(scratch.0.clone(), shell, &cargo, given, &project);
+    if let Some((lock, version)) = judge(preparation.examine(&layers), lines)? {
+        lines.extend(of_lock(&lock, &version));
     }
     lines.extend(project.members.iter().flat_map(of_member));
     lines.extend(of_flags(&layers));
     lines.extend(of_source(&layers).map(Line::Note));
-    lines.extend(layers.overrides(&profile::of_command("build", given)).iter().filter_map(|change| {
-        let old = change.instead_of.as_ref()?;
-        Some(Line::Note(format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value)))
-    }));
-    lines
+    lines.extend(of_unstable(&cargo, &layers).map(Line::Note));
+    for profile in ["dev", "release"] {
+        lines.extend(layers.overrides(profile).iter().filter_map(|change| {
+            let old = change.instead_of.as_ref()?;
+            let text = format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value);
+            Some(Line::Note(text))
+        }));
+        let kept = layers.kept(profile).into_iter();
+        lines.extend(kept.map(|text| Line::Note(format!("{text}, so stacks do not name lines"))));
+    }
+    Ok(())
+}
+
+/// Returns the result of a check. Adds a line if the project cannot be built on Volt.
+fn judge<T>(result: Result<T, Error>, lines: &mut Vec<Line>) -> Result<Option<T>, Error> {
+    match result {
+        Err(error) if error.is_unsupported() => {
+            lines.push(Line::Problem(error));
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// A folder for lock files that are needed only for the check. It is removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, Error> {
+        let folder = env::temp_dir();
+        for attempt in 0.. {
+            let path = folder.join(format!("cargo-volt-doctor-{}-{attempt}", process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Scratch(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io("create", &path, &error)),
+            }
+        }
+        unreachable!("some number is free")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Reports on the versions of Tokio.
@@ -179,5 +215,20 @@ pub(crate) fn of_source(layers: &Layers) -> Option<String> {
     Some(format!(
         "crates.io is replaced by the folder `{folder}`, which must also contain Volt's dependencies: \
          run `cargo volt vendor DIR`, add the lines that it prints to Cargo.toml, and repeat `cargo vendor`"
+    ))
+}
+
+/// Returns what to know if settings take effect that this cargo would otherwise ignore.
+pub(crate) fn of_unstable(cargo: &Cargo, layers: &Layers) -> Option<String> {
+    let keys = layers.unstable();
+    if keys.is_empty() || !cargo.pretends() {
+        return None;
+    }
+    let keys: Vec<_> = keys.into_iter().collect();
+    Some(format!(
+        "[unstable] of cargo's configuration takes effect in this build ({}): `cargo volt` needs an unstable option \
+         of Cargo {}; Cargo 1.97 needs none",
+        keys.join(", "),
+        cargo.release
     ))
 }

@@ -45,14 +45,15 @@ fn main() -> ExitCode {
     // The words as they were given, because clap drops the first `--`.
     let rest = words.get(2..).unwrap_or_default();
     let given = Given::read(verb.name(), rest);
-    let shell = Shell::new(given.is_quiet, given.color.as_deref());
-    let done = match &verb {
+    let (is_quiet, color) = given.as_ref().map_or((false, None), |given| (given.is_quiet, given.color.as_deref()));
+    let shell = Shell::new(is_quiet, color);
+    let done = given.and_then(|given| match &verb {
         Verb::Doctor(_) => {
             doctor::run(&shell, &given).map(|is_well| if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Verb::Vendor { folder, .. } => vendor::run(&shell, &given, folder).map(|()| ExitCode::SUCCESS),
         _ => build(&shell, &given, verb.name()),
-    };
+    });
     done.unwrap_or_else(|error| {
         shell.error(&error);
         ExitCode::from(FAILURE)
@@ -62,19 +63,24 @@ fn main() -> ExitCode {
 /// Runs a command of cargo's on the prepared build. Returns only if cargo cannot be started: cargo
 /// replaces this program, so that signals, the terminal and the exit code are cargo's.
 fn build(shell: &Shell, given: &Given, verb: &str) -> Result<ExitCode, Error> {
-    let cargo = Cargo::find()?;
+    let cargo = Cargo::find(shell)?;
     let project = Project::find(&cargo, given)?;
     let layers = Layers::read(&project, given);
-    targets::check(&layers, given)?;
-    let prepared = Preparation::new(shell, &cargo, given, &project)?.run();
+    targets::check(&layers, given, &cargo.host)?;
+    let prepared = Preparation::new(shell, &cargo, given, &project)?.run(&layers);
     let prepared = prepared.map_err(|error| match doctor::of_source(&layers) {
         Some(text) => error.help(text),
         None => error,
     })?;
+    if let Some(text) = doctor::of_unstable(&cargo, &layers) {
+        shell.warn(&text);
+    }
 
     let mut command = cargo.command(verb);
-    cargo.use_lock(&mut command, &prepared.lock);
-    cargo.patch(&mut command, &prepared.facade);
+    command.args(&given.passed);
+    // After the user's options: of two values of a key, cargo takes the last.
+    cargo.use_lock(&mut command, &prepared.lock)?;
+    cargo.patch(&mut command, &prepared.facade)?;
     for change in layers.overrides(&profile::of_command(verb, given)) {
         if let Some(old) = &change.instead_of {
             shell.note(&format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value));
@@ -84,6 +90,6 @@ fn build(shell: &Shell, given: &Given, verb: &str) -> Result<ExitCode, Error> {
     if given.target_dir.is_none() {
         command.arg("--target-dir").arg(&prepared.target);
     }
-    let error = command.args(&given.passed).exec();
+    let error = command.args(&given.program).exec();
     Err(Error::new(format!("cannot start cargo: {error}")))
 }

@@ -4,15 +4,21 @@
 //!
 //! | path | content |
 //! |---|---|
-//! | `sources/VERSION` | see `sources` |
+//! | `sources/VERSION-HASH` | see `sources`; never changed once it is there |
 //! | `projects/NAME/project/Cargo.lock` | the project's lock file, brought up to date |
 //! | `projects/NAME/Cargo.lock` | the same with Volt's dependencies: cargo builds with this one |
-//! | `projects/NAME/base.lock` | the project's lock file from which the others were made |
+//! | `projects/NAME/base.lock` | the project's lock file from which the others were made, or empty |
+//! | `projects/NAME/next/Cargo.lock` | the file that takes the place of `Cargo.lock` if it differs |
 //! | `projects/NAME/probe` | a package that requires tokio, to get its sources from cargo |
 //! | `lock` | locked while a `cargo volt` prepares |
 //!
 //! Several projects may share a target directory. The project's own lock file is only read.
+//!
+//! The lock ends before cargo starts: `cargo run` becomes the user's program, which would keep it
+//! for as long as it runs. Another `cargo volt` may therefore prepare while cargo reads. It never
+//! changes sources that are there, and replaces a lock file in one step.
 
+use std::env;
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -20,10 +26,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::arguments::Given;
-use crate::cargo::{self, Cargo};
+use crate::cargo::Cargo;
 use crate::choice::{self, Choice};
 use crate::error::Error;
 use crate::lock::Lock;
+use crate::profile::Layers;
 use crate::project::{Project, relayed};
 use crate::shell::Shell;
 use crate::sources::{self, folder};
@@ -66,23 +73,39 @@ impl<'a> Preparation<'a> {
             }
             None => project.target.clone(),
         };
+        Ok(Preparation::below(target.join("volt"), shell, cargo, given, project))
+    }
+
+    /// A preparation in another folder than `TARGET/volt`.
+    pub(crate) fn below(
+        home: PathBuf,
+        shell: &'a Shell,
+        cargo: &'a Cargo,
+        given: &'a Given,
+        project: &'a Project,
+    ) -> Self {
         let mut hasher = DefaultHasher::new();
         project.root.hash(&mut hasher);
         let name = project.root.file_name().unwrap_or_default().display();
-        let home = target.join("volt");
         let folder = home.join(format!("projects/{name}-{:016x}", hasher.finish()));
-        Ok(Preparation { shell, cargo, given, project, home, folder })
+        Preparation { shell, cargo, given, project, home, folder }
     }
 
     /// Prepares the build, or does nothing if it is prepared. Another `cargo volt` waits meanwhile.
-    pub(crate) fn run(&self) -> Result<Prepared, Error> {
+    pub(crate) fn run(&self, layers: &Layers) -> Result<Prepared, Error> {
+        self.prepare(layers).map_err(|error| error.below_target(self.home_parent()))
+    }
+
+    fn prepare(&self, layers: &Layers) -> Result<Prepared, Error> {
+        self.check_lock_path(layers)?;
         let _turn = self.turn()?;
         if self.given.is_locked {
             self.check_locked()?;
         }
         let base = self.base()?;
         let lock = self.folder.join("Cargo.lock");
-        let is_kept = base.is_some() && base == read_if_any(&self.folder.join("base.lock"))? && lock.exists();
+        let former = read_if_any(&self.folder.join("base.lock"))?;
+        let is_kept = former.as_deref() == Some(base.as_deref().unwrap_or_default()) && lock.exists();
         let version = match is_kept {
             // The project may have changed in a way that its lock file does not have yet.
             true => self.resolve_again(&lock)?,
@@ -94,13 +117,18 @@ impl<'a> Preparation<'a> {
         };
         Ok(Prepared {
             facade: self.sources(&version).join(sources::FACADE),
-            target: if self.given.target_dir.is_some() { self.home_parent() } else { self.home.clone() },
+            target: if self.given.target_dir.is_some() { self.home_parent().to_owned() } else { self.home.clone() },
             lock,
         })
     }
 
     /// Writes the sources into the user's folder. Returns the version of Tokio.
-    pub(crate) fn vendor(&self, folder: &Path) -> Result<String, Error> {
+    pub(crate) fn vendor(&self, folder: &Path, layers: &Layers) -> Result<String, Error> {
+        self.write_vendored(folder, layers).map_err(|error| error.below_target(self.home_parent()))
+    }
+
+    fn write_vendored(&self, folder: &Path, layers: &Layers) -> Result<String, Error> {
+        self.check_lock_path(layers)?;
         let _turn = self.turn()?;
         if self.given.is_locked {
             self.check_locked()?;
@@ -114,8 +142,9 @@ impl<'a> Preparation<'a> {
     }
 
     /// Returns the project's lock file, brought up to date, and the version of Tokio to replace.
-    pub(crate) fn examine(&self) -> Result<(Lock, String), Error> {
-        let _turn = self.turn()?;
+    pub(crate) fn examine(&self, layers: &Layers) -> Result<(Lock, String), Error> {
+        self.check_lock_path(layers)?;
+        create(&self.folder)?;
         let (lock, choice) = self.choose(self.base()?.as_deref())?;
         Ok((Lock::read(&lock)?, choice.version))
     }
@@ -137,12 +166,28 @@ impl<'a> Preparation<'a> {
         Ok(file)
     }
 
+    /// Checks that the project's lock file is where it usually is: the build needs this option.
+    fn check_lock_path(&self, layers: &Layers) -> Result<(), Error> {
+        let variable = "CARGO_RESOLVER_LOCKFILE_PATH";
+        let place = if self.given.has_lockfile_path {
+            "--lockfile-path"
+        } else if env::var_os(variable).is_some() {
+            variable
+        } else if layers.get(&["resolver", "lockfile-path"]).is_some() {
+            "resolver.lockfile-path"
+        } else {
+            return Ok(());
+        };
+        Err(Error::unsupported(format!("`{place}` is set, and `cargo volt` builds with a lock file of its own"))
+            .help("unset it: `cargo volt` starts from the project's Cargo.lock, and does not change that file"))
+    }
+
     /// Checks for `--locked` that the project's lock file is up to date.
     fn check_locked(&self) -> Result<(), Error> {
         let mut command = self.cargo.command("update");
         command.args(["--workspace", "--locked"]);
         self.cargo.add_given(&mut command, self.given);
-        cargo::run(&mut command).map(drop).map_err(|stderr| relayed(&stderr))
+        self.cargo.run(&mut command).map(drop).map_err(|stderr| relayed(&stderr))
     }
 
     /// Returns the project's lock file, or nothing if the project has none.
@@ -160,10 +205,23 @@ impl<'a> Preparation<'a> {
         if !folder::is_current(&folder, &sources::stamp(&version)) {
             return Ok(None);
         }
-        if self.update(lock, Some(&folder.join(sources::FACADE))).is_err() {
+        let next = self.next()?;
+        fs::copy(lock, &next).map_err(|error| Error::io("copy", lock, &error))?;
+        if self.update(&next, Some(&folder.join(sources::FACADE)))?.is_err() {
             return Ok(None);
         }
-        Ok(choice::only_facade_of(&Lock::read(lock)?).filter(|found| *found == version))
+        if choice::only_facade_of(&Lock::read(&next)?).is_none_or(|found| found != version) {
+            return Ok(None);
+        }
+        replace(lock, &next)?;
+        Ok(Some(version))
+    }
+
+    /// Returns where the next lock file of the build is made.
+    fn next(&self) -> Result<PathBuf, Error> {
+        let folder = self.folder.join("next");
+        create(&folder)?;
+        Ok(folder.join("Cargo.lock"))
     }
 
     /// Makes the lock file and the sources from the project's lock file.
@@ -171,11 +229,12 @@ impl<'a> Preparation<'a> {
         let (project_lock, choice) = self.choose(base)?;
         self.warn_if_untested(&choice.version);
         let found = self.prepare_sources(&project_lock, &choice.version)?;
-        self.make_lock(&project_lock, &choice, &found.join(sources::FACADE), lock)?;
-        match base {
-            Some(base) => write(&self.folder.join("base.lock"), base)?,
-            None => remove(&self.folder.join("base.lock"))?,
-        }
+        let next = self.next()?;
+        self.make_lock(&project_lock, &choice, &found.join(sources::FACADE), &next)?;
+        // If the program is interrupted between the two, the next one resolves again.
+        remove(&self.folder.join("base.lock"))?;
+        replace(lock, &next)?;
+        write(&self.folder.join("base.lock"), base.unwrap_or_default())?;
         Ok(choice.version)
     }
 
@@ -187,7 +246,7 @@ impl<'a> Preparation<'a> {
             Some(base) => write(&path, base)?,
             None => remove(&path)?,
         }
-        self.update(&path, None).map_err(|stderr| relayed(&stderr))?;
+        self.update(&path, None)?.map_err(|stderr| relayed(&stderr))?;
         let lock = Lock::read(&path)?;
         let choice = choice::choose(&lock, self, &path)?;
         Ok((path, choice))
@@ -231,7 +290,7 @@ impl<'a> Preparation<'a> {
         let mut command = self.cargo.command("metadata");
         command.arg("--format-version=1").arg("--manifest-path").arg(probe.join("Cargo.toml"));
         self.cargo.add_configuration(&mut command, self.given);
-        let json = cargo::run(&mut command).map_err(|stderr| relayed(&stderr))?;
+        let json = self.cargo.run(&mut command).map_err(|stderr| relayed(&stderr))?;
         let metadata: Value = serde_json::from_slice(&json)
             .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
         let packages = metadata["packages"].as_array().into_iter().flatten();
@@ -251,7 +310,7 @@ impl<'a> Preparation<'a> {
         let mut raised = Vec::new();
         loop {
             write(path, lock.to_text().as_bytes())?;
-            let Err(stderr) = self.update(path, Some(facade)) else { break };
+            let Err(stderr) = self.update(path, Some(facade))? else { break };
             let name = conflict(&stderr).unwrap_or_default();
             let versions = lock.raise(name, &volt);
             if versions.is_empty() || raised.len() > RAISES_MAX {
@@ -273,23 +332,24 @@ impl<'a> Preparation<'a> {
     }
 
     /// Brings a lock file up to date with the manifests. The packages in it keep their versions.
-    fn update(&self, lock: &Path, facade: Option<&Path>) -> Result<(), String> {
+    /// If that fails, returns what cargo wrote to standard error.
+    fn update(&self, lock: &Path, facade: Option<&Path>) -> Result<Result<(), String>, Error> {
         let mut command = self.cargo.command("update");
         command.arg("--workspace");
         self.cargo.add_given(&mut command, self.given);
-        self.cargo.use_lock(&mut command, lock);
+        self.cargo.use_lock(&mut command, lock)?;
         if let Some(facade) = facade {
-            self.cargo.patch(&mut command, facade);
+            self.cargo.patch(&mut command, facade)?;
         }
-        cargo::run(&mut command).map(drop)
+        Ok(self.cargo.run(&mut command).map(drop))
     }
 
     fn sources(&self, version: &str) -> PathBuf {
-        self.home.join("sources").join(version)
+        self.home.join("sources").join(sources::folder_name(version))
     }
 
-    fn home_parent(&self) -> PathBuf {
-        self.home.parent().unwrap_or(&self.home).to_owned()
+    fn home_parent(&self) -> &Path {
+        self.home.parent().unwrap_or(&self.home)
     }
 }
 
@@ -317,6 +377,14 @@ fn write(path: &Path, content: &[u8]) -> Result<(), Error> {
     let new = path.with_extension("new");
     let written = fs::write(&new, content).and_then(|()| fs::rename(&new, path));
     written.map_err(|error| Error::io("write", path, &error))
+}
+
+/// Puts a new file in the place of another, unless both have the same content.
+fn replace(path: &Path, new: &Path) -> Result<(), Error> {
+    if read_if_any(path)? == read_if_any(new)? {
+        return Ok(());
+    }
+    fs::rename(new, path).map_err(|error| Error::io("write", path, &error))
 }
 
 fn remove(path: &Path) -> Result<(), Error> {

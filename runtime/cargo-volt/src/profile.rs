@@ -1,5 +1,6 @@
 //! Cargo's profiles: which settings the build on Volt overrides, so that a stack names lines.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -70,20 +71,21 @@ impl Layers {
         self.ancestors(profile).iter().find_map(of_one)
     }
 
+    /// Returns whether a profile inherits from `dev`. Cargo's default for it is full debug
+    /// information, so a project that has less has chosen it, usually to compile faster.
+    fn is_for_development(&self, profile: &str) -> bool {
+        self.ancestors(profile).pop().as_deref() == Some("dev")
+    }
+
     /// Returns the settings that must change so that a stack of the program names functions and
-    /// lines: line tables, unless the profile has them or more, and no stripping.
+    /// lines: line tables, unless the profile has them or more, and no stripping. The settings of
+    /// profiles for development stay.
     pub(crate) fn overrides(&self, profile: &str) -> Vec<Override> {
         let mut found = Vec::new();
-        let debug = self.setting(profile, "debug").unwrap_or_else(|| {
-            let root = self.ancestors(profile).pop();
-            Value::Boolean(root.as_deref() == Some("dev"))
-        });
-        let has_none = match &debug {
-            Value::Boolean(is_on) => !is_on,
-            Value::Integer(level) => *level == 0,
-            Value::String(name) => matches!(name.as_str(), "none" | "0" | "line-directives-only"),
-            _ => false,
-        };
+        if self.is_for_development(profile) {
+            return found;
+        }
+        let has_none = self.setting(profile, "debug").is_none_or(|debug| is_without_lines(&debug));
         if has_none {
             found.push(Override {
                 key: format!("profile.{profile}.debug"),
@@ -91,18 +93,49 @@ impl Layers {
                 instead_of: self.setting(profile, "debug").map(|value| value.to_string()),
             });
         }
-        if let Some(strip) = self.setting(profile, "strip") {
-            let is_stripped = match &strip {
-                Value::Boolean(is_on) => *is_on,
-                Value::String(name) => name != "none",
-                _ => false,
-            };
-            if is_stripped {
-                let key = format!("profile.{profile}.strip");
-                found.push(Override { key, value: "none", instead_of: Some(strip.to_string()) });
-            }
+        if let Some(strip) = self.setting(profile, "strip").filter(is_stripped) {
+            let key = format!("profile.{profile}.strip");
+            found.push(Override { key, value: "none", instead_of: Some(strip.to_string()) });
         }
         found
+    }
+
+    /// Returns the settings of a profile for development because of which stacks name no lines, as
+    /// keys and values.
+    pub(crate) fn kept(&self, profile: &str) -> Vec<String> {
+        if !self.is_for_development(profile) {
+            return Vec::new();
+        }
+        let debug = self.setting(profile, "debug").filter(is_without_lines);
+        let strip = self.setting(profile, "strip").filter(is_stripped);
+        let named = [("debug", debug), ("strip", strip)].into_iter();
+        named.filter_map(|(name, value)| Some(format!("profile.{profile}.{name} is {}", value?))).collect()
+    }
+
+    /// Returns the keys of the tables `[unstable]`, and of the environment.
+    pub(crate) fn unstable(&self) -> BTreeSet<String> {
+        let tables = self.0.iter().filter_map(|layer| layer.get("unstable")?.as_table());
+        let in_files = tables.flat_map(|table| table.keys().cloned());
+        let variables = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let in_environment = variables.filter(|name| name.starts_with("CARGO_UNSTABLE_"));
+        in_files.chain(in_environment).collect()
+    }
+}
+
+pub(crate) fn is_without_lines(debug: &Value) -> bool {
+    match debug {
+        Value::Boolean(is_on) => !is_on,
+        Value::Integer(level) => *level == 0,
+        Value::String(name) => matches!(name.as_str(), "none" | "0" | "line-directives-only"),
+        _ => false,
+    }
+}
+
+fn is_stripped(strip: &Value) -> bool {
+    match strip {
+        Value::Boolean(is_on) => *is_on,
+        Value::String(name) => name != "none",
+        _ => false,
     }
 }
 
@@ -153,7 +186,18 @@ mod tests {
             assert_eq!(overrides(&format!("[profile.release]\ndebug = {debug}"), "release"), [""; 0], "{debug}");
         }
         for debug in ["0", "false", "\"none\""] {
-            assert_eq!(overrides(&format!("[profile.dev]\ndebug = {debug}"), "test").len(), 1, "{debug}");
+            assert_eq!(overrides(&format!("[profile.release]\ndebug = {debug}"), "bench").len(), 1, "{debug}");
+        }
+    }
+
+    #[test]
+    fn the_settings_of_a_development_profile_stay() {
+        let manifest = "[profile.dev]\ndebug = 0\nstrip = true\n[profile.quick]\ninherits = \"test\"";
+        for profile in ["dev", "test", "quick"] {
+            assert_eq!(overrides(manifest, profile), [""; 0], "{profile}");
+            let layers = Layers(vec![manifest.parse().expect("it is TOML")]);
+            let expected = ["debug is 0", "strip is true"].map(|text| format!("profile.{profile}.{text}"));
+            assert_eq!(layers.kept(profile), expected);
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toml::Table;
 
 use crate::arguments::Given;
-use crate::cargo::{self, Cargo};
+use crate::cargo::Cargo;
 use crate::error::Error;
 
 /// A workspace, or a package without one.
@@ -38,7 +38,7 @@ impl Project {
         let mut command = cargo.command("metadata");
         command.args(["--no-deps", "--format-version=1"]);
         cargo.add_given(&mut command, given);
-        let json = cargo::run(&mut command).map_err(|stderr| relayed(&stderr))?;
+        let json = cargo.run(&mut command).map_err(|stderr| relayed(&stderr))?;
         let metadata: Value = serde_json::from_slice(&json)
             .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
         let path = |key: &str| PathBuf::from(metadata[key].as_str().unwrap_or_default());

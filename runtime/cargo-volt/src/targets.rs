@@ -11,8 +11,11 @@ use crate::profile::Layers;
 /// Systems on which Volt runs, as they are part of the name of a target.
 const SYSTEMS: [&str; 4] = ["linux", "apple-darwin", "freebsd", "android"];
 
-/// Checks that Volt runs on the targets of the build.
-pub(crate) fn check(layers: &Layers, given: &Given) -> Result<(), Error> {
+/// The name under which cargo accepts its host, whatever that is.
+const HOST: &str = "host-tuple";
+
+/// Returns the targets of the build. Empty for a build for the host that names no target.
+pub(crate) fn of_build(layers: &Layers, given: &Given, host: &str) -> Vec<String> {
     let mut targets = given.targets.clone();
     if targets.is_empty() {
         targets.extend(env::var("CARGO_BUILD_TARGET"));
@@ -24,8 +27,13 @@ pub(crate) fn check(layers: &Layers, given: &Given) -> Result<(), Error> {
             _ => {}
         }
     }
-    match targets.iter().find(|target| !runs_on(target)) {
-        Some(target) => Err(Error::new(format!("Volt does not run on `{target}`"))
+    targets.into_iter().map(|target| if target == HOST { host.to_owned() } else { target }).collect()
+}
+
+/// Checks that Volt runs on the targets of the build.
+pub(crate) fn check(layers: &Layers, given: &Given, host: &str) -> Result<(), Error> {
+    match of_build(layers, given, host).iter().find(|target| !runs_on(target)) {
+        Some(target) => Err(Error::unsupported(format!("Volt does not run on `{target}`"))
             .help("Volt runs on Linux, macOS and FreeBSD; build for this target with `cargo`, without `volt`")),
         None => Ok(()),
     }

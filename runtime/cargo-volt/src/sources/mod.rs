@@ -38,7 +38,7 @@ const PARTS: &str = "parts";
 /// The folder of Volt's crates, which are in it as in Volt's repository.
 const VOLT: &str = "volt";
 /// The name of the copy's package. Its library is still named `tokio`.
-const PARTS_PACKAGE: &str = "volt-tokio-parts";
+pub(crate) const PARTS_PACKAGE: &str = "volt-tokio-parts";
 
 /// A file to write: its path below the folder, and its content.
 pub(crate) type File = (String, Vec<u8>);
@@ -51,6 +51,14 @@ fn embedded(name: &str) -> &'static str {
 /// Returns the versions of Volt's dependencies with which Volt was tested.
 pub(crate) fn lock() -> Result<Lock, Error> {
     Lock::parse(embedded("Cargo.lock"))
+}
+
+/// Returns the name of the folder for the sources of a version of Tokio. Each content has its own
+/// folder: a folder from which another cargo may be reading never changes.
+pub(crate) fn folder_name(version: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    stamp(version).hash(&mut hasher);
+    format!("{version}-{:016x}", hasher.finish())
 }
 
 /// Returns a text that changes whenever the prepared sources of a version of Tokio change.

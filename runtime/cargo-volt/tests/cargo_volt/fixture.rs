@@ -81,12 +81,21 @@ impl Folder {
         Done::from(self.volt(arguments).output().expect("it can be started"))
     }
 
-    /// Returns the lock file of the build on Volt.
-    pub(crate) fn volt_lock(&self) -> String {
-        let folder = self.path("target/volt/projects");
-        let mut projects =
-            fs::read_dir(folder).expect("it was prepared").map(|entry| entry.expect("it is there").path());
-        fs::read_to_string(projects.next().expect("one project was prepared").join("Cargo.lock")).expect("it is there")
+    /// Runs cargo itself in this folder.
+    pub(crate) fn cargo(&self, arguments: &str) -> Done {
+        let mut command = command(env!("CARGO"));
+        let command = command.args(arguments.split_whitespace()).current_dir(&self.0);
+        Done::from(command.output().expect("it can be started"))
+    }
+
+    /// Returns the path of a file of the preparation, such as the lock file of the build.
+    pub(crate) fn prepared(&self, name: &str) -> PathBuf {
+        only_entry(&self.path("target/volt/projects")).join(name)
+    }
+
+    /// Returns the folder with the sources of Volt.
+    pub(crate) fn sources(&self) -> PathBuf {
+        only_entry(&self.path("target/volt/sources"))
     }
 }
 
@@ -113,6 +122,13 @@ impl Done {
     /// Checks that the command failed with these words in its messages, and with a remedy.
     #[track_caller]
     pub(crate) fn fails_with(&self, words: &[&str]) {
+        self.fails_as_cargo(words);
+        assert!(self.stderr.contains("\nhelp: "), "no remedy: {self:?}");
+    }
+
+    /// Checks that the command failed with these words of cargo's, which may name no remedy.
+    #[track_caller]
+    pub(crate) fn fails_as_cargo(&self, words: &[&str]) {
         assert_eq!(self.code, Some(101), "{self:?}");
         for word in iter::once(&"error: ").chain(words) {
             assert!(self.stderr.contains(word), "{word:?} is missing: {self:?}");
@@ -125,15 +141,25 @@ impl Done {
     }
 }
 
-/// Returns a command without the settings of the cargo that runs the tests, and without network.
+/// Returns a command without the settings of the cargo that runs the tests and of the machine, and
+/// without network.
 fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    for name in ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET", "CARGO_MANIFEST_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
-    {
-        command.env_remove(name);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        let is_setting = ["CARGO", "__CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS"].iter().any(|it| text.starts_with(it));
+        if is_setting && text != "CARGO_HOME" {
+            command.env_remove(&name);
+        }
     }
-    command.env("CARGO_NET_OFFLINE", "true").env("CARGO_TERM_COLOR", "never");
+    command.env("CARGO", env!("CARGO")).env("CARGO_NET_OFFLINE", "true").env("CARGO_TERM_COLOR", "never");
     command
+}
+
+/// Returns the path of the only file or folder in a folder.
+fn only_entry(folder: &Path) -> PathBuf {
+    let [name] = &names(folder)[..] else { panic!("{} has other entries", folder.display()) };
+    folder.join(name)
 }
 
 /// Returns the names below a folder, sorted.

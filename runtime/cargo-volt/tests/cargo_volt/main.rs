@@ -3,7 +3,9 @@
 mod fixture;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Stdio;
 
 use fixture::{Folder, names, tokio_version};
@@ -29,12 +31,12 @@ fn the_project_stays_as_it_was() {
 fn the_facade_is_the_only_tokio_of_the_build() {
     let folder = Folder::with_project("only");
     folder.run("check -p leaf").succeeds();
-    let lock = folder.volt_lock();
+    let lock = fs::read_to_string(folder.prepared("Cargo.lock")).expect("it is there");
     let tokios: Vec<_> = lock.split("[[package]]\n").filter(|text| text.starts_with("name = \"tokio\"\n")).collect();
     assert_eq!(tokios.len(), 1, "{tokios:?}");
     assert!(!tokios[0].contains("source = "), "{tokios:?}");
     assert!(lock.contains("name = \"volt-runtime\"") && lock.contains("name = \"volt-tokio-parts\""));
-    let sources = folder.path(&format!("target/volt/sources/{}", tokio_version()));
+    let sources = folder.sources();
     assert_eq!(names(&sources), [".cargo-volt", "Cargo.toml", "parts", "tokio", "volt"]);
 }
 
@@ -63,7 +65,7 @@ fn locked_requires_an_up_to_date_lock_file() {
         "Cargo.lock",
         &lock.replacen("name = \"leaf\"\nversion = \"0.1.0\"", "name = \"leaf\"\nversion = \"0.0.1\"", 1),
     );
-    folder.run("check -p leaf --locked").fails_with(&["Cargo.lock", "--locked"]);
+    folder.run("check -p leaf --locked").fails_as_cargo(&["Cargo.lock", "--locked"]);
     folder.run("check -p leaf").succeeds();
     assert!(folder.read("Cargo.lock").contains("0.0.1"), "the lock file is still outdated");
 }
@@ -74,13 +76,37 @@ fn a_project_without_lock_file_gets_none() {
     fs::remove_file(folder.path("Cargo.lock")).expect("it is there");
     folder.run("check -p leaf").succeeds();
     assert!(!folder.path("Cargo.lock").exists());
+    // A second run keeps the versions that the first one has chosen.
+    let copy = folder.prepared("project/Cargo.lock");
+    fs::remove_file(&copy).expect("it is there");
+    folder.run("check -p leaf").succeeds();
+    assert!(!copy.exists() && !folder.path("Cargo.lock").exists());
+}
+
+#[test]
+fn a_lock_file_is_replaced_only_if_it_changes() {
+    let folder = Folder::with_project("replaced");
+    folder.run("check -p leaf").succeeds();
+    let path = folder.prepared("Cargo.lock");
+    // Stands for another cargo that reads the file meanwhile.
+    let mut reader = File::open(&path).expect("it is there");
+    let inode = |path: &Path| fs::metadata(path).expect("it is there").ino();
+    let (before, old) = (inode(&path), fs::read_to_string(&path).expect("it is there"));
+    folder.run("check -p leaf").succeeds();
+    assert_eq!(inode(&path), before);
+    folder.write("leaf/Cargo.toml", &folder.read("leaf/Cargo.toml").replace("0.1.0", "0.2.0"));
+    folder.run("check -p leaf").succeeds();
+    let mut read = String::new();
+    reader.read_to_string(&mut read).expect("it is text");
+    assert_eq!(read, old);
+    assert!(inode(&path) != before && fs::read_to_string(&path).expect("it is there") != old);
 }
 
 #[test]
 fn an_interrupted_preparation_is_repeated() {
     let folder = Folder::with_project("interrupted");
     folder.run("check -p leaf").succeeds();
-    let sources = folder.path(&format!("target/volt/sources/{}", tokio_version()));
+    let sources = folder.sources();
     fs::remove_file(sources.join(".cargo-volt")).expect("it is there");
     fs::remove_file(sources.join("tokio/Cargo.toml")).expect("it is there");
     let done = folder.run("check -p leaf");
@@ -105,7 +131,7 @@ fn two_at_once_wait_for_each_other() {
 
 #[test]
 fn a_folder_without_project_is_an_error() {
-    Folder::new("nothing").run("run").fails_with(&["could not find `Cargo.toml`"]);
+    Folder::new("nothing").run("run").fails_as_cargo(&["could not find `Cargo.toml`"]);
 }
 
 #[test]
@@ -152,6 +178,73 @@ fn a_target_without_volt_is_an_error() {
 }
 
 #[test]
+fn cargos_name_for_its_host_is_a_target() {
+    let folder = Folder::with_project("host");
+    folder.run("check -p leaf --target host-tuple").succeeds();
+    folder.write(".cargo/config.toml", "[build]\ntarget = \"host-tuple\"\n");
+    folder.run("check -p leaf").succeeds();
+    let done = folder.run("doctor");
+    done.succeeds();
+}
+
+#[test]
+fn another_place_of_the_lock_file_is_an_error() {
+    let folder = Folder::with_project("place");
+    let expected = ["lock file of its own"];
+    folder.run("check -p leaf --lockfile-path other/Cargo.lock").fails_with(&expected);
+    folder.run("check -p leaf --config resolver.lockfile-path=\"other/Cargo.lock\"").fails_with(&expected);
+}
+
+#[test]
+fn programs_see_the_channel_that_cargo_has() {
+    let folder = Folder::with_project("channel");
+    let name = "__CARGO_TEST_CHANNEL_OVERRIDE_DO_NOT_USE_THIS";
+    let read = format!("std::env::var({name:?}).unwrap_or_default()");
+    folder
+        .write("leaf/build.rs", &format!("fn main() {{\n    println!(\"cargo::rustc-env=SEEN={{}}\", {read});\n}}\n"));
+    folder.write(
+        "leaf/src/main.rs",
+        &format!("fn main() {{\n    println!(\"channels: {{}} {{}}\", env!(\"SEEN\"), {read});\n}}\n"),
+    );
+    let done = folder.run("run -q -p leaf");
+    done.succeeds();
+    assert!(done.stdout.starts_with("channels: ") && !done.stdout.contains("nightly"), "{done:?}");
+}
+
+#[test]
+fn settings_that_only_this_build_obeys_are_named() {
+    let folder = Folder::with_project("unstable");
+    let version = folder.cargo("--version").stdout;
+    let minor = version.split('.').nth(1).and_then(|text| text.parse::<u32>().ok()).expect("it is a version");
+    folder.write(".cargo/config.toml", "[unstable]\nmtime-on-use = true\n");
+    let done = folder.run("check -p leaf");
+    done.succeeds();
+    let expected = minor < 97 && !version.contains("nightly");
+    assert_eq!(done.stderr.contains("takes effect in this build (mtime-on-use)"), expected, "{done:?}");
+}
+
+#[test]
+fn cargos_progress_is_passed_on_unless_quiet() {
+    let folder = Folder::with_project("progress");
+    let cargo = folder.path("cargo");
+    folder.write(
+        "cargo",
+        &format!(
+            "#!/bin/sh\ncase $1 in update) echo '    Updating example index' >&2;; esac\n\
+             exec '{}' \"$@\"\n",
+            env!("CARGO")
+        ),
+    );
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).expect("it is there");
+    for (arguments, expected) in [("check -p leaf", true), ("check -q -p leaf", false)] {
+        let output = folder.volt(arguments).env("CARGO", &cargo).output().expect("it can be started");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        assert_eq!(stderr.contains("    Updating example index\n"), expected, "{stderr}");
+    }
+}
+
+#[test]
 fn a_target_directory_that_cannot_be_written_is_an_error() {
     let folder = Folder::with_project("unwritable");
     folder.write("target", "a file");
@@ -166,9 +259,29 @@ fn a_stripped_profile_is_reported() {
     let done = folder.run("build -p leaf --release");
     done.succeeds();
     assert!(done.stderr.contains("note: profile.release.strip is \"none\" instead of true"), "{done:?}");
-    let program = fs::read(folder.path("target/volt/release/leaf")).expect("it was built");
-    let has = |word: &[u8]| program.windows(word.len()).any(|window| window == word);
-    assert!(has(b".debug_line") && has(b".symtab"));
+    assert!(has_section(&folder, "release", ".debug_line") && has_section(&folder, "release", ".symtab"));
+}
+
+#[test]
+fn only_profiles_for_releases_are_overridden() {
+    let folder = Folder::with_project("overridden");
+    let done = folder.run("build -p leaf --release --config profile.release.debug=false");
+    done.succeeds();
+    assert!(done.stderr.contains("note: profile.release.debug is \"line-tables-only\" instead of false"), "{done:?}");
+    assert!(has_section(&folder, "release", ".debug_line"));
+    let done = folder.run("build -p leaf --config profile.dev.debug=false --config profile.dev.strip=true");
+    done.succeeds();
+    assert!(!done.stderr.contains("profile.") && !has_section(&folder, "debug", ".debug_line"), "{done:?}");
+    let doctor = folder.run("doctor --config profile.dev.debug=false");
+    assert!(doctor.stdout.contains("note  profile.dev.debug is false, so stacks do not name lines"), "{doctor:?}");
+}
+
+/// Returns whether the built program has a section of this name. The names of the sections end with
+/// a zero each; the same words without it are in the standard library, which reads such sections.
+fn has_section(folder: &Folder, profile: &str, name: &str) -> bool {
+    let program = fs::read(folder.path(&format!("target/volt/{profile}/leaf"))).expect("it was built");
+    let wanted = format!("\0{name}\0");
+    program.windows(wanted.len()).any(|window| window == wanted.as_bytes())
 }
 
 #[test]
@@ -177,7 +290,7 @@ fn the_doctor_names_what_does_not_work() {
     let fine = folder.run("doctor");
     fine.succeeds();
     assert!(fine.stdout.contains("tokio v") && !fine.stdout.contains("problem"), "{fine:?}");
-    let manifest = folder.read("service/Cargo.toml").replace("\"full\"", "\"full\", \"taskdump\"");
+    let manifest = folder.read("service/Cargo.toml").replace("\"full\"", "\"full\", \"schedule-latency\"");
     folder.write("service/Cargo.toml", &manifest);
     folder.write(
         ".cargo/config.toml",
@@ -186,10 +299,24 @@ fn the_doctor_names_what_does_not_work() {
     let before = folder.read("Cargo.lock");
     let ill = folder.run("doctor");
     assert_eq!(ill.code, Some(1), "{ill:?}");
-    for word in ["problem  Volt does not run on `wasm32-wasip1`", "note  tokio_unstable: ", "the feature `taskdump`"] {
+    for word in
+        ["problem  Volt does not run on `wasm32-wasip1`", "note  tokio_unstable: ", "the feature `schedule-latency`"]
+    {
         assert!(ill.stdout.contains(word), "{word:?} is missing: {ill:?}");
     }
     assert_eq!(folder.read("Cargo.lock"), before);
+}
+
+#[test]
+fn a_failure_of_the_doctor_is_not_a_finding() {
+    let folder = Folder::with_project("ill-doctor");
+    assert!(!folder.path("target").exists());
+    folder.run("doctor").succeeds();
+    assert!(!folder.path("target").exists(), "the doctor has written files");
+    folder.write("service/Cargo.toml", "[package\n");
+    let done = folder.run("doctor");
+    done.fails_as_cargo(&["service/Cargo.toml"]);
+    assert!(!done.stdout.contains("cannot be built"), "{done:?}");
 }
 
 #[test]
@@ -201,7 +328,19 @@ fn vendored_sources_work_without_cargo_volt() {
     assert_eq!(patch, "[patch.crates-io]\ntokio = { path = \"third-party/volt/tokio\" }");
     // A second time replaces the folder; a folder with other files is not touched.
     folder.run("vendor third-party/volt").succeeds();
-    folder.run("vendor service").fails_with(&["has files that `cargo volt vendor` did not write", "help: "]);
+    let other = ["has files that `cargo volt vendor` did not write"];
+    folder.run("vendor service").fails_with(&other);
+    folder.write("third-party/volt/tokio/notes", "mine");
+    folder.run("vendor third-party/volt").fails_with(&[other[0], "or remove `", "third-party/volt/tokio/notes"]);
+    assert_eq!(folder.read("third-party/volt/tokio/notes"), "mine");
+
     folder.write("Cargo.toml", &(folder.read("Cargo.toml") + &done.stdout));
+    folder.cargo("check -p leaf").succeeds();
+    let tree = folder.cargo("tree --locked --package service --depth 1 --prefix none");
+    tree.succeeds();
+    let expected = format!("tokio v{} ({})", tokio_version(), folder.path("third-party/volt/tokio").display());
+    assert!(tree.stdout.lines().any(|line| line == expected), "{expected}: {tree:?}");
+    let metadata = folder.cargo("metadata --locked --format-version=1 --quiet");
+    assert_eq!(metadata.stdout.matches("\"name\":\"volt-runtime\",\"version\"").count(), 1);
     folder.run("check -p leaf").fails_with(&["this project is already on Volt", "help: use `cargo`"]);
 }
