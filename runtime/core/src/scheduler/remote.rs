@@ -4,6 +4,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 
 use volt_shim::CachePadded;
 
@@ -34,6 +35,8 @@ pub(crate) struct Remote {
     pub(crate) tasks_given: CachePadded<AtomicU64>,
     /// The worker's thread, while its stack can be sampled.
     thread: Mutex<Option<Arc<volt_stacks::Thread>>>,
+    /// The last thread that was this worker.
+    last_thread: Mutex<Option<ThreadId>>,
 }
 
 /// Creates the two halves of a worker.
@@ -49,6 +52,7 @@ pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Co
         cells: CachePadded(WorkerCells::new()),
         tasks_given: CachePadded(AtomicU64::new(0)),
         thread: Mutex::new(None),
+        last_thread: Mutex::new(None),
     };
     (Arc::new(remote), Core::new(config, index, seed, ring_end, batch_end))
 }
@@ -68,6 +72,16 @@ impl Remote {
 
     pub(crate) fn set_thread(&self, thread: Option<Arc<volt_stacks::Thread>>) {
         *self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = thread;
+    }
+
+    /// Returns the thread that is this worker, or was it last.
+    pub(crate) fn last_thread(&self) -> Option<ThreadId> {
+        *self.last_thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The calling thread becomes this worker.
+    pub(super) fn begin_on_this_thread(&self) {
+        *self.last_thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(thread::current().id());
     }
 
     /// Returns how many tasks wait in this worker's queues.

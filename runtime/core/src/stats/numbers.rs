@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use volt_telemetry::Histogram;
-use volt_telemetry::histogram::unbounded_bucket_of;
+use volt_telemetry::histogram::{BUCKETS, unbounded_bucket_of};
 
 use super::counting;
 
@@ -80,6 +80,12 @@ impl HistogramCells {
         // bounds.
         self.counts[unbounded_bucket_of(ns) % CELLS].add(1);
         self.sum_ns.add(ns);
+    }
+
+    /// Returns the count of one bucket of [`Histogram`].
+    pub(crate) fn count(&self, bucket: usize) -> u64 {
+        let end = if bucket == BUCKETS - 1 { CELLS } else { bucket + 1 };
+        self.counts[bucket..end].iter().map(Counter::get).sum()
     }
 
     pub(crate) fn read(&self) -> Histogram {

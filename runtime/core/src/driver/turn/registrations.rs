@@ -24,6 +24,8 @@ pub(super) struct Registrations {
     /// The generation of the next socket. It wraps around after 2^32 sockets, so a token could be
     /// mistaken for another only if that many were registered within one turn.
     next_generation: usize,
+    /// The number of sockets that were ever registered.
+    registered: u64,
     pub(super) is_shut_down: bool,
 }
 
@@ -52,6 +54,7 @@ impl Driver {
         let readiness = Arc::new(Readiness::new(begin));
         let token = self.enter(readiness.clone())?;
         if let Err(error) = self.registry.register(source, token, interest) {
+            self.registrations.lock().registered -= 1;
             self.leave(token);
             return Err(error);
         }
@@ -81,6 +84,7 @@ impl Driver {
         }
         let generation = registrations.next_generation;
         registrations.next_generation = (generation + 1) % (1 << INDEX_BITS);
+        registrations.registered += 1;
         let index = registrations.sockets.insert(Registered { generation, readiness });
         self.publish(&registrations);
         Ok(Token(generation << INDEX_BITS | index))
@@ -93,6 +97,20 @@ impl Driver {
         // Wakers that are still in the socket's queue are dropped after the lock is released.
         drop(registrations);
         drop(registered);
+    }
+
+    /// Returns how many sockets were registered since the driver was created, and how many of these
+    /// are registered no longer.
+    pub(crate) fn registered_and_left(&self) -> (u64, u64) {
+        let registrations = self.registrations.lock();
+        let left = registrations.registered.saturating_sub(registrations.sockets.len() as u64);
+        (registrations.registered, left)
+    }
+
+    /// Returns how many events the kernel has reported.
+    pub(crate) fn events(&self) -> u64 {
+        // ORDERING: Relaxed; a single-writer cell, read by telemetry only.
+        self.counters.events.load(Ordering::Relaxed)
     }
 
     fn publish(&self, registrations: &MutexGuard<'_, Registrations>) {

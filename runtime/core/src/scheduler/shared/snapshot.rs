@@ -40,6 +40,12 @@ impl Shared {
         read(&mut self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[worker])
     }
 
+    /// Returns how many tasks came to the workers from outside: the `outside` that were spawned
+    /// there, and those that were woken there.
+    pub(crate) fn injected(&self, outside: u64) -> u64 {
+        outside + self.submits.counted()
+    }
+
     /// Takes a snapshot.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now_ns = clock::now_ns();
@@ -89,8 +95,7 @@ impl Shared {
             global_queue: volt_telemetry::GlobalQueue {
                 len: self.injector.len() as u64,
                 oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
-                // ORDERING: Relaxed; only a statistic.
-                injected: outside + self.submits.counted(),
+                injected: self.injected(outside),
                 overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
             },
             tasks: volt_telemetry::Tasks {

@@ -130,6 +130,7 @@ impl Worker {
         // worker's.
         core.now_ns = clock::now_ns();
         cells.thread_id.set(thread_id());
+        self.remote.begin_on_this_thread();
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
         cells.renew_budget(self.shared.config.budget_per_tick);
@@ -235,6 +236,7 @@ impl Worker {
                 } else {
                     task.header().stamp_wake_in_poll(now_ns);
                 }
+                cells.local_schedules.add(1);
                 self.push_back(&mut core, task);
                 self.wake_for_surplus(&core, 1);
             }
@@ -292,6 +294,7 @@ impl Worker {
         }
         let Ok(mut core) = self.core.try_borrow_mut() else { return Some(task) };
         let core = &mut *core;
+        self.cells().local_schedules.add(1);
         let evicted = match core.road {
             Road::Lifo if self.has_come_to_cap(core) => {
                 self.cells().lifo_cap_flushes.add(1);

@@ -118,7 +118,7 @@ impl Parks for Worker {
     }
 
     fn count_park(&self) {
-        self.cells().parks.add(1);
+        self.cells().count_park();
     }
 
     fn is_spin_worth(&self) -> bool {

@@ -37,7 +37,7 @@ use self::phases::phase_index;
 use crate::stats::blame::BlameTable;
 use crate::stats::counting;
 use crate::stats::numbers::{Counter, Gauge, HistogramCells};
-use crate::stats::reasons::{Trigger, WakeReason};
+use crate::stats::reasons::Trigger;
 use crate::stats::tally::Tally;
 use crate::task::header::{Ended, Header, Place};
 
@@ -101,7 +101,10 @@ pub(crate) struct WorkerCells {
     pub(crate) avg_poll_ns: Gauge,
     pub(crate) global_queue_interval: Gauge,
 
-    pub(crate) parks: Counter,
+    parks: Counter,
+    polls_at_park: Gauge,
+    /// Parks without a poll since the park before.
+    idle_parks: Counter,
     /// ns; 0 = none.
     pub(crate) park_timeout_ns: Gauge,
     unparks: [Counter; 5],
@@ -112,6 +115,8 @@ pub(crate) struct WorkerCells {
 
     pub(crate) spawned: Tally,
     ended: [Tally; 3],
+    /// Tasks that were spawned, woken or yielded on this worker and put into its own queues.
+    pub(crate) local_schedules: Counter,
 
     /// By spawn location.
     pub(crate) blame: BlameTable,
@@ -233,7 +238,7 @@ impl WorkerCells {
     }
 
     /// Returns the number of polls begun.
-    fn polls(&self) -> u64 {
+    pub(crate) fn polls(&self) -> u64 {
         self.poll_seq().div_ceil(2)
     }
 
@@ -274,10 +279,6 @@ impl WorkerCells {
     pub(crate) fn stop(&self, now_ns: u64) {
         self.enter_phase(Phase::Stopped, now_ns);
         self.thread_id.set(0);
-    }
-
-    pub(crate) fn count_unpark(&self, reason: WakeReason) {
-        self.unparks[reason as usize].add(1);
     }
 
     /// Counts a check of the global queue that follows `polls` local polls after the previous

@@ -1,10 +1,11 @@
-//! Sums over a worker's cells: the time in its phases, and its unparks.
+//! The time in a worker's phases, and its parks and unparks.
 
 use volt_telemetry::Phase;
 
 use super::WorkerCells;
 use super::phases::PHASES;
 use crate::stats::numbers::Counter;
+use crate::stats::reasons::WakeReason;
 
 impl WorkerCells {
     /// Raises the floors to the time spent in each phase, and returns the present phase and for how
@@ -22,6 +23,28 @@ impl WorkerCells {
         self.times_above(floor_ns);
         let [busy_ns, _searching, _parked, _driver, maintenance_ns] = *floor_ns;
         busy_ns + maintenance_ns
+    }
+
+    pub(crate) fn count_park(&self) {
+        self.parks.add(1);
+        let polls = self.polls();
+        if self.polls_at_park.get() == polls {
+            self.idle_parks.add(1);
+        }
+        self.polls_at_park.set(polls);
+    }
+
+    pub(crate) fn count_unpark(&self, reason: WakeReason) {
+        self.unparks[reason as usize].add(1);
+    }
+
+    pub(crate) fn parks(&self) -> u64 {
+        self.parks.get()
+    }
+
+    /// Returns how often the worker parked without having polled since the park before.
+    pub(crate) fn idle_parks(&self) -> u64 {
+        self.idle_parks.get()
     }
 
     /// Returns how often the worker was unparked, for whatever reason.

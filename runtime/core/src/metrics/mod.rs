@@ -3,20 +3,25 @@
 //!
 //! Each method reads only the cells that it needs. Reading does not stop a worker.
 
+mod histograms;
+mod totals;
+mod workers;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::scheduler::ends::Ends;
+use crate::scheduler::remote::Remote;
 use crate::scheduler::shared::Shared;
 use crate::stats::cells::WorkerCells;
 
 /// The metrics of a runtime. Returned by [`Handle::metrics`](crate::handle::Handle::metrics).
 ///
-/// These are the metrics that Tokio calls stable, under the same names. They are always on, work in
-/// every build, and remain readable after the shutdown of the runtime.
-/// [`Handle::snapshot`](crate::handle::Handle::snapshot) returns these numbers and all others at
-/// once, including those of spare workers.
+/// These are Tokio's metrics, under the same names, including those that Tokio has only with
+/// `tokio_unstable`. They are always on, work in every build, and remain readable after the
+/// shutdown of the runtime. [`Handle::snapshot`](crate::handle::Handle::snapshot) returns these
+/// numbers and all others at once, including those of spare workers.
 ///
 /// Clones are cheap, and do not keep the runtime running.
 ///
@@ -124,7 +129,7 @@ impl RuntimeMetrics {
     /// ```
     #[track_caller]
     pub fn worker_park_count(&self, worker: usize) -> u64 {
-        self.cells(worker).parks.get()
+        self.cells(worker).parks()
     }
 
     /// Returns how many times a worker has parked and unparked, together. The number is odd while
@@ -152,14 +157,19 @@ impl RuntimeMetrics {
         // parked after the unparks that were counted.
         let cells = self.cells(worker);
         let unparks = cells.unparks();
-        2 * unparks + u64::from(cells.parks.get() > unparks)
+        2 * unparks + u64::from(cells.parks() > unparks)
     }
 
     #[track_caller]
     fn cells(&self, worker: usize) -> &WorkerCells {
+        &self.remote(worker).cells
+    }
+
+    #[track_caller]
+    fn remote(&self, worker: usize) -> &Remote {
         let workers = self.num_workers();
         assert!(worker < workers, "worker {worker} does not exist: the runtime has {workers} workers");
-        &self.shared.remotes[worker].cells
+        &self.shared.remotes[worker]
     }
 }
 

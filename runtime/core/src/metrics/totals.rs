@@ -1,0 +1,121 @@
+//! Numbers of a whole runtime.
+
+use super::RuntimeMetrics;
+use crate::scheduler::ends::Ends;
+
+impl RuntimeMetrics {
+    /// Returns the number of tasks that were spawned since the runtime started. Blocking jobs and
+    /// the tasks of a `LocalSet` do not count.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// runtime.block_on(runtime.spawn(async {})).unwrap();
+    /// assert_eq!(runtime.metrics().spawned_tasks_count(), 1);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn spawned_tasks_count(&self) -> u64 {
+        let (_, spawned) = self.shared.count_tasks();
+        spawned.iter().sum()
+    }
+
+    /// Returns how many times a task was scheduled from outside the workers of the runtime: by a
+    /// spawn or by a wake-up.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// runtime.block_on(runtime.spawn(async {})).unwrap();
+    /// assert_eq!(runtime.metrics().remote_schedule_count(), 1);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn remote_schedule_count(&self) -> u64 {
+        let (_, [_inside, outside]) = self.shared.count_tasks();
+        self.shared.injected(outside)
+    }
+
+    /// Returns how many times a task had to yield because its cooperative budget was used up.
+    ///
+    /// This is the sum of all workers, including spare workers. Polls outside the workers do not
+    /// count, such as those of a future in `block_on` of a runtime of several threads.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// assert_eq!(runtime.metrics().budget_forced_yield_count(), 0);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn budget_forced_yield_count(&self) -> u64 {
+        self.shared.remotes_in_use().iter().map(|remote| remote.cells.coop_yields.get()).sum()
+    }
+
+    /// Returns the number of threads for blocking jobs. Workers do not count, nor do spare workers.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// assert_eq!(runtime.metrics().num_blocking_threads(), 0);
+    /// runtime.block_on(runtime.spawn_blocking(|| {})).unwrap();
+    /// assert_eq!(runtime.metrics().num_blocking_threads(), 1);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn num_blocking_threads(&self) -> usize {
+        saturating(self.shared.blocking.telemetry().threads)
+    }
+
+    /// Returns the number of threads for blocking jobs that wait for a job.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// assert_eq!(runtime.metrics().num_idle_blocking_threads(), 0);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn num_idle_blocking_threads(&self) -> usize {
+        saturating(self.shared.blocking.telemetry().idle_threads)
+    }
+
+    /// Returns the number of blocking jobs that wait for a thread.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// assert_eq!(runtime.metrics().blocking_queue_depth(), 0);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn blocking_queue_depth(&self) -> usize {
+        saturating(self.shared.blocking.telemetry().queue_len)
+    }
+
+    /// Returns how many sockets, pipes and other descriptors were registered with the I/O driver
+    /// since the runtime started.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// let metrics = runtime.metrics();
+    /// let _entered = runtime.enter();
+    /// let pair = volt::net::UnixStream::pair().unwrap();
+    /// assert_eq!(metrics.io_driver_fd_registered_count(), 2);
+    /// drop(pair);
+    /// assert_eq!(metrics.io_driver_fd_deregistered_count(), 2);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn io_driver_fd_registered_count(&self) -> u64 {
+        self.shared.driver.registered_and_left().0
+    }
+
+    /// Returns how many of the descriptors that were registered with the I/O driver are registered
+    /// no longer.
+    pub fn io_driver_fd_deregistered_count(&self) -> u64 {
+        self.shared.driver.registered_and_left().1
+    }
+
+    /// Returns how many readiness events the I/O driver has processed.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+    /// assert_eq!(runtime.metrics().io_driver_ready_count(), 0);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn io_driver_ready_count(&self) -> u64 {
+        self.shared.driver.events()
+    }
+}
+
+fn saturating(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
