@@ -1,6 +1,8 @@
 //! Every public item of `super::runtime`: nothing here runs, but all of it has to compile with
 //! Volt's types and with Tokio's.
 
+#![allow(clippy::let_underscore_future, reason = "only the types matter")]
+
 use std::error::Error;
 use std::fmt::{Debug, Display};
 use std::future::{Ready, ready};

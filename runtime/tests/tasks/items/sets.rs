@@ -1,6 +1,8 @@
 //! Every public item of `super::task` for sets of tasks: nothing here runs, but all of it has to
 //! compile with Volt's types and with Tokio's.
 
+#![allow(clippy::let_underscore_future, reason = "only the types matter")]
+
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::future::{Future, Ready, ready};
