@@ -71,7 +71,8 @@ impl Builder {
     #[track_caller]
     pub fn max_blocking_threads(&mut self, val: usize) -> &mut Self {
         assert!(val > 0, "Max blocking threads cannot be set to 0");
-        self.set(|builder| builder.max_blocking_threads(val))
+        // Volt counts them in 32 bits.
+        self.set(|builder| builder.max_blocking_threads(val.min(u32::MAX as usize)))
     }
 
     /// Sets the name of every thread of the runtime.
@@ -138,7 +139,8 @@ impl Builder {
 
     /// Sets how long an idle thread for blocking work lives.
     pub fn thread_keep_alive(&mut self, duration: Duration) -> &mut Self {
-        self.set(|builder| builder.thread_keep_alive(duration))
+        // Volt refuses 0, which Tokio accepts.
+        self.set(|builder| builder.thread_keep_alive(duration.max(Duration::from_nanos(1))))
     }
 
     /// Sets how many tasks a worker polls between two checks of the global queue.
@@ -217,6 +219,42 @@ impl Builder {
         self.set(|builder| builder.on_task_terminate(f))
     }
 
+    /// Lets a worker run a task that it wakes after the tasks that are queued already.
+    #[cfg(tokio_unstable)]
+    pub fn disable_lifo_slot(&mut self) -> &mut Self {
+        self.set(|builder| builder.max_lifo_polls_per_tick(0))
+    }
+
+    /// Enables time. Volt has one implementation of timers.
+    #[cfg(tokio_unstable)]
+    pub fn enable_alt_timer(&mut self) -> &mut Self {
+        self.enable_time()
+    }
+
+    /// Has no effect: on Volt, another worker takes over from a worker that polls for long.
+    #[cfg(tokio_unstable)]
+    pub fn enable_eager_driver_handoff(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Has no effect: Volt has one implementation of the queue of blocking jobs.
+    #[cfg(tokio_unstable)]
+    pub fn enable_sharded_blocking_queue(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Has no effect: Volt always has the histogram of poll durations.
+    #[cfg(tokio_unstable)]
+    pub fn enable_metrics_poll_time_histogram(&mut self) -> &mut Self {
+        self
+    }
+
+    /// Has no effect: Volt always has the histogram of schedule delays.
+    #[cfg(tokio_unstable)]
+    pub fn enable_metrics_schedule_latency_histogram(&mut self) -> &mut Self {
+        self
+    }
+
     /// Sets whether the clock is paused when the runtime starts.
     pub fn start_paused(&mut self, start_paused: bool) -> &mut Self {
         self.set(|builder| builder.start_paused(start_paused))
@@ -227,7 +265,7 @@ impl Builder {
     /// # Errors
     /// Returns an error if a setting is invalid, or if a thread or the I/O driver cannot be made.
     pub fn build(&mut self) -> io::Result<Runtime> {
-        self.0.clone().build().map(Runtime::of).map_err(io::Error::other)
+        self.0.clone().build().map(Runtime::of).map_err(io::Error::from)
     }
 
     /// Builds a runtime that also runs futures that are not `Send`, on this thread only.
@@ -239,6 +277,6 @@ impl Builder {
     /// Panics if this is the builder of a runtime of several threads.
     #[track_caller]
     pub fn build_local(&mut self, options: LocalOptions) -> io::Result<LocalRuntime> {
-        self.0.clone().build_local(options).map(LocalRuntime::of).map_err(io::Error::other)
+        self.0.clone().build_local(options).map(LocalRuntime::of).map_err(io::Error::from)
     }
 }
