@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_is_given_to_those_who_like_it_better() {
+    fn openmetrics_is_sent_to_clients_that_prefer_it() {
         let is_preferred = |accept: &str| is_preferred([accept].into_iter());
         // The header that Prometheus 2 sends.
         assert!(is_preferred(

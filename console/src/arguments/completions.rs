@@ -28,7 +28,7 @@ mod tests {
     use crate::arguments::Arguments;
 
     #[test]
-    fn the_names_that_bash_is_led_to_are_there() {
+    fn every_command_that_the_bash_script_uses_exists() {
         let script = script(Shell::Bash, Arguments::command());
         let led_to: Vec<_> =
             script.lines().filter_map(|line| line.trim().strip_prefix("cmd=\"volt")?.strip_suffix('"')).collect();

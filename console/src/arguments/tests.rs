@@ -61,7 +61,7 @@ fn sizes_and_seconds_have_bounds() {
 }
 
 #[test]
-fn what_is_waited_for_is_named() {
+fn triggers_are_parsed_by_their_names() {
     assert_eq!("delay=10ms".parse(), Ok(On::Delay(Duration::from_millis(10))));
     assert!(["stall", "panic", "rule", "rule=stalled-poll"].iter().all(|on| on.parse::<On>().is_ok()));
     assert_eq!("rule=none-such".parse::<On>(), Err("the doctor has no rule named \"none-such\"".into()));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_what_is_not_stuck_says_what_to_ask_for() {
+    fn the_text_without_stuck_polls_names_the_option_all() {
         let mut process = fixture::stalled(fixture::process(4, 3), 7);
         process.runtimes[0].incidents.latest.pop();
         process.runtimes[0].workers[1].in_flight = None;

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checks_that_nobody_counts_are_absent_and_not_none() {
+    fn checks_that_are_not_counted_are_absent_and_not_zero() {
         let value = |worker: &Worker| {
             let steals = worker_steals(worker);
             let empty = steals.facts.iter().find(|fact| fact.label == "empty").unwrap();

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_who_it_is_how_old_and_who_is_stuck() {
+    fn a_row_has_the_program_its_age_and_its_stuck_workers() {
         let poll = |for_ns| Worker { in_flight: Some(InFlight { for_ns, ..InFlight::default() }), ..Worker::default() };
         let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), Worker::default()];
         let runtime = Snapshot { at_ns: 65_000_000_000, workers, ..Snapshot::default() };

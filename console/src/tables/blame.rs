@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_makes_others_wait_now_is_told_from_two_snapshots() {
+    fn two_snapshots_show_which_tasks_delay_others_now() {
         let earlier = Snapshot { blame: vec![blame("old", 9_000, 1), blame("new", 0, 1)], ..Snapshot::default() };
         let table = vec![blame("old", 9_000, 1), blame("new", 2_000, 1)];
         let later = Snapshot { at_ns: 1_000, blame: table, ..Snapshot::default() };

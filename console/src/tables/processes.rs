@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn no_figure_is_cut_and_what_is_not_known_is_a_dash() {
+    fn no_figure_is_truncated_and_an_unknown_one_is_a_dash() {
         let (pid, parent, task) = ("local:17.1234567".into(), Some("local:123456.78".into()), Some(u64::MAX));
         let many = Process { pid, parent, task, ..process() };
         let text = text(&ProcessList { rows: vec![many], ..ProcessList::default() });
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_a_line_for_each_process_and_says_how_many_there_are() {
+    fn text_has_a_line_for_each_process_and_their_number() {
         let list = ProcessList { rows: vec![process()], alive: 12_345, matching: 40, ..ProcessList::default() };
         let text = text(&list);
         assert!(text.contains("12.3k alive, 1 of 40 shown, by mailbox"), "{text}");

@@ -274,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_ratios_tell_little_from_nothing() {
+    fn rates_and_ratios_distinguish_little_from_nothing() {
         assert_eq!([0.0, 0.01, 0.4, 9.94, 37.2, 12_345.0].map(rate), ["0", "<0.1", "0.4", "9.9", "37", "12.3k"]);
         assert_eq!([0.0, 0.001, 0.974, 1.0].map(percent), ["0%", "<1%", "97%", "100%"]);
         assert_eq!(rate(f64::NAN), "0");
     }
 
     #[test]
-    fn bars_are_as_wide_as_asked_and_show_a_sliver_of_anything() {
+    fn bars_have_the_given_width_and_show_any_nonzero_value() {
         assert_eq!(bar(0.0, 4), "····");
         assert_eq!(bar(0.001, 4), "▏···");
         assert_eq!(bar(0.5, 4), "██··");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_where_it_tells_least() {
+    fn long_text_is_truncated_at_its_least_useful_part() {
         assert_eq!(tail("examples/src/demo.rs:12:5", 12), "…emo.rs:12:5");
         assert_eq!(tail("demo.rs:12:5", 12), "demo.rs:12:5");
         assert_eq!(head("slow-handler", 6), "slow-…");

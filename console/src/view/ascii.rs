@@ -61,7 +61,7 @@ mod tests {
     use crate::view::screens::latency::SHADES;
 
     #[test]
-    fn the_shades_of_a_heat_map_are_told_apart() {
+    fn the_shades_of_a_heat_map_differ() {
         let signs: BTreeSet<char> = SHADES.iter().map(|(_, shade)| sign(*shade)).collect();
         assert_eq!(signs.len(), SHADES.len(), "{signs:?}");
     }

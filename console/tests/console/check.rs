@@ -101,7 +101,7 @@ fn a_program_that_ends_before_the_time_is_over_has_not_passed() {
 }
 
 #[test]
-fn what_was_exceeded_before_the_program_ended_is_told() {
+fn limits_exceeded_before_the_exit_are_reported() {
     let folder = Folder::new();
     let program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
     let mut command = folder.console(&["check", "--max-poll", "50ms", "--for", "3600s"]);

@@ -31,7 +31,7 @@ fn assert_refused(command: &mut Command, parts: &[&str]) {
 }
 
 #[test]
-fn list_finds_a_program_and_says_who_it_is() {
+fn list_shows_a_program_with_its_name() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let table = stdout(&run(&mut folder.console(&["list"])));
@@ -56,7 +56,7 @@ fn record_refuses_an_old_program_and_creates_no_file() {
 }
 
 #[test]
-fn what_is_no_recording_is_neither_shown_nor_exported() {
+fn a_file_that_is_no_recording_is_neither_shown_nor_exported() {
     let folder = Folder::new();
     let file = folder.socket(9).with_extension("voltrec");
     let path = file.to_str().unwrap();
@@ -97,7 +97,7 @@ fn a_multi_file_recording_exports_to_one_trace_per_file() {
 }
 
 #[test]
-fn list_of_nothing_says_where_it_searched() {
+fn an_empty_list_names_the_searched_directories() {
     let folder = Folder::new();
     let output = run(&mut folder.console(&["list"]));
     assert!(output.status.success());
@@ -106,7 +106,7 @@ fn list_of_nothing_says_where_it_searched() {
 }
 
 #[test]
-fn list_tells_the_stale_and_the_wrong_from_the_living() {
+fn list_distinguishes_stale_foreign_and_live_sockets() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let _garbage = Program::start(&folder.socket(1), "", Speech::Garbage);
@@ -140,7 +140,7 @@ fn top_once_json_has_the_workers_and_their_rates() {
 }
 
 #[test]
-fn top_prints_again_and_again_until_nobody_reads() {
+fn top_prints_until_its_output_is_closed() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let mut command = folder.console(&["top", "--interval", "20ms"]);
@@ -201,7 +201,7 @@ fn top_waits_for_a_restarted_program_and_reports_lost_updates() {
 }
 
 #[test]
-fn top_that_waits_ends_when_nobody_reads() {
+fn a_waiting_top_ends_when_its_output_is_closed() {
     let folder = Folder::new();
     let program = Program::start(&folder.socket(0), "shop", VOLT);
     let (mut child, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms"]));
@@ -230,7 +230,7 @@ fn stacks_prints_what_is_stuck_and_with_all_what_was() {
 }
 
 #[test]
-fn top_tells_of_what_was_stuck_too() {
+fn top_lists_past_incidents_too() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let text = stdout(&run(&mut folder.console(&["top", "--once", "--interval", "20ms"])));
@@ -332,7 +332,7 @@ fn several_programs_are_listed_with_the_way_to_choose() {
 }
 
 #[test]
-fn without_a_terminal_attach_says_what_to_use_instead() {
+fn without_a_terminal_attach_names_an_alternative() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     assert_refused(&mut folder.console(&["attach", "shop"]), &["needs a terminal", "volt-console top"]);
@@ -395,7 +395,7 @@ fn each_shell_gets_its_completions_and_man_its_page() {
 }
 
 #[test]
-fn what_nobody_reads_any_more_is_no_error() {
+fn closed_output_is_no_error() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let printing: [&[&str]; 8] = [
@@ -418,7 +418,7 @@ fn what_nobody_reads_any_more_is_no_error() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_an_error_that_says_so() {
+fn output_that_cannot_be_written_is_an_error() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     for (arguments, code) in [

@@ -16,7 +16,7 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn a_healthy_program_gives_0_and_says_what_was_checked() {
+fn a_healthy_program_gives_0_and_lists_the_checks() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let output = run(&mut folder.console(&["doctor", "--for", "200ms"]));
@@ -44,7 +44,7 @@ fn a_stuck_program_gives_1_and_names_the_task_and_the_place() {
 }
 
 #[test]
-fn what_is_stuck_is_told_before_the_second_snapshot() {
+fn a_stuck_poll_is_printed_before_the_second_snapshot() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
     let mut command = folder.console(&["doctor", "--for", "3600s"]);

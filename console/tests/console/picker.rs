@@ -68,7 +68,7 @@ fn q_and_the_end_of_the_input_choose_nothing() {
 }
 
 #[test]
-fn on_a_terminal_the_console_alone_asks_and_then_shows() {
+fn without_arguments_the_console_lets_the_user_choose() {
     let folder = Folder::new();
     let _shop = Program::start(&folder.socket(0), "shop", VOLT);
     let _mail = Program::start(&folder.socket(1), "mail", VOLT);

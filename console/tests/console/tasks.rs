@@ -30,7 +30,7 @@ fn tasks_are_printed_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_list_that_answers_another_question_is_asked_for_again() {
+fn a_list_in_another_order_is_requested_again() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let text = run(&mut folder.console(&["tasks", "shop", "--runtime", "app", "--sort", "delay"]));
@@ -57,7 +57,7 @@ fn an_old_program_and_an_invalid_sort_order_are_refused() {
 }
 
 #[test]
-fn the_numbers_as_text_are_ascii_if_that_is_asked_for() {
+fn the_numbers_as_text_are_ascii_on_request() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let text = run(&mut folder.console(&["top", "shop", "--once", "--ascii", "--plain"])).stdout;

@@ -15,7 +15,7 @@ use within::{Error, listen, on_volt};
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[test]
-fn reqwest_asks_many_at_once_and_its_errors_are_its_own() {
+fn reqwest_sends_parallel_requests_and_keeps_its_errors() {
     on_volt(LIMIT, async || {
         let (listener, address) = listen().await?;
         volt::spawn(async move { volt::axum::serve(listener, bare()).await });
@@ -42,7 +42,7 @@ fn reqwest_asks_many_at_once_and_its_errors_are_its_own() {
 }
 
 #[test]
-fn what_a_library_gives_to_tokio_is_seen() {
+fn work_that_a_library_gives_to_tokio_is_counted() {
     on_volt(LIMIT, async || {
         let (listener, address) = listen().await?;
         volt::spawn(async move {

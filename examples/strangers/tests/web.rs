@@ -26,7 +26,7 @@ async fn serve() -> Result<SocketAddr, Error> {
 }
 
 #[test]
-fn json_goes_both_ways_and_is_compressed() {
+fn json_is_sent_received_and_compressed() {
     on_volt(LIMIT, async || {
         let url = format!("http://{}/api/item", serve().await?);
         let client = reqwest::Client::builder().gzip(false).build()?;
@@ -50,7 +50,7 @@ fn a_request_that_takes_too_long_is_answered_by_the_timeout() {
 }
 
 #[test]
-fn a_handler_learns_who_asks() {
+fn a_handler_receives_the_caller() {
     on_volt(LIMIT, async || {
         let client = reqwest::Client::new();
         let answer = client.get(format!("http://{}/who", serve().await?)).send().await?.text().await?;

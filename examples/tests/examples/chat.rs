@@ -130,7 +130,7 @@ impl Guest {
 }
 
 #[test]
-fn two_guests_talk_in_a_room_and_a_third_sees_what_was_said() {
+fn two_guests_talk_and_a_third_reads_the_history() {
     let chat = Chat::start(&[]);
     let mut ada = chat.guest_in("ada", "garden");
     let mut bob = chat.guest_in("bob", "garden");

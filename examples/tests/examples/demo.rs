@@ -92,7 +92,7 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
-fn it_ends_by_itself_without_an_error_and_says_what_happened() {
+fn it_ends_without_an_error_and_prints_a_summary() {
     let output = demo(&["--seconds", "2", "--connections", "8", "--metrics", "127.0.0.1:0"]).output().unwrap();
     let summary = summary(&output);
     assert!(output.status.success(), "{summary}\n{}", text(&output.stderr));
@@ -120,13 +120,13 @@ fn a_handler_that_blocks_is_logged_with_its_task() {
 }
 
 #[test]
-fn without_blocking_nothing_is_asked_to_block() {
+fn with_no_block_no_request_blocks() {
     let output = demo(&["--seconds", "1", "--no-block", "--metrics", "127.0.0.1:0"]).output().unwrap();
     assert_eq!(summary(&output)["by_handler"]["block"]["requests"], 0);
 }
 
 #[test]
-fn the_application_s_own_metrics_stand_beside_the_runtime_s() {
+fn the_page_has_application_metrics_and_runtime_metrics() {
     let running = Running::start(&["--connections", "2"]);
     let deadline = Instant::now() + Duration::from_secs(30);
     let address = running.metrics.strip_suffix("/metrics").expect("a path").to_owned();
@@ -190,7 +190,7 @@ fn an_address_that_is_taken_is_an_error_that_names_the_option() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_it_without_a_panic() {
+fn a_closed_output_ends_it_without_a_panic() {
     let mut child = demo(&["--seconds", "600", "--metrics", "127.0.0.1:0"]).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

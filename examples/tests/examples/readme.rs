@@ -16,7 +16,7 @@ fn the_program_in_the_readme_is_hello() {
 }
 
 #[test]
-fn the_two_commands_stand_in_the_readme() {
+fn the_readme_has_the_two_commands() {
     for command in ["cargo run --release --bin demo ", "cargo test --workspace "] {
         assert!(README.lines().any(|line| line.starts_with(command)), "{command:?} is missing");
     }

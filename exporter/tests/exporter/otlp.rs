@@ -248,7 +248,7 @@ fn log() -> Log {
 }
 
 #[test]
-fn a_collector_that_refuses_is_told_of_once_and_so_is_its_end() {
+fn a_refusing_collector_is_logged_once_and_so_is_its_recovery() {
     let _watchdog = watchdog();
     let log = log();
     let refusal = || {

@@ -117,7 +117,7 @@ fn histograms_are_cumulative_in_seconds_and_end_with_all() {
 }
 
 #[test]
-fn a_runtime_that_is_gone_leaves_no_series_behind() {
+fn an_ended_runtime_leaves_no_series() {
     let mut page = Page::new();
     let mut stuck = runtime("main", 1);
     stuck.workers[0].in_flight = Some(volt_telemetry::InFlight { for_ns: 9_000_000_000, ..Default::default() });

@@ -95,7 +95,7 @@ fn metrics_are_served_while_the_only_worker_is_stuck() {
 }
 
 #[test]
-fn what_the_application_counts_is_on_the_page_too() {
+fn the_page_has_the_metrics_of_the_application() {
     let _watchdog = watchdog();
     // The second exporter of a program finds the recorder of the first.
     drop(exporter());
@@ -111,7 +111,7 @@ fn what_the_application_counts_is_on_the_page_too() {
 }
 
 #[test]
-fn only_the_runtimes_asked_for_are_shown() {
+fn only_the_requested_runtimes_are_shown() {
     let _watchdog = watchdog();
     let _wanted = volt::Builder::new_multi_thread().worker_threads(1).name("wanted").build().unwrap();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["wanted"]).serve().unwrap();
@@ -142,7 +142,7 @@ fn health_is_a_word_and_other_paths_are_not_found() {
 }
 
 #[test]
-fn a_scraper_that_asks_for_openmetrics_gets_it_whole() {
+fn a_scraper_that_requests_openmetrics_gets_it_whole() {
     let _watchdog = watchdog();
     let _runtime = volt::Builder::new_multi_thread().worker_threads(1).name("open").build().unwrap();
     let exporter = exporter();
@@ -182,7 +182,7 @@ fn the_snapshot_is_everything_as_json() {
 }
 
 #[test]
-fn the_page_for_people_is_whole_and_asks_nobody_else() {
+fn the_live_page_is_complete_and_loads_nothing_else() {
     let _watchdog = watchdog();
     let exporter = exporter();
     let (status, page) = get(exporter.local_addr(), "/");
@@ -235,7 +235,7 @@ fn the_live_page_has_rates_from_the_second_answer_on() {
 }
 
 #[test]
-fn it_is_ready_while_the_runtimes_asked_for_are_there() {
+fn it_is_ready_while_the_required_runtimes_exist() {
     let _watchdog = watchdog();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["late"]).serve().unwrap();
     let ready = || get(exporter.local_addr(), "/readyz");
@@ -291,7 +291,7 @@ fn a_head_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn half_open_connections_keep_nobody_waiting_for_long() {
+fn half_open_connections_delay_no_shutdown_for_long() {
     let _watchdog = watchdog();
     let exporter = Exporter::builder().listen("127.0.0.1:0").max_connections(8).serve().unwrap();
     let half_open = || {
@@ -399,7 +399,7 @@ fn it_may_be_started_and_dropped_in_async_code() {
 }
 
 #[test]
-fn connections_that_come_and_go_without_a_word_harm_nobody() {
+fn connections_without_a_request_do_no_harm() {
     let _watchdog = watchdog();
     let exporter = exporter();
     for bytes in [&b""[..], b"\r\n", b"GET", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", &[0xff; 4096]] {

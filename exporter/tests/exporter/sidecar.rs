@@ -280,7 +280,7 @@ fn the_exporter_warns_once_about_a_world_writable_socket_folder() {
 }
 
 #[test]
-fn one_whose_output_nobody_reads_serves_on() {
+fn an_exporter_with_closed_output_continues_to_serve() {
     let _watchdog = watchdog();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let sockets = Folder::new("unread");

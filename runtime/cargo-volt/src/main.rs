@@ -3,7 +3,7 @@
 //! | exit code | meaning |
 //! |---|---|
 //! | 0 | success |
-//! | 1 | `doctor` found something that does not work |
+//! | 1 | `doctor`: the project cannot be built on Volt |
 //! | 2 | invalid arguments |
 //! | 101 | failure, with the reason on standard error |
 //!

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_notes_something_rouses_the_sentinel() {
+    fn recording_a_trouble_wakes_the_sentinel() {
         use std::sync::Arc;
         #[derive(Default)]
         struct Roused(AtomicU64);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_a_moment_after_the_last_report_is_told_at_the_end() {
+    fn troubles_after_the_last_report_are_reported_at_the_end() {
         let troubles = Troubles::new("test", false);
         (0..3).for_each(|_| troubles.note(Trouble::DriverFailed, &io::Error::other("any")));
         assert!(troubles.has_news(), "two are kept back");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_asks_it_is_told_at_once() {
+    fn without_a_sentinel_troubles_are_reported_immediately() {
         let troubles = Troubles::new("test", false);
         troubles.note(Trouble::DriverNotWoken, &io::Error::other("any"));
         assert!(!troubles.has_news());

@@ -107,7 +107,7 @@ fn a_node_that_is_killed_is_lost_in_the_stated_time() {
 }
 
 #[test]
-fn a_node_that_is_stopped_is_lost_and_back_when_it_goes_on() {
+fn a_stopped_node_is_lost_until_it_continues() {
     on_volt(async || {
         let server = Server::start();
         let beta = Program::ping(&server.address, "beta");
@@ -162,7 +162,7 @@ fn a_second_node_of_one_name_is_refused() {
 }
 
 #[test]
-fn who_cannot_be_connected_is_told_why_and_what_to_do() {
+fn a_failed_connection_has_its_cause_and_a_remedy() {
     on_volt(async || {
         let error = Options::new("ping", node("a")).connect("127.0.0.1:1").await.unwrap_err().to_string();
         assert!(error.contains("no NATS server at 127.0.0.1:1") && error.contains("start one"), "{error}");

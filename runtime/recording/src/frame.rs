@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_and_other_versions_are_told_apart() {
+    fn other_files_and_other_versions_are_distinguished() {
         assert!(check_preamble(&preamble(), "a").is_ok());
         let error = check_preamble(b"#!/bin/sh\nexit 0", "a").unwrap_err();
         assert!(error.is_not_a_recording() && error.to_string() == "a is not a Volt recording");

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_told_where_it_is_missing() {
+    fn losses_are_reported_at_their_position() {
         let mut merge = Merge::default();
         merge.add(flush(9, [chunk(3, 2, [])]));
         merge.add(flush(9, [chunk(3, 1, [hit(5, 1)]), chunk(4, 6, [])]));

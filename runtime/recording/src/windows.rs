@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_late_reaches_back_further() {
+    fn a_late_trigger_reaches_back_further() {
         let mut windows = Windows::new(REACH);
         assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
         assert_eq!(windows.fire(980, Trigger::Panic), Verdict::Merged);

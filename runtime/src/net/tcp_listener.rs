@@ -82,8 +82,9 @@ impl TcpListener {
     ///
     /// If the program has run out of file descriptors, memory or epoll watches (`EMFILE`, `ENFILE`,
     /// `ENOBUFS`, `ENOMEM`, `ENOSPC`), `accept` does not fail. It waits for 5 ms and tries again,
-    /// and doubles the wait after each further failure, up to 1 s. Every such wait is counted
-    /// (`accept_backoffs`). The first wait since the last accepted connection is logged.
+    /// and doubles the wait after each further failure, up to 1 s.
+    /// `volt_driver_accept_backoffs_total` counts these waits. The first wait since the last
+    /// accepted connection is logged.
     ///
     /// A connection that broke while it waited in the queue is skipped. A connection that was
     /// accepted but that the driver cannot watch is closed.

@@ -99,7 +99,7 @@ mod tests {
     use volt_core::builder::Builder;
 
     #[test]
-    fn without_descriptors_of_processes_signals_tell_of_their_ends() {
+    fn without_pidfds_signals_report_the_exit_of_children() {
         let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
         runtime.block_on(async {
             let sleepers = [0, 1, 2].map(|n| {

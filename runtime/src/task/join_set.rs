@@ -215,7 +215,8 @@ impl<T: 'static> JoinSet<T> {
 
     /// Returns the output of a task that has completed, without waiting.
     ///
-    /// Returns `None` if no task has completed or the set is empty.
+    /// Returns `None` if no task has completed or the set is empty. It may also return `None`
+    /// although a task has just completed on another thread; a later call returns the output.
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.try_join_next_with_id().map(without_id)
     }

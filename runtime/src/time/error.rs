@@ -45,8 +45,8 @@ impl From<Elapsed> for io::Error {
 
 /// An error of a timer, for code that reports the state of timers to its callers.
 ///
-/// Volt does not return it: its timers have no limit on their number or on durations, and panic if
-/// awaited after their runtime was shut down.
+/// Volt does not return it. A duration of more than 30 years is cut. A timer panics if it is
+/// awaited after its runtime was shut down, or if the runtime already has 4,294,967,295 timers.
 ///
 /// ```
 /// use volt::time::error::Error;

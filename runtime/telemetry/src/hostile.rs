@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn a_server_that_says_anything_is_refused_or_closed(body in spoiled(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn any_reply_of_a_server_is_accepted_or_refused(body in spoiled(), rest in prop::collection::vec(any::<u8>(), 0..64)) {
         let framed: Vec<u8> = (body.len() as u32).to_le_bytes().into_iter().chain(body).chain(rest).collect();
         client_of(framed, 4096, |mut client| {
             while let Ok(_update) = client.next(Duration::from_secs(20)) {}

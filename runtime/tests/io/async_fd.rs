@@ -118,7 +118,7 @@ fn readiness_after_a_check_survives_the_clearing_of_that_check() {
 }
 
 #[test]
-fn who_waits_for_what_is_out_of_the_ordinary_is_told_of_the_end() {
+fn a_wait_for_priority_events_ends_when_the_peer_closes() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (there, here) = pair();

@@ -65,7 +65,7 @@ fn a_peer_that_closes_ends_the_stream_and_then_breaks_the_pipe() {
 }
 
 #[test]
-fn a_reset_is_told_to_whoever_waits_and_to_nobody_else() {
+fn only_waiting_tasks_see_a_connection_reset() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let beside = echo_beside().await;
@@ -164,7 +164,7 @@ fn a_peer_sending_single_bytes_does_not_delay_others() {
 }
 
 #[test]
-fn a_write_that_goes_in_parts_goes_whole_and_in_order() {
+fn a_partial_write_completes_in_order() {
     const LEN: usize = 256 << 10;
     with_workers(|runtime| {
         runtime.block_on(async {
@@ -190,7 +190,7 @@ fn a_write_that_goes_in_parts_goes_whole_and_in_order() {
 }
 
 #[test]
-fn connecting_to_nowhere_is_refused_unreachable_or_given_up() {
+fn connecting_to_nowhere_is_refused_unreachable_or_times_out() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, addr) = listen().await;

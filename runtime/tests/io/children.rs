@@ -108,7 +108,7 @@ fn wait_reports_the_kill_after_an_earlier_wait_was_cancelled() {
 }
 
 #[test]
-fn pipes_carry_more_than_they_hold_in_both_directions() {
+fn pipes_transfer_more_than_their_capacity_both_ways() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -127,7 +127,7 @@ fn pipes_carry_more_than_they_hold_in_both_directions() {
 }
 
 #[test]
-fn writing_to_a_child_that_is_gone_is_a_broken_pipe() {
+fn writing_to_an_exited_child_is_a_broken_pipe() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut child = sh("exit 0").stdin(Stdio::piped()).spawn().unwrap();
@@ -164,7 +164,7 @@ async fn pid(stdout: ChildStdout) -> u32 {
 }
 
 #[test]
-fn a_child_that_is_dropped_goes_on_and_becomes_no_zombie() {
+fn a_dropped_child_continues_and_becomes_no_zombie() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut child = sh("echo $$; read line").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -219,7 +219,7 @@ fn an_orphaned_child_is_reaped_by_the_next_runtime() {
 }
 
 #[test]
-fn environment_folder_and_group_are_what_was_asked_for() {
+fn a_child_gets_its_environment_folder_and_group() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut command = sh("echo $A $B $HOME; pwd; cat /proc/self/stat | cut -d' ' -f5");

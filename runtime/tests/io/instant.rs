@@ -150,7 +150,7 @@ fn a_timeout_of_the_longest_duration_never_elapses() {
 }
 
 #[test]
-fn a_timeout_elapses_at_its_deadline_and_says_so() {
+fn a_timeout_elapses_at_its_deadline_with_an_error() {
     watched(|| {
         paused(1).block_on(async {
             let began = Instant::now();

@@ -83,7 +83,7 @@ fn signals_reach_all_runtimes_after_one_has_shut_down() {
 }
 
 #[test]
-fn ctrl_c_is_waited_for_and_the_program_goes_on() {
+fn ctrl_c_completes_and_the_program_continues() {
     alone(|| {
         with_workers(|runtime| {
             runtime.block_on(async {
@@ -100,7 +100,7 @@ fn ctrl_c_is_waited_for_and_the_program_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_listened_for_is_an_error() {
+fn signals_that_cannot_be_handled_are_errors() {
     alone(|| {
         with_workers(|runtime| {
             runtime.block_on(async {

@@ -36,7 +36,7 @@ macro_rules! panic_here {
 }
 
 #[test]
-fn what_needs_a_runtime_panics_at_the_line_of_its_caller() {
+fn functions_without_a_runtime_panic_at_their_callers_line() {
     alone(|| {
         let folder = Folder::new();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

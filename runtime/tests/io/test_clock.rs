@@ -47,7 +47,7 @@ fn hours_pass_at_once_and_in_the_right_order() {
 }
 
 #[test]
-fn the_clock_stands_still_while_anything_is_left_to_be_done() {
+fn the_clock_is_paused_while_work_remains() {
     with_paused(|runtime| {
         runtime.block_on(async {
             let began = Instant::now();
@@ -156,7 +156,7 @@ fn intervals_and_deadlines_go_by_the_same_clock() {
 }
 
 #[test]
-fn a_clock_that_goes_on_does_so_from_where_it_stood() {
+fn a_resumed_clock_continues_from_its_last_time() {
     watched(|| {
         let runtime = watchdog::builder(2).test_clock(true).build().unwrap();
         runtime.block_on(async {
@@ -193,7 +193,7 @@ fn a_pause_is_noticed_by_a_worker_that_sleeps_for_long() {
 
 #[test]
 #[should_panic(expected = "this runtime has no test clock: build it with Builder::test_clock(true)")]
-fn a_runtime_that_was_not_built_for_it_says_so() {
+fn a_runtime_without_the_setting_returns_an_error() {
     watchdog::runtime(1).block_on(async { time::pause() });
 }
 

@@ -28,7 +28,7 @@ impl Wake for Count {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_a_task_starts_inherits_no_timer_slack_of_the_drivers() {
+fn threads_of_a_task_do_not_inherit_the_drivers_timer_slack() {
     let slack_ns = || rustix::thread::current_timer_slack().unwrap();
     let usual_ns = slack_ns();
     with_workers(|runtime| {
@@ -148,7 +148,7 @@ fn timers_are_punctual_on_an_idle_runtime() {
 }
 
 #[test]
-fn a_dropped_sleep_is_disarmed_and_wakes_nobody() {
+fn a_dropped_sleep_is_disarmed_and_wakes_no_task() {
     with_workers(|runtime| {
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
@@ -294,7 +294,7 @@ async fn ticks_after_a_stall(behavior: MissedTickBehavior) -> Vec<Duration> {
 }
 
 #[test]
-fn missed_ticks_are_made_up_for_as_each_behaviour_says() {
+fn each_behaviour_handles_missed_ticks_as_documented() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let burst = ticks_after_a_stall(MissedTickBehavior::Burst).await;

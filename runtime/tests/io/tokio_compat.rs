@@ -92,14 +92,14 @@ fn volt_is_at_hand_in_what_tokio_runs() {
 }
 
 #[test]
-fn without_it_there_is_no_tokio_and_its_own_error_says_so() {
+fn without_tokio_compat_there_is_no_tokio_runtime() {
     let runtime = builder(1).build().unwrap();
     assert!(runtime.block_on(async { tokio::runtime::Handle::try_current() }).is_err());
     assert_eq!(runtime.handle().snapshot().tokio, None);
 }
 
 #[test]
-fn what_runs_outside_volt_is_in_the_snapshot() {
+fn work_outside_volt_is_in_the_snapshot() {
     watched(|| {
         let runtime = runtime(1);
         let tokio = || runtime.handle().snapshot().tokio.unwrap();
@@ -128,7 +128,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_shutdown_drops_what_runs_beside_it() {
+fn a_shutdown_drops_concurrent_tasks() {
     watched(|| {
         let runtime = runtime(1);
         let alive = Arc::new(AtomicUsize::new(2));

@@ -88,7 +88,7 @@ fn many_tasks_send_and_receive_on_one_socket() {
 }
 
 #[test]
-fn a_peek_leaves_the_datagram_and_says_who_sent_it() {
+fn a_peek_leaves_the_datagram_and_returns_its_sender() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (one, other) = pair().await;
@@ -143,7 +143,7 @@ fn udp_try_operations_do_not_wait_and_poll_recv_is_woken() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_refuses_and_the_socket_goes_on() {
+fn a_missing_peer_refuses_and_the_socket_continues() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (gone, gone_addr) = bound().await;

@@ -90,7 +90,7 @@ fn binding_a_taken_path_and_connecting_to_a_dead_one_fail() {
 }
 
 #[test]
-fn more_clients_than_a_listeners_queue_holds_all_get_through() {
+fn more_clients_than_the_accept_queue_are_all_served() {
     const CLIENTS: usize = 24;
     with_workers(|runtime| {
         let folder = Folder::new();
@@ -354,7 +354,7 @@ fn waiting_for_both_directions_does_not_spin_when_half_closed() {
 }
 
 #[test]
-fn who_is_at_the_other_end_is_told_and_of_no_end_that_nobody_is() {
+fn the_credentials_of_the_peer_are_known_unless_it_is_hidden() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (here, _there) = UnixStream::pair().unwrap();

@@ -80,7 +80,7 @@ fn tasks_run_in_the_order_in_which_they_were_spawned() {
 }
 
 #[test]
-fn timers_sockets_and_blocking_jobs_work_without_a_worker_thread() {
+fn timers_sockets_and_jobs_work_without_a_worker_thread() {
     watched(|| {
         runtime().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -135,7 +135,7 @@ fn a_wake_up_from_another_thread_reaches_the_future_and_a_task() {
 }
 
 #[test]
-fn a_second_block_on_polls_its_future_while_the_first_runs_tasks() {
+fn a_second_block_on_polls_its_future_while_tasks_run() {
     watched(|| {
         let runtime = runtime();
         let (done, is_done) = volt::sync::oneshot::channel();
@@ -276,7 +276,7 @@ fn block_in_place_panics_with_a_remedy() {
 }
 
 #[test]
-fn a_future_that_always_wakes_itself_starves_no_task_and_no_timer() {
+fn a_future_that_wakes_itself_starves_no_task_and_no_timer() {
     watched(|| {
         runtime().block_on(async {
             let task = volt::spawn(async { volt::time::sleep(Duration::from_millis(5)).await });

@@ -95,7 +95,7 @@ fn a_park_count_is_odd_while_the_worker_is_parked() {
 }
 
 #[test]
-fn busy_time_grows_in_a_poll_and_stands_still_in_a_sleep() {
+fn busy_time_grows_in_a_poll_and_not_in_a_sleep() {
     watched(|| {
         let runtime = runtime(1);
         let metrics = runtime.metrics();

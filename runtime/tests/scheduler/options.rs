@@ -52,7 +52,7 @@ fn while_blocked(runtime: &Runtime, f: impl FnOnce()) {
 }
 
 #[test]
-fn the_tick_budget_is_as_many_polls_as_was_asked_for() {
+fn the_tick_budget_limits_the_polls_of_a_tick() {
     watched(|| {
         for budget in [4, 16, 128] {
             let runtime = builder(1).max_lifo_polls_per_tick(3).budget_per_tick(budget).build().unwrap();
@@ -64,7 +64,7 @@ fn the_tick_budget_is_as_many_polls_as_was_asked_for() {
 }
 
 #[test]
-fn the_lifo_cap_is_as_many_polls_a_tick_as_was_asked_for() {
+fn the_lifo_cap_limits_the_polls_of_a_tick() {
     watched(|| {
         for cap in [1, 3, 20] {
             let runtime = builder(1).max_lifo_polls_per_tick(cap).build().unwrap();
@@ -213,7 +213,7 @@ fn checks_of_the_global_queue_are_counted_by_trigger() {
 }
 
 #[test]
-fn the_driver_is_polled_as_often_as_was_asked_for() {
+fn the_driver_is_polled_at_its_interval() {
     watched(|| {
         // Turns of the driver while 3,300 polls in a row left the worker no time to sleep.
         let turns = |builder: Builder| {
@@ -234,7 +234,7 @@ fn the_driver_is_polled_as_often_as_was_asked_for() {
 }
 
 #[test]
-fn threads_have_the_name_and_the_stack_that_were_asked_for() {
+fn threads_have_the_configured_name_and_stack() {
     watched(|| {
         /// More than the 2 MiB that a thread has by default.
         fn deep() -> u8 {
@@ -284,7 +284,7 @@ fn the_sentinel_checks_while_a_worker_is_awake_if_it_is_on() {
 }
 
 #[test]
-fn dropping_a_runtime_waits_as_long_as_was_asked_for() {
+fn dropping_a_runtime_waits_up_to_its_limit() {
     watched(|| {
         let runtime = builder(1).shutdown_timeout(30 * MS).build().unwrap();
         let (entered, has_entered) = mpsc::channel();

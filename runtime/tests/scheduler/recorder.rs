@@ -59,7 +59,7 @@ impl Recorded {
 }
 
 #[test]
-fn a_recording_tells_who_woke_whom_and_where_each_was_spawned() {
+fn a_recording_has_wakers_and_spawn_locations() {
     let (runtime, mut client) = runtime("recorded", |builder| builder);
     assert!(!client.recorder(Some("recorded"), None).unwrap().is_on);
     let (pings, mut pong) = tokio::sync::mpsc::unbounded_channel::<()>();

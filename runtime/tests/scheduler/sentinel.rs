@@ -266,31 +266,23 @@ fn runtimes_that_come_and_go_leave_the_others_watched() {
 }
 
 /// Prints the cost: `cargo test --release -p volt-runtime --test scheduler sentinel:: --
-/// --nocapture`.
+/// --nocapture`. It is not asserted, because the time of a check depends on what else the machine
+/// does.
 #[test]
 #[cfg(target_os = "linux")]
-fn the_sentinel_costs_little_when_busy_and_nothing_when_idle() {
-    const BUSY_FOR: Duration = Duration::from_secs(3);
+fn the_sentinel_checks_at_intervals_when_busy_and_never_idle() {
+    const BUSY_FOR: Duration = Duration::from_secs(2);
     const RESTS_FOR: Duration = Duration::from_secs(2);
     const INTERVAL: Duration = Duration::from_millis(10);
-    // A check itself takes a microsecond. The rest is the time that a machine takes to put a thread
-    // to sleep and to wake it, which differs widely, and caches that other threads have used
-    // meanwhile.
-    const MAX_NAPS: f64 = 10.0;
+    // The interval while a poll is long, which it is if the machine preempts the worker in it.
+    const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
     // Alone: the thread also checks the runtimes of other tests.
     alone(|| {
         watched(|| {
+            let began = Instant::now();
             let runtime = builder(2).sentinel_interval(Some(INTERVAL)).build().unwrap();
-            let bare = std::thread::Builder::new().name("bare".into()).spawn(move || {
-                let (began, mut naps) = (Instant::now(), 0_u32);
-                while began.elapsed() < BUSY_FOR {
-                    std::thread::sleep(INTERVAL);
-                    naps += 1;
-                }
-                thread_times("bare").0 / naps
-            });
             let of_sentinel = || thread_times("volt-sentinel");
-            let (began, (before, _)) = (Instant::now(), of_sentinel());
+            let (before, _) = of_sentinel();
             let busy: Vec<_> = (0..4)
                 .map(|_| {
                     runtime.spawn(async move {
@@ -301,14 +293,13 @@ fn the_sentinel_costs_little_when_busy_and_nothing_when_idle() {
                 })
                 .collect();
             busy.into_iter().for_each(|task| runtime.block_on(task).unwrap());
-            let (after, _) = of_sentinel();
-            let ratio = (after - before).as_secs_f64() / began.elapsed().as_secs_f64();
             let checks = runtime.handle().snapshot().sentinel.checks;
-            let each = (after - before) / u32::try_from(checks).unwrap();
-            let nap = bare.unwrap().join().unwrap();
-            println!("the sentinel took {:.3} % of a core, in {checks} checks of {each:?} each;", ratio * 100.0);
-            println!("a thread that sleeps as long and does nothing took {nap:?} each time");
-            assert!(each.as_secs_f64() < MAX_NAPS * nap.as_secs_f64(), "{each:?} {nap:?}");
+            let elapsed = began.elapsed();
+            let took = of_sentinel().0 - before;
+            println!("the sentinel took {took:?} in {checks} checks, in {elapsed:?}");
+            assert!(checks > 0, "the sentinel does not run");
+            let checks_max = elapsed.as_nanos() / SHORTEST_INTERVAL.as_nanos() + 1;
+            assert!(u128::from(checks) <= checks_max, "{checks} checks in {elapsed:?}");
 
             let state = || (of_sentinel(), runtime.handle().snapshot().sentinel.checks);
             let (mut settled, mut since) = (state(), Instant::now());

@@ -66,7 +66,7 @@ thread_local! {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_shutdown_without_a_thread_to_join_the_others_says_so() {
+fn a_shutdown_without_a_joining_thread_is_reported() {
     alone(|| {
         watched(|| {
             let reports = Reports::default();

@@ -97,7 +97,7 @@ impl Subscriber for Console {
 }
 
 #[test]
-fn tokio_console_is_told_of_tasks_their_polls_and_their_wakers() {
+fn tokio_console_sees_tasks_polls_and_wakers() {
     alone(|| {
         let console = Console::default();
         tracing::subscriber::set_global_default(console.clone()).unwrap();

@@ -121,7 +121,7 @@ fn wakes_by_threads_blocking_jobs_and_ended_tasks_are_distinct() {
 }
 
 #[test]
-fn an_unknown_task_is_an_answer_that_says_what_it_may_be() {
+fn the_answer_for_an_unknown_task_lists_the_possible_reasons() {
     let (_runtime, mut client) = runtime("unknowing");
     for task in ["18446744073709551615", "nobody", ""] {
         let error = client.why(Some("unknowing"), task).unwrap_err();

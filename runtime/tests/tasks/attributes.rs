@@ -14,7 +14,7 @@ fn workers() -> usize {
 }
 
 #[volt::test]
-async fn a_test_has_two_workers_unless_it_says_otherwise() {
+async fn a_test_has_two_workers_by_default() {
     assert_eq!(workers(), 2);
 }
 
@@ -43,7 +43,7 @@ async fn entry() -> Result<u32, io::Error> {
 }
 
 #[test]
-fn an_error_of_the_body_comes_out_of_the_plain_function() {
+fn the_plain_function_returns_the_error_of_the_body() {
     assert!(entry().unwrap_err().to_string().contains("invalid digit"));
 }
 
@@ -52,6 +52,6 @@ async fn more_workers_than_may_be() {}
 
 #[test]
 #[should_panic(expected = "the Volt runtime of `more_workers_than_may_be` could not be built: ")]
-fn a_runtime_that_cannot_be_built_is_a_panic_that_says_why() {
+fn a_runtime_that_cannot_be_built_panics_with_the_reason() {
     more_workers_than_may_be();
 }

@@ -55,7 +55,7 @@ fn a_wait_that_is_dropped_loses_no_output() {
 }
 
 #[test]
-fn the_next_one_comes_with_the_id_under_which_it_was_started() {
+fn join_next_with_id_returns_the_id_of_the_spawn() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -72,7 +72,7 @@ fn the_next_one_comes_with_the_id_under_which_it_was_started() {
 }
 
 #[test]
-fn join_all_returns_all_outputs_and_aborts_the_rest_on_a_panic() {
+fn join_all_returns_all_outputs_or_aborts_on_a_panic() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -202,7 +202,7 @@ fn futures_are_spawned_by_collect_and_extend() {
 }
 
 #[test]
-fn a_blocking_job_of_a_join_set_runs_on_the_runtime_of_its_handle() {
+fn a_blocking_job_of_a_join_set_runs_on_its_runtime() {
     with_workers(|runtime| {
         let mut jobs = JoinSet::new();
         // Outside any runtime.

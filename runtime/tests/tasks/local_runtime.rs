@@ -248,7 +248,7 @@ fn spawn_all_kinds(runtime: &LocalRuntime, drops: &Rc<Cell<u32>>, aborts: &mut V
 }
 
 #[test]
-fn futures_and_outputs_are_dropped_on_their_thread_at_the_shutdown() {
+fn the_shutdown_drops_futures_and_outputs_on_their_thread() {
     watched(|| {
         let end: [fn(LocalRuntime); 3] =
             [drop, LocalRuntime::shutdown_background, |runtime| runtime.shutdown_timeout(Duration::from_millis(5))];

@@ -34,7 +34,7 @@ impl Blocked {
 }
 
 #[test]
-fn a_full_runtime_says_so_and_hands_the_future_back() {
+fn a_full_runtime_returns_an_error_with_the_future() {
     for placement in [Global, TwoChoices, LeastLoaded] {
         watched(|| {
             let runtime = builder(2).placement(placement).global_queue_capacity(4).build().unwrap();
@@ -157,7 +157,7 @@ fn during_shutdown_each_future_is_cancelled_or_returned() {
 }
 
 #[test]
-fn a_task_asks_as_well_and_gives_its_child_a_name_and_a_place() {
+fn a_task_can_also_start_a_child_with_a_name_and_location() {
     with_one_worker(|runtime| {
         let (entered, has_entered) = mpsc::channel();
         let (open, is_open) = mpsc::channel::<()>();

@@ -59,7 +59,7 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
 }
 
 #[test]
-fn the_title_line_says_when_a_held_finding_was_last_seen() {
+fn the_title_line_has_the_time_of_a_kept_finding() {
     let mut told = told(&[&process(900, 300)]);
     let at_ns = told[0].at_ns;
     for (ago_ms, held) in [(0, ""), (1_999, ""), (8_700, ", last seen 8 s ago")] {
@@ -101,7 +101,7 @@ fn colours_are_optional_and_severity_words_are_always_shown() {
 }
 
 #[test]
-fn what_the_first_snapshot_showed_is_repeated_only_if_worse() {
+fn findings_of_the_first_snapshot_are_repeated_only_if_worse() {
     let stuck = |for_ms| told(&[&process(900, for_ms)]);
     let (all, news) = join(stuck(300), stuck(300));
     assert_eq!((all.len(), news.len()), (1, 0));
@@ -138,7 +138,7 @@ fn a_stall_whose_stack_is_read_meanwhile_is_as_bad_as_it_was() {
 }
 
 #[test]
-fn what_is_past_says_since_when_and_is_no_reason_to_fail() {
+fn a_past_finding_shows_its_times_and_does_not_fail() {
     let mut first = process(900, 300);
     first.runtimes[0].incidents.latest[0].is_over = true;
     let mut later = first.clone();
@@ -162,7 +162,7 @@ fn the_verdict_of_the_program_is_the_one_that_is_printed() {
 }
 
 #[test]
-fn nothing_found_says_what_was_checked() {
+fn a_report_without_findings_lists_the_checks() {
     let at = |at_ns| Process {
         runtimes: vec![Snapshot { runtime: "app".into(), at_ns, ..Snapshot::default() }],
         at_ns,
@@ -190,7 +190,7 @@ fn findings_that_found_no_room_are_counted_in_text_and_json() {
 }
 
 #[test]
-fn json_is_one_object_with_the_findings_and_what_was_not_checked() {
+fn json_has_the_findings_and_the_rules_that_were_not_checked() {
     let (first, second) = (process(900, 300), process(1_900, 1_300));
     let json = json(&first, &second, &told(&[&first, &second]));
     assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));

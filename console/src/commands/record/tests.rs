@@ -109,7 +109,7 @@ fn a_buffered_snapshot_is_charged_its_size_in_memory() {
 }
 
 #[test]
-fn what_was_lost_is_counted_to_the_end_and_no_further() {
+fn losses_are_counted_up_to_the_end_of_the_recording() {
     let scratch = Scratch::new("lost");
     let mut tape = scratch.tape(&[], 1);
     for at_ns in [10 * MS, 20 * MS] {

@@ -75,7 +75,7 @@ fn the_event_log_is_bounded_and_summarizes_floods() {
 }
 
 #[test]
-fn what_goes_on_is_one_event_in_ten_seconds_that_counts() {
+fn a_lasting_condition_is_one_event_in_ten_seconds_with_a_count() {
     let mut model = Model::new(STEP);
     for step in 1..40 {
         let mut process = fixture::process(2, step);

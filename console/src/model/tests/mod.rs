@@ -48,7 +48,7 @@ fn history_is_bounded() {
 }
 
 #[test]
-fn pausing_holds_the_picture_while_the_live_one_goes_on() {
+fn pausing_keeps_the_screen_while_snapshots_continue() {
     let mut model = fixture::model(2, 3);
     let held = model.scene().unwrap().snapshot.at_ns;
     assert_eq!(act(&mut model, Action::TogglePause), None);
@@ -64,7 +64,7 @@ fn pausing_holds_the_picture_while_the_live_one_goes_on() {
 }
 
 #[test]
-fn the_busiest_runtime_is_shown_first_and_tab_goes_round() {
+fn the_busiest_runtime_is_shown_first_and_tab_cycles() {
     let mut model = Model::new(STEP);
     let mut process = fixture::process(2, 3);
     process.runtimes.reverse();
@@ -79,7 +79,7 @@ fn the_busiest_runtime_is_shown_first_and_tab_goes_round() {
 }
 
 #[test]
-fn the_selected_runtime_stays_when_another_comes_before_it() {
+fn the_selected_runtime_stays_if_another_is_inserted_before() {
     let mut model = fixture::model(2, 2);
     act(&mut model, Action::NextRuntime);
     let mut process = fixture::process(2, 3);
@@ -116,7 +116,7 @@ fn the_worker_selection_stays_within_the_list() {
 }
 
 #[test]
-fn intervals_go_up_and_down_within_their_list_and_are_asked_for() {
+fn intervals_change_within_their_list_and_are_requested() {
     let mut model = Model::new(INTERVALS[1]);
     assert_eq!(act(&mut model, Action::Faster), Some(Effect::Subscribe(INTERVALS[0])));
     assert_eq!(act(&mut model, Action::Faster), None, "it is the shortest");

@@ -4,7 +4,7 @@
 //!
 //! A cell of the heat map is a character, darker for a larger share of its moment. The shades are a
 //! factor of about three apart, so that one in a thousand is still visible. A high screen shows
-//! delays and poll times, a low one only one of them.
+//! delays and poll durations, a low one only one of them.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

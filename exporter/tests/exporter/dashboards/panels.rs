@@ -122,7 +122,7 @@ fn panels_have_ids_of_their_own_and_do_not_overlap() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows() {
+fn every_panel_has_a_description() {
     for file in DASHBOARDS {
         for panel in panels(&dashboard(file)) {
             let description = panel["description"].as_str().unwrap_or("");

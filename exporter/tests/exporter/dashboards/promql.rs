@@ -114,7 +114,7 @@ pub(crate) fn labels_of(series: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_found_wherever_it_stands() {
+fn an_unknown_metric_is_found_at_any_position() {
     for expression in
         ["sum(rate(volt_nothing_total[5m]))", "1 - volt_nothing", "topk(3, volt_tasks_alive or volt_nothing)"]
     {

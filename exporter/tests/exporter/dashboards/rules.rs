@@ -24,7 +24,7 @@ fn every_series_of_a_rule_is_in_the_catalog_or_recorded() {
 }
 
 #[test]
-fn alerts_stand_by_themselves() {
+fn alerts_use_no_recorded_series() {
     // An alert on a recorded series would never fire where the recording rule is not installed.
     for (name, expression, _) in rules(RULES[1]) {
         assert!(!expression.contains(':'), "{name} asks a recorded series: {expression}");

@@ -2,9 +2,9 @@
 //!
 //! A program that `cargo volt` builds has this crate in place of `tokio`, in its own code and in
 //! every library that it uses. Most items are Volt's, which have Tokio's names and signatures; the
-//! modules here adapt the rest. The I/O traits, their tools and the macros need no runtime. They
-//! come from the project's version of Tokio, or from the version with which Volt was tested if that
-//! is newer.
+//! modules here adapt the rest. The I/O traits, most of their helpers, and the macros need no
+//! runtime. They come from the project's version of Tokio, or from the version with which Volt was
+//! tested if that is newer.
 //!
 //! Every item is here, whichever of Tokio's features are enabled. The features select the attribute
 //! macros, as Tokio's do. With `test-util`, the clock of a current-thread runtime can be paused.
@@ -18,7 +18,7 @@ pub mod fs {
 }
 
 pub mod io {
-    //! I/O traits and tools, which are Tokio's, and standard streams. See `volt::io`.
+    //! I/O traits and helpers, most of which are Tokio's, and standard streams. See `volt::io`.
     pub use volt::io::*;
 }
 

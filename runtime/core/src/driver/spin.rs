@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn spins_that_help_but_last_as_long_as_sleeps_are_given_up() {
+    fn spins_that_last_as_long_as_sleeps_are_abandoned() {
         let mut habit = used_to(LEAST_NEEDED);
         let mut spins = 0;
         while habit.is_worth(SPIN) {

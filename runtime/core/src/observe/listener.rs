@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_exec_left_behind_is_replaced_and_what_listens_is_not() {
+    fn a_socket_left_by_exec_is_replaced_and_a_live_one_is_not() {
         let folder = Folder::new();
         let mut former = Listener::open(&folder.environment()).unwrap();
         let error = Listener::open(&folder.environment()).unwrap_err();

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_asked_for_once() {
+    fn names_are_requested_once() {
         let recorder = Recorder::new(1, 0, 1024, true);
         let writer = recorder.claim(FIRST).unwrap();
         let (mut drain, names) = (Drain::from_now(&recorder), AllNames::default());

@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_says_how_long_it_lasted() {
+    fn a_sleep_event_has_its_duration() {
         let recorder = Recorder::new(1, 0, 8, true);
         let writer = recorder.claim(FIRST).unwrap();
         writer.park(100, ParkTarget::Futex);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_is_on_while_anybody_wants_it() {
+    fn a_recorder_is_on_while_a_client_needs_it() {
         let recorder = Recorder::new(1, 0, 8, false);
         let (first, second) = (recorder.hold(), recorder.hold());
         drop(first);

@@ -7,7 +7,8 @@
 //! Protocol:
 //! 1. The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is awake, if the
 //!    log or the control socket is enabled. It requests one more before it dozes, if there was an
-//!    incident since the last one or a finding is open.
+//!    incident since the last one or a finding is open. If tasks seem to wait for each other, it
+//!    stays awake for some examinations more.
 //! 2. The thread that resolves stacks takes a snapshot.
 //! 3. The thread that takes a snapshot, this one or any other, judges it: the history of findings
 //!    (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings are

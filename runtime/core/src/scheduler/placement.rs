@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn global_chooses_nobody() {
+    fn global_chooses_no_worker() {
         let (remotes, _cores) = remotes(2);
         assert_eq!(Placer::new(Placement::Global).choose(&remotes, &Staff::new(2, 0)), None);
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_run_a_task_soon_is_skipped() {
+    fn a_worker_that_cannot_run_a_task_soon_is_skipped() {
         let task = task();
         let begin_long_poll = |remote: &Remote| {
             let began_at_ns = clock::now_ns().saturating_sub(clock::saturating_ns(STUCK_AFTER));

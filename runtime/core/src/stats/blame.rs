@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_counted_as_other_and_nothing_is_lost() {
+    fn tasks_without_a_row_are_counted_as_other() {
         let table = BlameTable::default();
         let locations: Vec<_> = (0..4 * PLACES).map(|_| leaked()).collect();
         for _ in 0..3 {

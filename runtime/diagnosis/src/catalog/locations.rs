@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_had_no_room_for_is_other_here_too() {
+    fn rows_that_the_runtime_merged_are_other_here_too() {
         let mut locations = Locations::default();
         locations.take(&[blame(OTHER, 900 * MS), blame("a", 100 * MS), blame("b", 1)]);
         assert_eq!(caused(&locations), expect(&[("a", 100 * MS), (OTHER, 900 * MS + 1)]));

@@ -94,7 +94,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn names_are_valid_unique_and_say_kind_and_unit() {
+fn names_are_valid_and_unique_and_have_kind_and_unit() {
     let mut seen = HashSet::new();
     for Metric { name, kind, unit, labels, .. } in METRICS {
         assert!(seen.insert(name), "{name} stands twice");
@@ -122,7 +122,7 @@ fn every_help_is_a_sentence() {
 }
 
 #[test]
-fn what_an_older_program_does_not_count_is_no_zero() {
+fn counters_missing_in_an_older_program_are_not_zero() {
     let older = Snapshot { workers: vec![Worker::default()], ..Snapshot::default() };
     for name in ["volt_worker_global_checks_total", "volt_worker_global_check_polls_total"] {
         let metric = METRICS.iter().find(|metric| metric.name == name).unwrap();
@@ -191,7 +191,7 @@ fn the_sample_count_of_a_metric_depends_only_on_the_header() {
 }
 
 #[test]
-fn what_the_kernel_does_not_tell_is_absent_and_not_zero() {
+fn values_that_the_kernel_lacks_are_absent_and_not_zero() {
     let mut snapshot = filled(3);
     snapshot.workers[1].run_delay_ns = None;
     let samples = find("volt_worker_run_delay_seconds_total").unwrap().samples(&snapshot);
@@ -212,7 +212,7 @@ fn a_program_that_is_silent_is_down_and_has_no_numbers() {
 }
 
 #[test]
-fn what_a_program_does_without_has_no_series() {
+fn unused_parts_of_a_program_have_no_series() {
     let host = Host { processors: 2, ..Host::default() };
     let snapshot = Snapshot { host: Some(host), ..Snapshot::default() };
     let count = |prefix: &str| {
@@ -245,7 +245,7 @@ fn a_worker_has_one_duty_and_spares_are_not_among_the_workers() {
 }
 
 #[test]
-fn locations_have_at_most_so_many_series_and_the_rest_is_one() {
+fn the_number_of_location_series_is_bounded() {
     let blame = |n: u64| Blame { spawned_at: format!("main.rs:{n}:1"), stalls: n, ..Blame::default() };
     let snapshot = Snapshot { blame: (1..=30).map(blame).collect(), ..Snapshot::default() };
     let samples = find("volt_location_stalls_total").unwrap().samples(&snapshot);
@@ -282,7 +282,7 @@ fn find_series_matches_histogram_suffixes_only_for_histograms() {
 }
 
 #[test]
-fn what_a_snapshot_came_without_is_not_there_and_not_0() {
+fn values_missing_in_a_snapshot_are_absent_and_not_0() {
     let mut cut = filled(2);
     for (field, name) in [
         ("poll_time", "volt_poll_duration_seconds"),

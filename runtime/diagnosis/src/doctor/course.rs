@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_or_an_info_is_not_reported() {
+    fn past_findings_and_infos_are_not_reported() {
         let mut course = Course::default();
         let mut now = stuck(1, 7);
         now.findings.as_mut().unwrap()[0].severity = Severity::Info;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_reported_once_a_minute_with_a_count() {
+    fn a_recurring_finding_is_logged_once_a_minute_with_a_count() {
         let mut course = Course::default();
         let (mut begun, mut ended, mut suppressed) = (0, 0, 0);
         for second in 1..=200 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_over_make_room_and_the_others_are_counted() {
+    fn past_findings_make_room_and_the_others_are_counted() {
         let mut course = Course::default();
         let many = |second: u64, lines: std::ops::Range<u64>| {
             let all = lines.flat_map(|line| stuck(second, line).findings.unwrap());

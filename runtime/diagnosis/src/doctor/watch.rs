@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_says_itself_stays() {
+    fn the_programs_own_findings_stay() {
         let mut runtimes = paused(20, 3);
         let own = vec![Finding::new(Rule::TaskLeak, Severity::Warning, "own")];
         runtimes[0].findings = Some(own.clone());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_runtime_that_is_gone() {
+    fn nothing_is_kept_of_an_ended_runtime() {
         let mut watch = Watch::default();
         for second in 1..100 {
             watch.fill_in(&mut paused(second, second));

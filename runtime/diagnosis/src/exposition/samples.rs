@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_process_keeps_what_was_known_of_it() {
+    fn a_silent_program_keeps_its_last_values() {
         const SECOND: u64 = 1_000_000_000;
         // An older program that computes no findings, and was paused once between two collections.
         let paused = |second: u64, pauses: u64| {

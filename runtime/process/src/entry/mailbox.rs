@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_the_room_that_a_waiting_sender_was_lent() {
+    fn no_sender_takes_the_room_of_a_waiting_sender() {
         let mailbox = full();
         let mut waits = pin!(mailbox.push(message()));
         assert!(poll(waits.as_mut()).is_pending());
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_of_the_end() {
+    fn a_waiting_sender_is_notified_of_the_exit() {
         let mailbox = full();
         let mut waits = pin!(mailbox.push(message()));
         assert!(poll(waits.as_mut()).is_pending());

@@ -219,7 +219,7 @@ impl Steps for TellsFirst {
 }
 
 #[test]
-fn twin_a_message_that_is_told_of_before_it_is_there_is_found() {
+fn twin_a_message_announced_before_it_is_stored_is_found() {
     breaks("an event is lost", Some(2), senders::<TellsFirst>);
 }
 
@@ -392,7 +392,7 @@ fn two_who_complete<S: Steps>() {
 }
 
 #[test]
-fn of_two_who_complete_a_process_one_tells_everybody() {
+fn of_two_completions_of_a_process_one_notifies_the_others() {
     holds(None, two_who_complete::<AsBuilt>);
 }
 
@@ -407,7 +407,7 @@ impl Steps for CompletesByStore {
 }
 
 #[test]
-fn twin_an_end_by_a_store_is_told_twice() {
+fn twin_an_exit_by_a_store_is_reported_twice() {
     breaks("it is notified [true, true]", None, two_who_complete::<CompletesByStore>);
 }
 
@@ -487,7 +487,7 @@ fn a_process_that_starts_beside_a_shutdown_is_seen_or_refused() {
 }
 
 #[test]
-fn twin_a_start_that_asks_too_early_is_found() {
+fn twin_a_start_that_checks_too_early_is_found() {
     breaks("it starts unseen", None, starting(start_asking_before, stop));
 }
 

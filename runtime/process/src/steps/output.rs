@@ -14,7 +14,9 @@ pub enum Status {
     #[default]
     Idle,
     /// Its yields. It steps again when one completes, or when an event other than a message
-    /// arrives. That step also receives the messages that have arrived in the meantime.
+    /// arrives. That step also receives the messages that have arrived in the meantime. A process
+    /// without an outstanding yield exits with [`Failed`](crate::ExitReason::Failed), since nothing
+    /// would complete.
     Yield,
     /// It has completed, and exits.
     Done,

@@ -10,7 +10,7 @@
 //! 3. Takes at most `BATCH` events out of the mailbox (R2), if the process accepts any.
 //! 4. Runs a pending upgrade, which replaces the state machine, if `init` was called.
 //! 5. Steps (R3): `init` the first time, `step` from then on.
-//! 6. Dispatches the yields of the step, in order.
+//! 6. Dispatches the yields of the step, in order, and polls the futures and sends among them.
 //! 7. Drops what the step has left, and changes the state word (`end`, R4). Then the process waits,
 //!    or its task is queued again behind other tasks.
 //!

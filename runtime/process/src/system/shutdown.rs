@@ -44,7 +44,9 @@ pub struct ShutdownReport {
 impl System {
     /// Shuts the system down. Cancels every process ([`Event::Cancel`](crate::Event::Cancel)),
     /// waits for at most `limit`, 10 s if `None`, and kills the remaining processes, whose exit
-    /// reason is [`Killed`](ExitReason::Killed). From this call on, no process can be started.
+    /// reason is [`Killed`](ExitReason::Killed). From this call on, no process can be started. A
+    /// system with a relay then reports the exits to other nodes, for at most 10 s, and leaves its
+    /// cluster.
     ///
     /// If a process awaits this itself, the shutdown waits for that process, too, and kills it at
     /// the limit.

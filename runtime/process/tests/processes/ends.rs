@@ -7,7 +7,7 @@ use super::*;
 struct Marker;
 
 #[test]
-fn each_monitor_is_told_once_and_none_that_was_taken_back() {
+fn each_monitor_is_notified_once_and_no_removed_one() {
     with_system(async |system| {
         let watched = system.spawn(idle()).unwrap();
         let watcher = volt_process::from_fn(async move |mut inbox, _| {
@@ -63,14 +63,14 @@ async fn nothing_comes_after(system: &System, relate: fn(&Context, Pid), part: f
 }
 
 #[test]
-fn nothing_comes_of_a_link_that_was_taken_back() {
+fn a_removed_link_has_no_effect() {
     with_system(async |system| {
         nothing_comes_after(&system, |context, pid| context.link(pid), |context, pid| context.unlink(pid)).await;
     });
 }
 
 #[test]
-fn nothing_comes_of_a_monitor_that_was_taken_back() {
+fn a_removed_monitor_has_no_effect() {
     fn part(context: &Context, _: Pid) {
         let watched = LAST.with(std::cell::Cell::take).unwrap();
         context.demonitor(watched);
@@ -129,7 +129,7 @@ fn links_work_both_ways_and_normal_ends_do_not_spread() {
 }
 
 #[test]
-fn a_result_goes_to_who_executes_whoever_else_waits() {
+fn a_result_goes_to_the_caller_of_execute() {
     with_system(async |system| {
         for _ in 0..20 {
             let result = system.exec(Spawn::new(Collector::default()).name("executed"));
@@ -146,7 +146,7 @@ fn a_result_goes_to_who_executes_whoever_else_waits() {
 }
 
 #[test]
-fn who_waits_no_longer_leaves_nothing_behind() {
+fn a_cancelled_wait_leaves_nothing_behind() {
     with_system(async |system| {
         let (pid, gate) = gated(&system, 2).await;
         let count = || system.info(pid).unwrap().monitor_count;
@@ -186,7 +186,7 @@ fn who_waits_no_longer_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_name_is_free_before_anybody_is_told_of_the_end() {
+fn a_name_is_free_before_the_exit_is_reported() {
     with_system(async |system| {
         let watcher = volt_process::from_fn(async |mut inbox, _| {
             let context = inbox.context().clone();
@@ -234,7 +234,7 @@ fn a_name_registered_while_its_process_exits_is_removed() {
 }
 
 #[test]
-fn a_process_that_terminates_itself_is_asked_and_then_made_to() {
+fn a_process_that_terminates_itself_is_stopped_then_killed() {
     with_system(async |system| {
         for heeds in [true, false] {
             let mut began = false;
@@ -259,7 +259,7 @@ fn a_process_that_terminates_itself_is_asked_and_then_made_to() {
 }
 
 #[test]
-fn however_often_a_process_is_asked_to_end_it_is_told_once() {
+fn a_process_gets_one_stop_message_for_many_requests() {
     with_system(async |system| {
         let mut cancels = 0;
         let machine = scripted(move |_, events, out| {

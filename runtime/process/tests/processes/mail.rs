@@ -180,7 +180,7 @@ fn a_yielded_send_that_waits_for_room_is_not_counted_as_refused() {
 }
 
 #[test]
-fn nobody_waits_for_room_in_its_own_mailbox() {
+fn no_process_waits_for_room_in_its_own_mailbox() {
     with_system(async |system| {
         let function = volt_process::from_fn(async |inbox, _| {
             let context = inbox.context();
@@ -264,7 +264,7 @@ fn mail_does_not_step_a_process_that_awaits_its_yields() {
 }
 
 #[test]
-fn whatever_is_asked_of_the_dead_is_answered_at_once() {
+fn requests_to_an_exited_process_fail_immediately() {
     with_system(async |system| {
         let dead = system.spawn(idle()).unwrap();
         assert!(system.kill(dead));
@@ -318,7 +318,7 @@ fn whatever_is_asked_of_the_dead_is_answered_at_once() {
 }
 
 #[test]
-fn an_old_pid_never_reaches_who_has_its_place_now() {
+fn an_old_pid_never_reaches_the_process_now_in_its_slot() {
     with_system(async |system| {
         let old = system.spawn(idle()).unwrap();
         assert!(system.kill(old));
@@ -342,7 +342,7 @@ fn an_old_pid_never_reaches_who_has_its_place_now() {
 }
 
 #[test]
-fn a_message_that_is_sent_later_comes_once_or_is_cancelled() {
+fn a_delayed_message_arrives_once_or_is_cancelled() {
     with_system(async |system| {
         let collector = system.spawn(Spawn::new(Collector::default())).unwrap();
         let cancelled = system.send_after(LONG, collector, Payload::new(1_u32));

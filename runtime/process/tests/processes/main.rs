@@ -366,7 +366,7 @@ fn a_yielder_without_yields_fails_instead_of_waiting_for_ever() {
 }
 
 #[test]
-fn a_call_to_one_that_ends_or_does_not_answer_says_so() {
+fn a_call_to_a_process_that_exits_or_is_silent_fails() {
     with_system(async |system| {
         let silent = volt_process::from_fn(async |mut inbox, _| {
             drop(inbox.recv().await);
@@ -392,7 +392,7 @@ fn a_call_to_one_that_ends_or_does_not_answer_says_so() {
 }
 
 #[test]
-fn ends_spread_over_links_and_stop_at_who_traps_them() {
+fn exits_spread_over_links_and_stop_at_traps() {
     with_system(async |system| {
         let (told, mut tells) = volt::sync::mpsc::channel(8);
         let trapping = volt_process::from_fn(async move |mut inbox, _| {
@@ -431,7 +431,7 @@ fn ends_spread_over_links_and_stop_at_who_traps_them() {
 }
 
 #[test]
-fn who_is_done_after_it_was_asked_to_end_was_shut_down() {
+fn a_process_that_exits_after_a_stop_request_was_shut_down() {
     with_system(async |system| {
         let pid = system.spawn(Spawn::new(Collector::default())).unwrap();
         let ends = system.wait(pid);
@@ -445,7 +445,7 @@ fn who_is_done_after_it_was_asked_to_end_was_shut_down() {
 }
 
 #[test]
-fn what_will_not_end_is_ended_and_reported() {
+fn a_process_that_does_not_stop_is_killed_and_reported() {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
             let system = System::new(&volt::Handle::current());

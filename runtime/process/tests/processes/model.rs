@@ -230,7 +230,7 @@ async fn run(system: &System, seed: u64) {
 }
 
 #[test]
-fn random_operations_tell_everybody_what_the_model_says() {
+fn random_operations_notify_as_the_model_does() {
     let fresh = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
     println!("the fresh seed is {fresh}");
     with_system(async |system| {

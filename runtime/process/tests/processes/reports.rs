@@ -143,7 +143,7 @@ fn list(query: processes::Query) -> processes::ProcessList {
 }
 
 #[test]
-fn processes_are_listed_one_by_one_to_whoever_asks() {
+fn processes_are_listed_on_request() {
     watchdog::watched(|| {
         watchdog::builder(2).control_socket(true).build().unwrap().block_on(async {
             let systems = [(); 2].map(|()| System::new(&volt::Handle::current()));

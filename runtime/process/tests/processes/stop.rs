@@ -6,7 +6,7 @@ use super::*;
 use volt_process::{Request, Status};
 
 #[test]
-fn nobody_is_started_beside_a_shutdown_and_lives() {
+fn no_process_started_during_a_shutdown_survives() {
     watchdog::with_workers(|runtime| {
         for _ in 0..20 {
             let system = System::new(runtime.handle());
@@ -39,7 +39,7 @@ fn nobody_is_started_beside_a_shutdown_and_lives() {
 }
 
 #[test]
-fn a_step_that_never_returns_is_told_to_others_as_its_end() {
+fn a_step_that_never_returns_is_reported_as_an_exit() {
     watchdog::with_workers(|runtime| {
         let system = System::new(runtime.handle());
         let dropped = Dropped::default();

@@ -113,7 +113,7 @@ fn one_yield_too_many_fails_and_the_others_are_completed() {
 }
 
 #[test]
-fn what_is_completed_for_a_process_that_has_ended_goes_nowhere() {
+fn completions_for_an_exited_process_are_dropped() {
     with_system(async |_| {
         let (give, mut given) = volt::sync::mpsc::unbounded_channel::<Completion>();
         let later = move |request: Request<'_>| give.send(request.defer()).unwrap();
@@ -264,7 +264,7 @@ impl Process for Shut {
 }
 
 #[test]
-fn ticks_do_not_pile_up_for_a_process_that_wants_no_events() {
+fn ticks_do_not_accumulate_for_a_process_without_events() {
     with_system(async |system| {
         let gate = Arc::new(AtomicUsize::new(0));
         let process = Shut { gate: gate.clone(), has_begun: false };
@@ -285,7 +285,7 @@ fn ticks_do_not_pile_up_for_a_process_that_wants_no_events() {
 }
 
 #[test]
-fn an_upgrade_keeps_pid_mail_and_state_or_changes_nothing() {
+fn an_upgrade_keeps_pid_mailbox_and_state_or_changes_nothing() {
     struct Second {
         first: Collector,
     }

@@ -271,7 +271,7 @@ fn what_a_worker_does_between_polls_is_shown() {
 }
 
 #[test]
-fn an_incident_stands_on_the_track_of_the_worker_that_it_holds() {
+fn an_incident_is_on_the_track_of_its_worker() {
     let mut flush = flush([
         (1, 100, poll_begin(1, 0)),
         (3, 500, Event::Stall { incident: 9, worker: 1 }),
@@ -342,7 +342,7 @@ fn a_recording_that_breaks_off_is_exported_up_to_there() {
 }
 
 #[test]
-fn an_export_that_nobody_reads_says_so() {
+fn an_export_to_a_closed_output_fails() {
     struct Gone;
     impl io::Write for Gone {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -357,7 +357,7 @@ fn an_export_that_nobody_reads_says_so() {
 }
 
 #[test]
-fn progress_goes_up_to_the_end() {
+fn progress_increases_to_the_end() {
     let events = (0..5_000).flat_map(|n| [(0, n * 10, poll_begin(n, 0)), (0, n * 10 + 5, poll_end(n, 5))]);
     let mut reader = Reader::new(Cursor::new(recording(&[flush(events)])), "x").unwrap();
     let mut told = Vec::new();

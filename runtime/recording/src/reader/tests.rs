@@ -103,7 +103,7 @@ fn a_file_that_breaks_off_anywhere_is_whole_up_to_there() {
 }
 
 #[test]
-fn where_it_breaks_off_is_told_after_what_is_whole() {
+fn the_truncation_is_reported_after_the_complete_part() {
     let whole = recording(3);
     let mut reader = open(&whole[..whole.len() - 120]);
     let (flushes, error) = drain(&mut reader);
@@ -133,7 +133,7 @@ fn a_file_without_an_end_is_no_error() {
 }
 
 #[test]
-fn damage_is_told_and_what_stands_before_is_read() {
+fn damage_is_reported_and_earlier_records_are_read() {
     let mut bytes = recording(3);
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
@@ -158,7 +158,7 @@ fn a_frame_that_is_missing_is_found() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn a_file_that_is_no_recording_is_refused() {
     for bytes in [&b""[..], b"#!/bin/sh\n", b"{\"traceEvents\":[]}    "] {
         let error = Reader::new(Cursor::new(bytes.to_vec()), "x").unwrap_err();
         assert!(error.is_not_a_recording(), "{error}");

@@ -100,7 +100,7 @@ fn recorded(files: &[PathBuf]) -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn a_recording_of_one_file_ends_when_it_is_full_and_says_so() {
+fn a_recording_of_one_file_ends_with_a_message_when_full() {
     let scratch = Scratch::new();
     let path = scratch.path().join("one.voltrec");
     let mut writer = Writer::create(settings(path.clone(), 1), Head::default()).unwrap();
@@ -138,7 +138,7 @@ fn a_file_is_filled_to_its_bound_and_not_beyond() {
 }
 
 #[test]
-fn what_was_lost_is_told_though_nothing_is_left() {
+fn losses_are_reported_even_without_remaining_events() {
     let scratch = Scratch::new();
     let path = scratch.path().join("lost.voltrec");
     let mut writer = Writer::create(settings(path.clone(), 1), Head::default()).unwrap();
@@ -172,7 +172,7 @@ fn files_are_bounded_in_size_and_number_and_the_newest_stay() {
 }
 
 #[test]
-fn each_file_knows_the_names_that_earlier_ones_told() {
+fn each_file_has_the_names_of_earlier_files() {
     let scratch = Scratch::new();
     let path = scratch.path().join("names.voltrec");
     let mut writer = Writer::create(settings(path, 2), Head::default()).unwrap();

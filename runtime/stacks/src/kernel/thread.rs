@@ -377,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_is_gone_and_a_new_letter_is_unknown() {
+    fn a_zombie_has_ended_and_a_new_state_is_unknown() {
         assert!(Stat::parse("1 (a) Z 1").is_none());
         assert_eq!(Stat::parse("1 (a) Q 1").unwrap().state, None);
         assert_eq!(Stat::parse("").unwrap().major_faults, None);
     }
 
     #[test]
-    fn what_schedstat_says_late_gives_way_to_the_clock() {
+    fn the_clock_overrides_a_late_schedstat() {
         let told = ThreadTimes { run_ns: 7, run_delay_ns: Some(17045), timeslices: Some(3) };
         assert_eq!(ThreadTimes::parse(Some(7), "5 17045 3\n"), Some(told));
         assert_eq!(ThreadTimes::parse(None, "5 17045 3\n"), Some(ThreadTimes { run_ns: 5, ..told }));

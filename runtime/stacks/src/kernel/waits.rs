@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_known_under_their_old_and_new_names() {
+    fn old_and_new_mangled_names_are_recognised() {
         for (function, wait) in [
             ("hrtimer_nanosleep", Wait::Sleep),
             ("do_nanosleep", Wait::Sleep),

@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_few_units_say_of_an_address_what_the_whole_file_says() {
+    fn a_few_units_give_the_same_line_as_the_whole_file() {
         let (lines, addresses) = own_program();
         let loader = Loader::new(&lines.path).unwrap();
         let (mut named, mut inlined) = (0, 0);

@@ -94,7 +94,7 @@ fn a_time_out_inside_a_frame_loses_nothing() {
 }
 
 #[test]
-fn what_is_no_living_control_socket_is_told_apart() {
+fn other_files_are_distinguished_from_live_control_sockets() {
     let scratch = Scratch::new();
     let missing = scratch.path().join("missing");
     assert!(Client::connect(&missing).unwrap_err().is_missing());
@@ -113,7 +113,7 @@ fn what_is_no_living_control_socket_is_told_apart() {
 }
 
 #[test]
-fn an_older_server_is_not_asked_what_it_does_not_know() {
+fn an_older_server_gets_no_unknown_requests() {
     let scratch = Scratch::new();
     let (path, server) = server(scratch.path(), "s", |stream| {
         let version = Version { major: VERSION.major, minor: 0 };
@@ -206,7 +206,7 @@ fn garbage_is_named_and_never_allocated() {
 }
 
 #[test]
-fn a_server_that_closes_or_refuses_is_told_apart() {
+fn a_server_that_closes_is_distinguished_from_one_that_refuses() {
     let scratch = Scratch::new();
     let (path, first) = server(scratch.path(), "closes", drop);
     let error = Client::connect(&path).unwrap_err();
@@ -251,7 +251,7 @@ fn an_error_for_one_request_leaves_the_connection() {
 }
 
 #[test]
-fn a_throttled_client_says_why_it_waits() {
+fn a_throttled_client_shows_why_it_waits() {
     let scratch = Scratch::new();
     let (path, server) = server(scratch.path(), "s", |stream| {
         send_reply(&stream, &hello());
@@ -308,7 +308,7 @@ fn a_full_queue_of_connections_costs_no_more_than_the_time_out() {
 }
 
 #[test]
-fn peers_of_other_users_are_told_with_both_numbers() {
+fn peers_of_other_users_are_reported_with_both_uids() {
     let error = foreign(Path::new("/x"), 1001, 1000);
     assert!(error.is_foreign_owner());
     assert_eq!(error.to_string(), "/x belongs to user 1001, but this is user 1000: attach as that user, or as root");

@@ -99,7 +99,7 @@ fn a_list_of_unknown_elements_is_bounded_as_it_is_read() {
 }
 
 #[test]
-fn each_place_and_figure_comes_through_a_message() {
+fn every_field_survives_a_message() {
     let mut sent = finding();
     sent.evidence.push(evidence("ratio", Figure::Number(0.5), "ratio: 50 %"));
     let at = || "src/pay.rs:7".to_owned();

@@ -105,7 +105,7 @@ fn errors_never_advise_changing_or_removing_a_shared_directory() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_says_what_to_do() {
+fn the_error_of_a_directory_that_cannot_be_made_has_a_remedy() {
     let scratch = Scratch::new();
     let path = scratch.path().join("missing/volt");
     assert!(open_directory(&path, own_user()).unwrap_err().is_missing());
@@ -114,7 +114,7 @@ fn a_directory_that_cannot_be_made_says_what_to_do() {
 }
 
 #[test]
-fn a_path_that_no_address_holds_is_an_error_with_a_remedy() {
+fn a_path_too_long_for_an_address_is_an_error_with_a_remedy() {
     address(Path::new(&"x".repeat(MAX_PATH_BYTES))).expect("the limit itself fits");
     let error = address(Path::new(&"x".repeat(112))).unwrap_err();
     assert!(error.is_path_too_long());
@@ -150,7 +150,7 @@ fn this_process_is_alive_and_its_pids_former_life_is_not() {
 }
 
 #[test]
-fn the_living_are_told_from_the_stale_and_the_foreign() {
+fn live_sockets_are_distinguished_from_stale_and_foreign() {
     let scratch = Scratch::new();
     let dir = scratch.path().join("volt");
     assert!(list(&environment(&dir)).sockets.is_empty(), "no directory, no sockets");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn http2_is_told_by_the_first_bytes_and_ends_gracefully_too() {
+fn http2_is_detected_by_the_first_bytes_and_ends_gracefully() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, address) = listen().await;

@@ -430,7 +430,7 @@ impl tower_service::Service<SocketAddr> for ForPeer {
 }
 
 #[test]
-fn a_service_may_be_made_for_each_connection_by_who_connects() {
+fn a_service_may_be_made_for_each_peer() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, address) = listen().await;

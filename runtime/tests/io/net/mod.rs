@@ -121,7 +121,7 @@ fn a_large_transfer_survives_full_buffers_in_both_directions() {
 }
 
 #[test]
-fn after_a_half_close_the_other_half_goes_on() {
+fn after_a_half_close_the_other_half_continues() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (mut client, mut server) = pair().await;
@@ -141,7 +141,7 @@ fn after_a_half_close_the_other_half_goes_on() {
 }
 
 #[test]
-fn connecting_where_nobody_listens_is_refused() {
+fn connecting_without_a_listener_is_refused() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, addr) = listen().await;
@@ -288,7 +288,7 @@ fn dropping_the_write_half_ends_the_stream_but_reunite_does_not() {
 }
 
 #[test]
-fn host_names_are_looked_up_and_nonsense_is_refused() {
+fn host_names_are_resolved_and_invalid_ones_refused() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let listener = TcpListener::bind("localhost:0").await.unwrap();
@@ -325,7 +325,7 @@ fn sockets_come_from_the_standard_library_and_go_back() {
 }
 
 #[test]
-fn ready_tells_the_directions_apart_and_the_end_of_the_stream() {
+fn ready_distinguishes_directions_and_the_end_of_the_stream() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (client, server) = pair().await;
@@ -413,7 +413,7 @@ fn a_task_that_always_has_something_to_read_lets_others_run() {
 }
 
 #[test]
-fn after_the_runtime_is_gone_its_sockets_give_errors() {
+fn sockets_fail_after_their_runtime_has_ended() {
     watched(|| {
         let runtime = watchdog::runtime(1);
         let (mut client, _server) = runtime.block_on(pair());

@@ -102,7 +102,7 @@ fn timers_fire_while_every_worker_is_blocked() {
 }
 
 #[test]
-fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_polled() {
+fn after_a_spare_leaves_timers_and_sockets_are_polled() {
     watched(|| {
         let runtime = runtime(1);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -138,7 +138,7 @@ fn a_spare_that_goes_off_duty_leaves_timers_and_sockets_polled() {
 }
 
 #[test]
-fn what_a_stuck_poll_wakes_is_run_by_others() {
+fn tasks_that_a_stuck_poll_wakes_run_on_other_workers() {
     watched(|| {
         let runtime = runtime(1);
         let (rang, has_rung) = mpsc::channel();
@@ -263,7 +263,7 @@ fn shutdown_waits_for_stuck_workers_and_their_spares() {
 }
 
 #[test]
-fn a_local_set_that_blocks_holds_up_its_own_tasks_and_no_other() {
+fn a_local_set_that_blocks_delays_only_its_own_tasks() {
     watched(|| {
         let runtime = runtime(1);
         let (open, is_open) = mpsc::channel::<()>();
@@ -333,7 +333,7 @@ fn a_closure_in_block_in_place_may_block_on_a_future_and_panic() {
 }
 
 #[test]
-fn a_poll_that_burns_is_asked_to_yield_when_others_wait() {
+fn a_poll_that_computes_gets_a_yield_request_if_tasks_wait() {
     watched(|| {
         let runtime = builder(1)
             .sentinel_interval(Some(Duration::from_millis(10)))
@@ -401,7 +401,7 @@ fn a_future_blocked_on_inside_a_task_proceeds_after_preemption() {
 }
 
 #[test]
-fn local_tasks_inside_a_poll_that_was_asked_to_yield_go_on() {
+fn local_tasks_continue_in_a_poll_with_a_yield_request() {
     let in_place =
         |local: &LocalSet, handle: &Handle| block_in_place(|| handle.block_on(local.run_until(work_locally())));
     let in_another_executor = |local: &LocalSet, _: &Handle| block_on_inside(local.run_until(work_locally()));

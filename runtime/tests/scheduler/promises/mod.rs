@@ -65,7 +65,7 @@ impl Signal {
 }
 
 #[test]
-fn at_rest_everybody_is_parked_and_nobody_searches() {
+fn at_rest_all_workers_are_parked_and_none_searches() {
     for workers in [1, 2, 3, 63, 64, 65, 128] {
         watched(|| {
             let runtime = runtime(workers);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_comes_before_during_and_after_a_spin_is_not_lost() {
+fn tasks_before_during_and_after_a_spin_are_not_lost() {
     watched(|| {
         let limit = Duration::from_micros(20);
         let runtime = builder(2).park_spin(ParkSpin::Adaptive { at_most: limit }).build().unwrap();
@@ -99,7 +99,7 @@ fn park_timeouts_back_off_until_only_one_worker_keeps_them() {
 }
 
 #[test]
-fn a_timer_that_is_due_makes_nobody_spin() {
+fn a_timer_that_is_due_makes_no_worker_spin() {
     watched(|| {
         let runtime = runtime(8);
         let stop = Arc::new(AtomicBool::new(false));

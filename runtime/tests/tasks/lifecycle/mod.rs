@@ -30,7 +30,7 @@ fn on_drop() -> (Arc<AtomicUsize>, OnDrop) {
 }
 
 #[test]
-fn output_comes_back_from_outside_and_from_inside() {
+fn output_is_returned_from_outside_and_inside() {
     with_workers(|runtime| {
         let outside = runtime.spawn(async { 1 });
         let inside = runtime.spawn(async { volt::spawn(async { 2 }).await.unwrap() });
@@ -39,7 +39,7 @@ fn output_comes_back_from_outside_and_from_inside() {
 }
 
 #[test]
-fn a_panic_is_the_joiners_error_and_nobody_elses() {
+fn only_the_joiner_gets_the_error_of_a_panic() {
     with_workers(|runtime| {
         for round in 0..50 {
             let bad = runtime.spawn(async move { panic!("round {round}") });
@@ -208,7 +208,7 @@ fn ids_differ_and_are_known_inside() {
 }
 
 #[test]
-fn blocking_work_runs_beside_the_workers_and_knows_its_runtime() {
+fn blocking_jobs_run_outside_the_workers_in_their_runtime() {
     with_one_worker(|runtime| {
         let (open, is_open) = mpsc::channel::<()>();
         let blocked = runtime.spawn_blocking(move || is_open.recv().unwrap());

@@ -30,7 +30,7 @@ fn text_of(payload: Box<dyn std::any::Any + Send>) -> String {
 }
 
 #[test]
-fn a_task_that_is_spawned_under_an_enter_guard_runs_with_its_set() {
+fn a_task_spawned_under_an_enter_guard_runs_with_its_set() {
     watched(|| {
         for runtime in [current_thread(), runtime(1)] {
             let set = LocalSet::new();
@@ -49,7 +49,7 @@ fn a_task_that_is_spawned_under_an_enter_guard_runs_with_its_set() {
 }
 
 #[test]
-fn a_set_in_a_block_on_of_a_current_thread_runtime_runs_its_tasks_too() {
+fn a_set_in_block_on_of_a_current_thread_runtime_runs_its_tasks() {
     watched(|| {
         let runtime = current_thread();
         let before = runtime.spawn(async { thread::current().id() });
@@ -137,7 +137,7 @@ fn a_guard_that_outlives_its_set_cancels_what_is_spawned() {
 }
 
 #[test]
-fn spawn_local_outside_of_everything_and_in_other_runtimes_panics() {
+fn spawn_local_outside_its_runtime_panics() {
     watched(|| {
         assert!(panic_of(|| spawn_local(async {})).starts_with(NO_SET));
         for runtime in [current_thread(), runtime(1)] {
@@ -204,7 +204,7 @@ fn block_in_place_panics_in_a_set_inside_a_block_on() {
 }
 
 #[test]
-fn block_in_place_works_after_a_set_and_where_no_block_on_runs_it() {
+fn block_in_place_works_after_a_set_and_outside_block_on() {
     watched(|| {
         let runtime = runtime(1);
         runtime.block_on(async {

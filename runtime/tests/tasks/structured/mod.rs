@@ -14,7 +14,7 @@ use volt::task::{self, JoinSet, LocalSet, ScopeError, Shield, yield_now};
 mod scopes;
 
 #[test]
-fn a_shielded_stretch_is_finished_and_then_the_task_is_gone() {
+fn a_shielded_section_completes_before_the_task_is_dropped() {
     with_workers(|runtime| {
         let (entered, has_entered) = mpsc::channel();
         let (done, is_done) = mpsc::channel();
@@ -236,7 +236,7 @@ fn a_child_awaited_after_its_scope_panics_and_does_not_hang() {
 }
 
 #[test]
-fn a_task_can_ask_whether_it_is_cancelled_and_shielded() {
+fn a_task_can_read_whether_it_is_cancelled_and_shielded() {
     with_workers(|runtime| {
         let asked = || (task::is_cancelled(), task::is_cancellation_effective());
         assert_eq!(asked(), (false, false), "outside a task");

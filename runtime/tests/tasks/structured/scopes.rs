@@ -151,7 +151,7 @@ fn a_child_refused_by_a_closed_runtime_may_use_scope_in_drop() {
 }
 
 #[test]
-fn dropping_a_scope_aborts_its_children_though_they_hold_it() {
+fn dropping_a_scope_aborts_children_that_refer_to_it() {
     with_workers(|runtime| {
         let (held, (scopes, given)) = (Arc::new(()), mpsc::channel());
         let child = |scope: &task::Scope<()>, held: &Arc<()>| {

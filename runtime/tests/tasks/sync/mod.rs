@@ -178,7 +178,7 @@ fn a_full_channel_times_out_and_gives_the_value_back() {
 }
 
 #[test]
-fn who_gives_up_loses_nothing() {
+fn a_cancelled_wait_loses_nothing() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         runtime.block_on(async {
@@ -225,7 +225,7 @@ fn select_takes_the_first_and_join_takes_all() {
 }
 
 #[test]
-fn locks_permits_and_notices_stand_in_statics() {
+fn locks_semaphores_and_notifies_can_be_statics() {
     static LOCK: Mutex<Vec<u32>> = Mutex::const_new(Vec::new());
     static TABLE: RwLock<u32> = RwLock::const_new(7);
     static PERMITS: Semaphore = Semaphore::const_new(1);

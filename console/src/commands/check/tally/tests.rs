@@ -40,7 +40,7 @@ fn verdict(tally: &Tally, measure: Measure, of: &str) -> Verdict {
 }
 
 #[test]
-fn what_was_before_the_watch_does_not_count() {
+fn polls_before_the_watch_do_not_count() {
     let tally = seen([runtime(100, &[900]), runtime(200, &[900, 1, 2])]);
     let polls = verdict(&tally, Measure::Poll, "50ms");
     assert_eq!((polls.is_exceeded, polls.count, polls.over), (false, 2, 0));
@@ -103,7 +103,7 @@ fn a_poll_that_does_not_end_counts_as_long_as_it_has_lasted() {
 }
 
 #[test]
-fn a_task_that_nobody_takes_counts_as_a_delay() {
+fn a_task_that_no_worker_takes_counts_as_a_delay() {
     let waits = |at_ms, age_ms: u64| Snapshot {
         global_queue: GlobalQueue { len: 1, oldest_age_ns: Some(age_ms * MS), ..GlobalQueue::default() },
         ..runtime(at_ms, &[])
@@ -116,7 +116,7 @@ fn a_task_that_nobody_takes_counts_as_a_delay() {
 }
 
 #[test]
-fn the_line_of_a_stuck_poll_comes_from_its_incident() {
+fn the_line_of_a_stuck_poll_is_that_of_its_incident() {
     let frame = Frame { file: Some("src/pay.rs".into()), line: Some(40), is_user_code: true, ..Frame::default() };
     let incident = |is_over, began_ms: u64| Incident {
         began_at_ns: began_ms * MS,

@@ -103,7 +103,8 @@ impl<T: 'static> JoinSet<T> {
         self.0.join_next_with_id().await
     }
 
-    /// Removes a task that has ended, if there is one.
+    /// Removes a task that has ended, if there is one. May miss a task that has just ended on
+    /// another thread; a later call returns it.
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.0.try_join_next()
     }

@@ -290,7 +290,7 @@ impl Steps for CallsBackBeforeItLeaves {
 }
 
 #[test]
-fn loom_twin_a_job_that_relies_on_a_thread_in_its_callback_is_found() {
+fn loom_twin_a_job_that_relies_on_a_busy_thread_is_found() {
     let shape = Shape { time_outs: Some(1), ..ENDS };
     breaks("a job was left", None, move || jobs_and_a_shutdown::<CallsBackBeforeItLeaves>(shape));
 }
@@ -389,7 +389,7 @@ impl Steps for ShutsDownSilently {
 }
 
 #[test]
-fn loom_twin_a_shutdown_that_notifies_nobody_is_found() {
+fn loom_twin_a_shutdown_without_notification_is_found() {
     breaks("deadlock", None, || jobs_and_a_shutdown::<ShutsDownSilently>(ENDS));
 }
 
@@ -408,7 +408,7 @@ impl Steps for WakesBeforeItIsCounted {
 }
 
 #[test]
-fn loom_twin_an_end_that_is_told_before_it_is_counted_is_found() {
+fn loom_twin_an_end_reported_before_it_is_counted_is_found() {
     breaks("deadlock", None, || jobs_and_a_shutdown::<WakesBeforeItIsCounted>(ENDS));
 }
 

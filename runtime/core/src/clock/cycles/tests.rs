@@ -130,7 +130,7 @@ fn a_counter_that_is_never_trusted_is_no_fault() {
 }
 
 #[test]
-fn a_clock_that_nobody_read_for_hours_is_right_at_once() {
+fn a_clock_that_was_not_read_for_hours_is_exact() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     fake.pass(HOURS / 1_000);
@@ -211,7 +211,7 @@ fn another_speed_is_a_fault_and_a_slew_is_followed() {
 }
 
 #[test]
-fn what_the_kernel_stops_trusting_is_not_used_again() {
+fn a_clock_that_the_kernel_distrusts_is_not_used_again() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     fake.is_trusted.set(false);
@@ -223,7 +223,7 @@ fn what_the_kernel_stops_trusting_is_not_used_again() {
 }
 
 #[test]
-fn a_counter_that_fails_again_and_again_is_given_up() {
+fn a_counter_that_fails_repeatedly_is_disabled() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     for fault in 1..=MAX_FAULTS + 1 {

@@ -19,7 +19,7 @@
 //!
 //! | flag | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | a task whose attempt would have blocked |
+//! | `READABLE` `WRITABLE` | an attempt may succeed | the driver | a task whose attempt would have blocked, or left nothing for the next one |
 //! | `PRIORITY` | the same for out-of-band data (`EPOLLPRI`), if registered for it | the driver | a task whose attempt would have blocked |
 //! | `ERROR` | an error is pending, or the error queue is not empty (`EPOLLERR`) | the driver | a task whose attempt would have blocked |
 //! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | a task whose attempt in that direction would have blocked nevertheless: a named pipe has a writer again, or a terminal is open again |

@@ -22,7 +22,7 @@ fn tell(readiness: &Readiness, flags: Flags) {
 }
 
 #[test]
-fn a_flag_told_again_after_the_check_is_not_cleared() {
+fn a_flag_set_again_after_the_check_is_not_cleared() {
     let readiness = Readiness::new(Flags::READABLE);
     let seen = readiness.check(Direction::Read).unwrap().unwrap();
     for _ in 0..1 << 16 {

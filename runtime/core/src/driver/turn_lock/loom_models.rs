@@ -362,7 +362,7 @@ fn an_event_is_handled_while_all_but_one_are_stuck() {
 }
 
 #[test]
-fn a_worker_that_polls_and_hands_the_driver_to_nobody_is_found() {
+fn a_worker_that_polls_and_keeps_the_driver_is_found() {
     breaks("deadlock", None, || model_of_eager_hand_off(hand_on_nothing, leave_searchers_and_hand_on));
 }
 

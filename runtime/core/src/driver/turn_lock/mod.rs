@@ -1,9 +1,10 @@
 //! The driver turn: the right of one thread at a time to poll the driver, and the index of its
 //! owner.
 //!
-//! Workers use it. [`TurnLock`] contains the protected value behind a lock that is only ever tried,
-//! and next to it the index of the thread that has the turn. Only the owner writes that index. Any
-//! thread may read it, as a hint.
+//! [`TurnLock`] contains the protected value, which is the poller of `turn`, behind a lock that is
+//! only ever tried. Next to it is the index of the worker that has the turn. Only the owner writes
+//! that index. Any thread may read it, as a hint. The header of `turn` has an ordinary case, and
+//! the race that the hand-off below prevents.
 //!
 //! Protocol of the lock:
 //! 1. Take: try the lock, then publish the owner.
@@ -11,8 +12,8 @@
 //!    other owner published. An owner that is published after an earlier owner's release is a later
 //!    one.
 //!
-//! The poller of the header of `turn` is behind this lock, and the turn passes from worker to
-//! worker by the hand-off. The loom models in this folder run its steps.
+//! The turn passes from worker to worker by the hand-off. The loom models in this folder run its
+//! steps.
 //!
 //! Protocol of the hand-off, for a worker that is about to sleep:
 //! 1. it sets its bit, so that it may be claimed;

@@ -204,7 +204,7 @@ fn a_stale_key_does_not_name_the_entry_that_got_its_index() {
 }
 
 #[test]
-fn the_latest_tick_there_is_can_be_set_and_comes_last() {
+fn the_latest_possible_tick_can_be_set_and_fires_last() {
     let mut wheel = Wheel::new(3);
     wheel.insert(u64::MAX, "never");
     wheel.insert(1 << SPAN_BITS, "beyond the span");

@@ -48,7 +48,7 @@ fn ticks_that_were_slept_through_are_not_made_up_for() {
 }
 
 #[test]
-fn a_rest_puts_the_next_tick_off_and_never_brings_it_forward() {
+fn a_pause_delays_the_next_tick_and_never_advances_it() {
     let (mut connection, client, now) = pair();
     ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
     connection.tick(now);
@@ -94,7 +94,7 @@ fn a_client_that_floods_waits_until_its_answers_are_paid_off() {
 }
 
 #[test]
-fn a_throttled_client_that_hangs_up_is_gone_at_once() {
+fn a_throttled_client_that_hangs_up_is_removed_immediately() {
     let (mut connection, _client, now) = pair();
     connection.hang_up();
     assert_eq!(connection.check(now), Ok(()), "what it sent before is read first");
@@ -103,7 +103,7 @@ fn a_throttled_client_that_hangs_up_is_gone_at_once() {
 }
 
 #[test]
-fn whoever_comes_into_a_place_pays_what_is_owed_there() {
+fn a_new_client_of_a_slot_inherits_its_debt() {
     let (mut former, _client, now) = pair();
     assert!(former.charge(2 * LIMITS.credit, now, &LIMITS));
     let (server, client) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -168,7 +168,7 @@ fn the_outbox_accepts_one_large_frame_or_several_small_ones() {
 }
 
 #[test]
-fn the_rest_of_a_request_has_its_own_time() {
+fn the_remainder_of_a_request_has_a_separate_time_limit() {
     let (mut connection, mut client, now) = pair();
     let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
     let both = [&frame[..], &frame[..5]].concat();

@@ -51,7 +51,7 @@ fn an_interval_without_end_is_no_panic() {
 }
 
 #[test]
-fn a_flood_of_requests_is_answered_in_order_and_holds_nobody_up() {
+fn a_flood_of_requests_is_answered_in_order_without_delays() {
     const REQUESTS: u64 = 2000;
     let scene = Scene::new();
     let flood = scene.raw();
@@ -200,7 +200,7 @@ fn silence_is_waited_for_only_so_long() {
 }
 
 #[test]
-fn a_client_that_has_asked_may_rest() {
+fn a_client_may_be_idle_after_its_request() {
     let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
     let scene = Scene::with(limits, Fake::default());
     let rested = scene.raw();
@@ -243,7 +243,7 @@ fn a_slow_client_loses_snapshots_and_is_then_dropped() {
 }
 
 #[test]
-fn a_client_that_reads_again_is_told_what_it_lost() {
+fn a_client_that_reads_again_gets_the_count_of_its_losses() {
     let scene = Scene::with(Limits::DEFAULT, Fake { workers: 24, ..Fake::default() });
     let mut client = scene.client();
     client.subscribe(TICK).unwrap();

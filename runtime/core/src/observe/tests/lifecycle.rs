@@ -45,7 +45,7 @@ fn names_taken_at_once_differ() {
 }
 
 #[test]
-fn the_socket_lives_as_long_as_somebody_wants_it() {
+fn the_socket_exists_while_a_runtime_needs_it() {
     let mut scene = Scene::new();
     let second = Arc::new(Fake::default());
     let second_registration = observe(&second, &scene.registry);
@@ -124,7 +124,7 @@ fn concurrent_registrations_leave_no_sockets_or_threads() {
 }
 
 #[test]
-fn an_observer_that_is_wanted_again_before_it_ended_goes_on() {
+fn an_observer_needed_again_before_its_end_continues() {
     let mut scene = Scene::new();
     let mut client = scene.client();
     let (release, hold) = mpsc::channel();
@@ -168,7 +168,7 @@ fn a_runtime_may_end_on_the_observers_own_thread() {
 }
 
 #[test]
-fn the_observer_sleeps_without_end_when_nobody_asks() {
+fn the_observer_sleeps_without_clients() {
     let folder = Folder::new();
     let environment = folder.environment();
     let listener = Listener::open(&environment).unwrap();

@@ -215,7 +215,7 @@ fn a_task_counted_after_its_push_is_found() {
 }
 
 #[test]
-fn a_runtime_that_says_it_is_closed_before_its_queue_is_found() {
+fn a_runtime_that_is_closed_before_its_queue_is_found() {
     breaks(ENDED_EARLY, None, || how_it_ends(Fault::ClosedEarly));
 }
 

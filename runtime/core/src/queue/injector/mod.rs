@@ -26,8 +26,8 @@
 //!   ([`Injector::is_empty_locked`]), and therefore sees every push that has returned before.
 //! * CLOSED-IS-LAST: after `close` has returned, no item enters the queue, so the remaining items
 //!   are the last ones. After `close_to_new` has returned, the same is true of the items of
-//!   [`Injector::push_new`]; a thread that sees that the queue is closed also sees the counts that
-//!   its callers made.
+//!   [`Injector::push_new`]. A thread that sees that the queue is closed to new items also sees
+//!   what the successful calls of `push_new` have counted.
 //!
 //! # Rejected
 //!

@@ -22,7 +22,7 @@ impl<T: Send> RawPointer for Box<T> {
 }
 
 #[test]
-fn the_slot_holds_the_newest_and_gives_the_former_back() {
+fn the_slot_keeps_the_newest_and_returns_the_former() {
     let slot = LifoSlot::new();
     assert!(!slot.is_filled());
     assert_eq!(slot.take(), None);

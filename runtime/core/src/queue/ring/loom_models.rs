@@ -438,7 +438,7 @@ fn too_small_an_index_space_is_found() {
 }
 
 #[test]
-fn going_round_as_often_with_whole_indices_is_sound() {
+fn wrapping_equally_often_with_full_indices_is_sound() {
     holds(None, once_round::<AsBuilt>);
 }
 

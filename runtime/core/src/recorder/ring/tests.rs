@@ -32,7 +32,7 @@ fn what_is_pushed_is_copied_once_and_in_order() {
 }
 
 #[test]
-fn the_oldest_is_overwritten_and_counted_by_who_missed_it() {
+fn the_oldest_is_overwritten_and_counted_by_its_reader() {
     let ring = Ring::new(8);
     let writer = Ring::claim(&ring).unwrap();
     let mut slow = RingReader::from_oldest(&ring);
@@ -67,7 +67,7 @@ fn a_capacity_is_a_power_of_two() {
 }
 
 #[test]
-fn a_reader_gets_whole_ordered_records_beside_a_fast_writer() {
+fn a_reader_gets_complete_ordered_records_from_a_fast_writer() {
     let ring = Ring::new(64);
     let is_over = Arc::new(AtomicBool::new(false));
     let reader = thread::spawn({

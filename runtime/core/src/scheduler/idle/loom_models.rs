@@ -412,7 +412,7 @@ fn one_worker_in_the_driver_loses_nothing() {
 }
 
 #[test]
-fn a_time_out_against_a_claim_leaves_nobody_behind() {
+fn a_time_out_during_a_claim_leaves_no_worker_behind() {
     holds(None, || model::<AsBuilt>(ONE_WITH_TIME_OUTS));
 }
 
@@ -457,7 +457,7 @@ fn the_worker_in_the_driver_is_woken_when_it_is_needed() {
 }
 
 #[test]
-fn what_is_for_one_worker_reaches_that_worker() {
+fn a_task_for_one_worker_reaches_that_worker() {
     holds(Some(2), || model::<AsBuilt>(Shape { workers: 2, inbox_of: Some(1), ..ONE_WITH_STEALING_OFF }));
 }
 
@@ -673,7 +673,7 @@ impl Steps for BreaksTheChain {
 }
 
 #[test]
-fn a_searcher_that_wakes_nobody_is_found() {
+fn a_searcher_that_wakes_no_worker_is_found() {
     breaks("deadlock", Some(2), || model::<BreaksTheChain>(TWO_ONLY_WOKEN));
 }
 
@@ -873,14 +873,14 @@ fn as_built(idle: &Idle, queued: usize, pushed: usize) -> bool {
 }
 
 #[test]
-fn nobody_sleeps_beside_surplus() {
+fn no_worker_sleeps_beside_surplus() {
     for steps in [ONE_BY_ONE, RING_AND_SLOT, TOGETHER, TOGETHER_TWICE] {
         holds(None, || surplus_model(as_built, None, steps));
     }
 }
 
 #[test]
-fn nobody_sleeps_beside_surplus_and_a_thief() {
+fn no_worker_sleeps_beside_surplus_and_a_thief() {
     for steps in [ONE_BY_ONE, RING_AND_SLOT, TOGETHER, TOGETHER_TWICE] {
         // Four threads: with 3 preemptions, more than 500,000 interleavings, which take a minute.
         holds(Some(2), || surplus_model(as_built, Some(steals), steps));
@@ -899,13 +899,13 @@ fn surplus_that_is_made_without_a_fence_is_found() {
 }
 
 #[test]
-fn surplus_of_many_that_is_told_as_that_of_one_is_found() {
+fn surplus_of_many_that_is_reported_as_one_is_found() {
     let as_of_one = |idle: &Idle, queued, _pushed| idle.is_anybody_parked_for_surplus(queued, 1);
     breaks("sleeps beside surplus", None, move || surplus_model(as_of_one, None, TOGETHER));
 }
 
 #[test]
-fn surplus_that_is_told_by_the_ring_alone_is_found() {
+fn surplus_that_only_the_ring_reports_is_found() {
     let only_the_second = |idle: &Idle, queued, _pushed| {
         if queued == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() }
     };

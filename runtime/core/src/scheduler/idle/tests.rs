@@ -63,7 +63,7 @@ fn a_worker_to_keep_that_is_not_parked_is_not_claimed() {
 }
 
 #[test]
-fn a_submit_claims_nobody_while_somebody_searches() {
+fn a_submit_claims_no_worker_while_one_searches() {
     let idle = all_parked(3);
     assert_eq!(idle.claim_for_submit(None), Some(0));
     assert_eq!(idle.claim_for_submit(None), None, "worker 0 searches");
@@ -83,7 +83,7 @@ fn one_worker_is_claimed_by_name_or_not_at_all() {
 }
 
 #[test]
-fn a_retracted_worker_is_claimed_by_nobody() {
+fn a_retracted_worker_is_not_claimed() {
     let idle = all_parked(65);
     assert!(idle.retract(64));
     assert!(idle.retract(0));

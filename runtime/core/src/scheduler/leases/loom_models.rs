@@ -88,7 +88,7 @@ impl Steps for ChecksBeforeItTakes {
 }
 
 #[test]
-fn a_first_lease_that_is_told_by_an_earlier_check_is_found() {
+fn a_first_lease_that_depends_on_an_earlier_check_is_found() {
     breaks("gone while a lease is out", None, || model::<ChecksBeforeItTakes>(&[1, 1]));
 }
 
@@ -103,6 +103,6 @@ impl Steps for ChecksAfterItGaveBack {
 }
 
 #[test]
-fn a_last_lease_that_is_told_by_a_later_check_is_found() {
+fn a_last_lease_that_depends_on_a_later_check_is_found() {
     breaks("never gone", None, || model::<ChecksAfterItGaveBack>(&[1, 1]));
 }

@@ -24,18 +24,18 @@
 //! Take, under the lock: if the core is there, take it, and remove the own parker from those that
 //! wait. Otherwise add the own parker to them, unless it is there already.
 //!
-//! Leave, under the lock: put the core back; then unpark the first of those that wait, which stays
-//! in the list.
+//! Leave: under the lock, put the core back; then, without the lock, unpark the first of those that
+//! wait, which stays in the list.
 //!
-//! Withdraw, under the lock, by a thread that waits no longer: remove the own parker; then, if the
-//! core is there, unpark the first of those that are left.
+//! Withdraw, by a thread that waits no longer: under the lock, remove the own parker; then, without
+//! the lock, if the core was there, unpark the first of those that are left.
 //!
 //! # Invariants
 //!
 //! * ONE-WORKER: one thread at a time has the core.
-//! * NO-FREE-SEAT: while the core is there and a thread waits, the first that waits has a token, or
-//!   is between its token and its next Take or Withdraw. Leave gives that token, and Withdraw
-//!   passes it on.
+//! * NO-FREE-SEAT: while the core is there and a thread waits, the first that waits has a token or
+//!   is about to get one, or is between its token and its next Take or Withdraw. Leave gives that
+//!   token, and Withdraw passes it on.
 //!
 //! Rejected: a thread that leaves hands the core directly to the first that waits. If the main
 //! future of that thread is ready at the same time, the core would have to travel on.

@@ -140,7 +140,7 @@ fn the_doctor_reports_a_lost_wakeup_without_a_park_timeout() {
 }
 
 #[test]
-fn room_that_somebody_has_found_is_not_found_again() {
+fn room_that_one_sender_has_found_is_not_found_again() {
     let runtime =
         crate::builder::Builder::new_multi_thread().worker_threads(1).global_queue_capacity(2).build().unwrap();
     let shared = runtime.handle().shared();

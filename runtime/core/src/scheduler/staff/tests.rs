@@ -21,7 +21,7 @@ fn a_stuck_worker_is_replaced_until_it_returns() {
 }
 
 #[test]
-fn a_spare_that_has_slept_for_long_goes_unless_it_is_called() {
+fn a_spare_that_is_idle_for_long_exits_unless_it_is_needed() {
     let staff = Staff::new(1, 1);
     assert_eq!(staff.call(), Some(Called::Thread(1)));
     assert!(staff.leave(1));
@@ -33,7 +33,7 @@ fn a_spare_that_has_slept_for_long_goes_unless_it_is_called() {
 }
 
 #[test]
-fn who_says_that_it_blocks_is_counted_once_whoever_saw_it_first() {
+fn an_announced_block_is_counted_once() {
     let staff = Staff::new(2, 0);
     staff.begin_blocking(0);
     assert!(!staff.declare_away(0));

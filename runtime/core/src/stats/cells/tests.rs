@@ -41,7 +41,7 @@ fn a_poll_is_in_flight_until_it_ends_and_is_counted_once() {
 }
 
 #[test]
-fn what_is_asked_of_a_poll_that_is_over_is_not_told_of_the_next() {
+fn a_request_to_a_finished_poll_does_not_reach_the_next() {
     with_header(|task| {
         let cells = WorkerCells::new();
         cells.begin_poll(task, 1);
@@ -77,7 +77,7 @@ fn budget_left_and_lifo_polls_are_derived_from_counts() {
 }
 
 #[test]
-fn what_lies_above_the_last_bucket_is_counted_in_it() {
+fn values_above_the_last_bucket_are_counted_in_it() {
     let cells = HistogramCells::default();
     [1 << 39, 1 << 50, u64::MAX >> 1].into_iter().for_each(|ns| cells.record(ns));
     let histogram = cells.read();

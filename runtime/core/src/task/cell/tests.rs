@@ -361,7 +361,7 @@ fn an_aborted_task_is_dropped_by_its_runner_and_not_before() {
 }
 
 #[test]
-fn nothing_leaks_whichever_of_handle_and_task_goes_first() {
+fn nothing_leaks_in_either_order_of_handle_and_task() {
     let queue = Queue::default();
     let output = Arc::new(());
     let give = || {
@@ -439,7 +439,7 @@ fn a_task_may_run_and_be_freed_during_a_concurrent_wake() {
 }
 
 #[test]
-fn the_word_of_a_live_task_says_so() {
+fn the_word_of_a_live_task_marks_it_alive() {
     let queue = Queue::default();
     let join = queue.spawn(pending::<()>());
     assert_eq!(queue.run(), ["pending"]);

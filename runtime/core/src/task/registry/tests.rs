@@ -19,7 +19,7 @@ fn task(name: Option<&str>) -> (Notified, JoinHandle<()>) {
 }
 
 #[test]
-fn places_are_used_again_and_nobody_is_found_at_anothers() {
+fn slots_are_reused_and_no_process_is_found_by_an_old_pid() {
     let registry = Registry::new(2);
     let tasks: Vec<_> = (0..5).map(|_| task(Some("first"))).collect();
     tasks.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));
@@ -59,7 +59,7 @@ fn a_task_that_has_a_name_is_found_by_its_id_until_it_goes() {
 }
 
 #[test]
-fn a_task_is_cancelled_by_the_close_or_its_bringer_is_told() {
+fn the_close_cancels_a_task_or_its_spawn_fails() {
     let registry = Registry::new(1);
     let (before, after) = (task(None), task(None));
     assert!(!registry.keep(before.0.task(), 7));
@@ -103,7 +103,7 @@ fn a_walk_sees_each_task_once_in_whatever_pieces() {
 
 #[test]
 #[cfg_attr(miri, ignore = "takes over a minute, and `a_walk_sees_each_task_once_in_whatever_pieces` walks as well")]
-fn a_walk_lets_in_who_waits() {
+fn a_walk_lets_waiting_threads_in() {
     let registry = Registry::new(1);
     let count = 200 * WALK_BATCH;
     let crowd: Vec<_> = (0..count).map(|_| task(None)).collect();
@@ -169,7 +169,7 @@ fn the_memory_of_a_crowd_that_has_left_is_given_back() {
 }
 
 #[test]
-fn what_is_left_inside_is_let_go_of() {
+fn remaining_tasks_are_released() {
     let registry = Registry::new(1);
     let (notified, join) = task(None);
     assert!(!registry.keep(notified.task(), 0));

@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn other_versions_and_kinds_are_told_from_rubbish() {
+fn other_versions_and_kinds_are_distinguished_from_garbage() {
     let frame = || Frame::Hello.encode().to_vec();
     let mut other_version = frame();
     other_version[0] = VERSION + 1;

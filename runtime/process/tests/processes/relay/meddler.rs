@@ -79,7 +79,7 @@ fn with_meddler<F: Future<Output = ()>>(test: impl Fn(Deeds, Incoming, System, S
 }
 
 #[test]
-fn a_frame_that_comes_twice_is_taken_once() {
+fn a_duplicate_frame_is_accepted_once() {
     with_meddler(async |deeds, _incoming, alpha, beta| {
         let (pid, mut hears) = probe(&beta);
         deeds.lock().unwrap().extend([Deed::Double, Deed::Double]);

@@ -157,7 +157,7 @@ fn messages_of_one_sender_arrive_in_their_order_on_another_node() {
 }
 
 #[test]
-fn a_process_is_found_by_name_called_and_told_who_calls() {
+fn a_process_is_found_by_name_and_receives_its_caller() {
     with_two(async |_hub, alpha, beta| {
         let who = volt_process::from_fn(async |mut inbox, _input| {
             while let Some(message) = inbox.recv().await {
@@ -220,7 +220,7 @@ fn the_dead_of_another_node_answer_at_once() {
 }
 
 #[test]
-fn ends_are_told_across_nodes_and_spread_over_links() {
+fn exits_are_reported_across_nodes_and_spread_over_links() {
     with_two(async |_hub, alpha, beta| {
         let (watched, watched_hears) = probe(&beta);
         drop(watched_hears);

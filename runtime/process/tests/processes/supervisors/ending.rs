@@ -24,7 +24,7 @@ impl Process for SlowToEnd {
 }
 
 #[test]
-fn between_a_failed_init_and_the_end_a_supervisor_goes_on() {
+fn a_supervisor_continues_after_a_failed_init() {
     // The child's `close` blocks one worker.
     with_system_on(&[2, 4], async |system, _log| {
         let pid = system.spawn(Supervisor::new(Strategy::OneForOne).into_spawn()).unwrap();
@@ -91,7 +91,7 @@ fn a_terminated_supervisor_stops_its_children_in_reverse_order() {
 }
 
 #[test]
-fn a_child_that_does_not_end_when_asked_is_killed_at_its_limit() {
+fn a_child_that_does_not_exit_in_time_is_killed() {
     with_system(async |system, log| {
         let limits = [Some(Duration::from_secs(2)), Some(Duration::from_secs(7)), None];
         let mut supervisor = Supervisor::new(Strategy::RestForOne);
@@ -118,7 +118,7 @@ fn a_child_that_does_not_end_when_asked_is_killed_at_its_limit() {
 }
 
 #[test]
-fn nobody_below_a_killed_supervisor_lives_on() {
+fn no_process_outlives_a_killed_supervisor() {
     with_system(async |system, log| {
         let deep = log.clone();
         let inner =

@@ -145,7 +145,7 @@ fn at(second: u64, lines: &[&str]) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn one_for_one_starts_again_who_failed_and_nobody_else() {
+fn one_for_one_restarts_only_the_failed_process() {
     with_system(async |system, log| {
         let lines = b_of_three_fails(&system, &log, Strategy::OneForOne).await;
         assert_eq!(lines, [at(0, &["-b"]), at(1, &["+b"])].concat());
@@ -169,7 +169,7 @@ fn rest_for_one_takes_along_those_that_were_started_later() {
 }
 
 #[test]
-fn a_group_waits_for_the_slowest_end_before_anybody_is_started() {
+fn a_group_waits_for_the_slowest_exit_before_any_start() {
     with_system(async |system, log| {
         let deaf = log.clone();
         let deaf = ChildSpec::permanent("deaf", move || {
@@ -258,7 +258,7 @@ fn restart_backoff_doubles_on_failures_and_resets_after_90_s() {
 }
 
 #[test]
-fn a_short_pause_is_not_held_up_by_a_long_one_that_began_before() {
+fn a_short_pause_is_not_delayed_by_an_earlier_long_one() {
     with_system(async |system, log| {
         let supervisor = Supervisor::new(Strategy::OneForOne).backoff(exact()).child(permanent("a", &log));
         system.spawn(supervisor.child(permanent("b", &log)).into_spawn()).unwrap();
@@ -301,7 +301,7 @@ fn a_child_whose_init_fails_is_a_child_that_failed() {
 }
 
 #[test]
-fn a_group_that_waits_to_begin_holds_nobody_up_above() {
+fn a_group_that_waits_to_start_does_not_delay_its_parents() {
     for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
         with_system(async |system, log| {
             let failing = log.clone();

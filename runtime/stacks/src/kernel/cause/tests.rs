@@ -100,7 +100,7 @@ fn the_largest_share_is_the_cause() {
 }
 
 #[test]
-fn a_blocked_thread_is_told_by_its_call_first() {
+fn the_system_call_decides_the_cause_of_a_blocked_thread() {
     for (number, function, cause_told) in [
         (libc::SYS_clock_nanosleep, "hrtimer_nanosleep", Cause::Sleep),
         (libc::SYS_futex, "futex_do_wait", Cause::Lock),
@@ -238,7 +238,7 @@ fn a_thread_that_could_run_is_throttled_if_its_group_was() {
 }
 
 #[test]
-fn a_watcher_that_was_late_says_what_held_it_up() {
+fn a_late_watcher_reports_the_cause_of_its_delay() {
     let quota = CgroupSample { quota: Some(0.5), throttles: 4, ..CgroupSample::default() };
     let throttled = CgroupSample { throttles: 5, throttled_ns: 60 * MS, ..quota };
     let told = |expected_ns, elapsed_ns, after: ThreadSample| {

@@ -59,7 +59,7 @@ fn a_poll_of_nothing_is_a_sleep() {
 }
 
 #[test]
-fn a_mutex_that_another_holds_is_a_lock() {
+fn a_mutex_locked_by_another_thread_is_a_lock() {
     let mutex = Arc::new(Mutex::new(()));
     let guard = mutex.lock().unwrap();
     let same = Arc::clone(&mutex);
@@ -170,7 +170,7 @@ fn a_listener_without_a_caller_is_io() {
 }
 
 #[test]
-fn a_tcp_peer_that_says_nothing_is_io() {
+fn a_silent_tcp_peer_has_the_cause_io() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (peer, _) = listener.accept().unwrap();
@@ -187,7 +187,7 @@ fn a_datagram_that_does_not_come_is_io() {
 }
 
 #[test]
-fn a_unix_socket_that_says_nothing_is_io() {
+fn a_silent_unix_socket_has_the_cause_io() {
     let (mut stream, peer) = UnixStream::pair().unwrap();
     held_up(Cause::Io, move || assert_eq!(stream.read(&mut [0]).unwrap(), 0), || drop(peer));
     let (datagrams, peer) = UnixDatagram::pair().unwrap();

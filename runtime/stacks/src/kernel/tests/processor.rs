@@ -96,7 +96,7 @@ fn pin() {
 }
 
 #[test]
-fn who_gives_way_to_others_on_its_processor_is_not_scheduled() {
+fn a_thread_preempted_on_its_processor_is_not_scheduled() {
     let _alone = processors();
     let going = Going::new();
     let rivals: Vec<_> = (0..RIVALS)

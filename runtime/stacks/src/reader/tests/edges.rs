@@ -20,7 +20,7 @@ fn deep(levels: usize, work: &dyn Fn()) {
 }
 
 #[test]
-fn a_stack_deeper_than_the_page_is_cut_and_says_so() {
+fn a_stack_deeper_than_the_page_is_truncated_with_a_note() {
     let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| deep(40, &|| repeat(is_over, begun, &|| {})));
     let resolved = stack_of(&sampler, &victim);
@@ -43,7 +43,7 @@ fn narrow(levels: usize, work: &dyn Fn()) {
 }
 
 #[test]
-fn a_recursion_of_many_calls_is_cut_and_says_so() {
+fn a_deep_recursion_is_truncated_with_a_note() {
     let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| narrow(400, &|| repeat(is_over, begun, &|| {})));
     let resolved = stack_of(&sampler, &victim);
@@ -64,7 +64,7 @@ fn fibonacci(n: u32) -> u32 {
 }
 
 #[test]
-fn what_a_handler_interrupted_at_any_instruction_is_found() {
+fn the_frame_below_a_handler_is_found_at_any_instruction() {
     const ROUNDS: usize = 500;
     let (sampler, signal) = (sampler(), own_signal(3));
     handle(signal, 0, do_in_handler);
@@ -224,7 +224,7 @@ fn a_capture_times_out_and_its_late_answer_is_discarded() {
 }
 
 #[test]
-fn requesters_who_come_together_get_the_threads_they_asked_for() {
+fn simultaneous_requests_get_the_stacks_of_their_threads() {
     let sampler = sampler();
     let shallow = Victim::stuck(&sampler, || {});
     let below = Victim::run(&sampler, |is_over, begun| deep(2, &|| repeat(is_over, begun, &|| {})));
@@ -286,7 +286,7 @@ fn code_without_unwind_tables_is_skipped_and_reported() {
 
 #[cfg(target_env = "gnu")]
 #[test]
-fn on_a_stack_that_nobody_knows_the_innermost_call_is_found() {
+fn the_innermost_call_of_an_unknown_stack_is_found() {
     let sampler = sampler();
     let victim = Victim::run(&sampler, |is_over, begun| on_other_stack(&|| repeat(is_over, begun, &|| {})));
     for _ in 0..STACKS / 10 {
@@ -321,7 +321,7 @@ fn on_other_stack(work: &dyn Fn()) {
 
 #[cfg(target_env = "gnu")]
 #[test]
-fn the_list_of_modules_is_gone_through_when_it_has_changed() {
+fn the_list_of_modules_is_read_again_when_it_changes() {
     let mut modules = super::super::modules::Modules::default();
     assert!(modules.refresh());
     let home = modules.find(poll_frame as *const () as u64).unwrap();

@@ -106,7 +106,7 @@ fn split_debug_information_is_found_in_each_form() {
 }
 
 #[test]
-fn lines_remain_when_split_information_is_spoiled_or_gone() {
+fn lines_remain_if_split_information_is_damaged_or_missing() {
     let built = Built::with("gone", &["-Csplit-debuginfo=packed"]);
     let (program, package) = (built.program(), built.0.join("demo.dwp"));
     let addresses = addresses(&program);

@@ -221,7 +221,7 @@ fn unwound(depth: usize, dropped: &Cell<usize>) {
 }
 
 #[test]
-fn a_thread_that_unwinds_is_found_or_the_stack_says_why_not() {
+fn a_thread_that_unwinds_has_a_stack_or_a_reason() {
     let (sampler, mut resolver) = (sampler(), Resolver::new());
     let victim = Victim::stuck(&sampler, || {
         let dropped = Cell::new(0);

@@ -40,7 +40,7 @@ fn expect_success(mut child: Child, meanwhile: impl Fn(i32)) {
 }
 
 #[test]
-fn a_process_that_is_stopped_and_goes_on_takes_its_stacks() {
+fn a_program_that_is_stopped_and_continued_reads_its_stacks() {
     if !is_child() {
         let stop_and_go = |pid| {
             for signal in [libc::SIGSTOP, libc::SIGCONT] {
@@ -70,7 +70,7 @@ fn a_process_that_is_stopped_and_goes_on_takes_its_stacks() {
 }
 
 #[test]
-fn without_symbols_a_stack_is_addresses_and_says_why() {
+fn without_symbols_a_stack_has_addresses_and_the_reason() {
     if !is_child() {
         let folder = env::temp_dir().join(format!("volt-stacks-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

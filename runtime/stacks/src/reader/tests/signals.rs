@@ -10,7 +10,7 @@ extern "C" fn count(_signal: c_int) {
 }
 
 #[test]
-fn a_signal_of_somebody_elses_goes_to_the_handler_before_ours() {
+fn a_foreign_signal_goes_to_the_previous_handler() {
     let signal = own_signal(5);
     handle(signal, 0, count);
     let sampler = Sampler::new(Some(signal)).unwrap();

@@ -96,7 +96,7 @@ fn the_log_is_bounded_whatever_comes() {
 }
 
 #[test]
-fn an_incident_that_is_gone_is_not_changed() {
+fn an_overwritten_incident_is_not_changed() {
     let log = Log::default();
     let id = log.open(incident("a:1", Cause::Cpu), 1).unwrap();
     log.change(id, |incident| incident.is_over = true);
@@ -107,7 +107,7 @@ fn an_incident_that_is_gone_is_not_changed() {
 }
 
 #[test]
-fn a_stack_is_kept_once_and_told_with_its_incident() {
+fn a_stack_is_stored_once_and_sent_with_its_incident() {
     let log = Log::default();
     let id = log.open(incident("a:1", Cause::Cpu), 1).unwrap();
     let frames = vec![Frame { address: 5, ..Frame::default() }; STACK_FRAMES_MAX + 1];
@@ -120,7 +120,7 @@ fn a_stack_is_kept_once_and_told_with_its_incident() {
 }
 
 #[test]
-fn what_was_done_is_told_by_what_helped_most() {
+fn the_most_effective_action_is_reported() {
     let all = [Remedy::Rescued, Remedy::None, Remedy::Capped, Remedy::Replaced, Remedy::Rescued];
     assert_eq!(all.into_iter().fold(Remedy::None, worse), Remedy::Replaced);
 }

@@ -8,7 +8,7 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
-fn who_comes_in_time_or_is_late_by_its_own_work_was_not_held_up() {
+fn a_check_that_is_late_by_its_own_work_is_no_pause() {
     let mut lateness = Lateness::new();
     let clock_ns = || ThreadProbe::new(own_id().unwrap()).times().unwrap().run_ns;
     for _ in 0..200 {
@@ -25,7 +25,7 @@ fn who_comes_in_time_or_is_late_by_its_own_work_was_not_held_up() {
 }
 
 #[test]
-fn who_is_late_without_having_run_was_held_up_by_the_machine() {
+fn a_late_check_without_processor_time_is_a_pause() {
     let mut lateness = Lateness::new();
     let began = Instant::now();
     thread::sleep(80 * MS);
@@ -36,7 +36,7 @@ fn who_is_late_without_having_run_was_held_up_by_the_machine() {
 }
 
 #[test]
-fn where_the_kernel_says_nothing_the_clock_does() {
+fn the_clock_is_used_if_the_kernel_has_no_value() {
     let mut lateness = Lateness { own: None, thread: None, cgroup: None, checks: 0 };
     let pause = lateness.pause(MS, 300_000_000);
     assert_eq!(pause, Some(Pause { late_ns: 299_000_000, cause: Cause::Unknown }));

@@ -96,7 +96,7 @@ fn a_suppressed_incident_is_recorded_if_it_lasts() {
 }
 
 #[test]
-fn a_few_polls_say_nothing_of_what_is_usual() {
+fn a_few_polls_do_not_establish_a_usual_duration() {
     const STALL_NS: u64 = 40_000_000;
     let mut polls = Histogram::default();
     (1..USUAL_FROM_POLLS).for_each(|_| polls.record(STALL_NS));

@@ -5,7 +5,7 @@
 //! `cargo test --release -p volt-core --lib cost:: -- --nocapture --test-threads=1` runs it within
 //! seconds. Each figure is the least of several runs.
 //!
-//! At 512042f, on two virtual x86-64 processors with nothing else running, in ns:
+//! On two virtual x86-64 processors with nothing else running, in ns:
 //!
 //! | workers | search, others parked | all awake | check before a sleep | wake-up | two choices | least loaded, idle | all busy |
 //! |---|---|---|---|---|---|---|---|
@@ -65,7 +65,7 @@ fn worker(workers: usize, awake: usize) -> (Arc<Shared>, Worker, Vec<Core>) {
 }
 
 #[test]
-fn a_search_asks_every_worker_parked_or_not() {
+fn the_cost_of_a_search_by_parked_workers() {
     println!("workers  search, all others parked  2 awake  all awake  check before a sleep  wake-up  (ns)");
     for workers in WORKERS {
         let search_ns = |awake| {

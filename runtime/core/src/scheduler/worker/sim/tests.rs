@@ -63,7 +63,7 @@ fn a_million_steps_of_a_fresh_seed_keep_every_promise() {
 }
 
 #[test]
-fn a_seed_says_everything() {
+fn a_seed_determines_the_whole_run() {
     let first = run(7, 30_000, None).expect("keeps every promise");
     // Tasks elsewhere in the program must not matter.
     let _used = Id::next();
@@ -93,7 +93,7 @@ fn a_check_before_the_park_is_found() {
 }
 
 #[test]
-fn a_submission_that_wakes_nobody_is_found() {
+fn a_submission_that_wakes_no_worker_is_found() {
     breaks(Fault::NoWakeUp, &["every worker sleeps", "none searches, and"]);
 }
 

@@ -265,7 +265,7 @@ fn rows_stay_in_their_order_while_they_are_as_bad() {
 }
 
 #[test]
-fn who_comes_late_is_not_told_of_old_times_and_who_was_there_is() {
+fn a_late_reader_sees_no_earlier_findings() {
     let mut over = at(3);
     over.incidents.latest.push(Incident { for_ns: 300 * MS, ..blocked(3, 7, true) });
     let mut history = History::default();
@@ -391,7 +391,7 @@ fn a_poll_that_was_not_written_down_has_no_line_of_another() {
 }
 
 #[test]
-fn a_held_stall_whose_poll_ended_is_told_in_the_past_tense() {
+fn a_kept_stall_whose_poll_ended_is_in_the_past_tense() {
     let mut history = History::default();
     let mut now = at(20);
     let poll = InFlight {
