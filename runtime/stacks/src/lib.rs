@@ -23,6 +23,8 @@
 //! are the [`Thread`] and the [`Marker`] of the function at which the stack ends. The stack of an
 //! unregistered thread is never requested: not registering switches stacks off.
 //!
+//! A thread that needs its own stack uses a [`Tape`], without a signal.
+//!
 //! # Platforms
 //!
 //! Stacks are supported on Linux, on x86-64 and aarch64. On other systems, and under Miri and loom,
@@ -43,10 +45,13 @@ cfg_select! {
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))) => {
         pub use reader::capture::{CaptureError, Registered, Sampler, Thread};
         pub use reader::raw::RawStack;
-        pub use reader::symbols::{Resolved, Resolver};
+        pub use reader::symbols::{Calls, Resolved, Resolver};
+        pub use reader::tape::{Recorded, Tape};
         pub use reader::unwind::Marker;
     }
     _ => {
-        pub use unsupported::{CaptureError, Marker, RawStack, Registered, Resolved, Resolver, Sampler, Thread};
+        pub use unsupported::{
+            Calls, CaptureError, Marker, RawStack, Recorded, Registered, Resolved, Resolver, Sampler, Tape, Thread,
+        };
     }
 }

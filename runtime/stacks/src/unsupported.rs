@@ -81,6 +81,55 @@ pub struct Resolved {
     pub is_lost: bool,
 }
 
+/// The calls of a stack. There are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Calls;
+
+impl Calls {
+    /// Why calls are missing.
+    pub fn error(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Captures stacks of the calling thread: none on this system.
+#[derive(Debug, Default)]
+pub struct Tape;
+
+/// The stacks of a recording.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// The stacks. There are none.
+    pub stacks: Vec<RawStack>,
+    /// The number of notes without a stack.
+    pub left_out: usize,
+}
+
+impl Tape {
+    /// Creates a tape.
+    pub fn new() -> Self {
+        Self
+    }
+
+    /// Returns a marker.
+    pub fn marker() -> Marker {
+        Marker
+    }
+
+    /// Calls `f`.
+    pub fn record(&mut self, f: &mut dyn FnMut()) {
+        f();
+    }
+
+    /// Does nothing.
+    pub fn note() {}
+
+    /// Returns no stacks.
+    pub fn take(&mut self) -> Recorded {
+        Recorded::default()
+    }
+}
+
 /// Resolves stacks to functions, files and lines.
 #[derive(Default)]
 pub struct Resolver;
@@ -108,5 +157,15 @@ impl Resolver {
     /// Resolves `stack` to its frames.
     pub fn resolve(&mut self, stack: &RawStack, _marker: Option<Marker>) -> Resolved {
         match *stack {}
+    }
+
+    /// Unwinds `stack`.
+    pub fn calls(&mut self, stack: &RawStack, _marker: Marker) -> Calls {
+        match *stack {}
+    }
+
+    /// Resolves calls to frames: there are none.
+    pub fn frames(&mut self, _calls: &Calls) -> Resolved {
+        Resolved::default()
     }
 }

@@ -17,6 +17,7 @@
 //! * `capture`: requests a stack by the protocol of [`request`](crate::request), and answers in the
 //!   handler.
 //! * `modules`: the loaded files and their unwind tables.
+//! * `tape`: copies of a thread's own stack, which it makes itself.
 //! * `unwind`: from the copy to calls.
 //! * `sections`, `split`, `units` and `lines`: an address in a file's debug information.
 //! * `names`: readable names of functions, and whether they are application code.
@@ -33,6 +34,7 @@ mod sections;
 mod signals;
 mod split;
 pub(crate) mod symbols;
+pub(crate) mod tape;
 #[cfg(test)]
 mod tests;
 mod units;

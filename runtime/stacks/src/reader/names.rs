@@ -115,7 +115,7 @@ pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, volt: Op
     let Some(name) = demangled else { return false };
     let is_foreign_file = file.is_some_and(|file| {
         FOREIGN_FOLDERS.iter().any(|folder| file.contains(folder))
-            || volt.and_then(|volt| file.strip_prefix(volt)).is_some_and(is_source)
+            || volt.is_some_and(|volt| file.strip_prefix(volt).is_some_and(is_source) || is_facade(file, volt))
     });
     let is_foreign = match crate_of(name) {
         Some(krate) => FOREIGN_CRATES.contains(&krate),
@@ -129,6 +129,13 @@ pub(super) fn is_user_code(demangled: Option<&str>, file: Option<&str>, volt: Op
 /// `src/task/cell.rs`, `stacks/src/fork.rs`. Their tests and benches are applications.
 fn is_source(file: &str) -> bool {
     file.split('/').take(2).any(|folder| folder == "src")
+}
+
+/// Returns whether `file` is a source of the replacement for the crate `tokio` that `cargo volt`
+/// puts beside Volt's crates, or of the parts of Tokio that it contains.
+fn is_facade(file: &str, volt: &str) -> bool {
+    let beside = volt.strip_suffix("/volt/").and_then(|parent| file.strip_prefix(parent));
+    beside.is_some_and(|file| ["/tokio/src/", "/parts/src/"].iter().any(|folder| file.starts_with(folder)))
 }
 
 /// Returns the crate of a whole name. For `<Type as Trait>::method` this is the type's crate or, if
@@ -211,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_application_wrote_is_told_by_file_and_by_crate() {
+    fn the_file_and_the_crate_identify_the_applications_code() {
         const VOLT: &str = "/src/volt/runtime/";
         let is_user_code = |name, file| is_user_code(name, file, Some(VOLT));
         for (name, file) in [
@@ -261,5 +268,14 @@ mod tests {
             assert!(!is_user_code(Some(name), file), "{name} of {file:?}");
         }
         assert!(!is_user_code(None, Some("/src/demo/src/main.rs")));
+    }
+
+    #[test]
+    fn the_replacement_of_tokio_is_no_application_code() {
+        let is_user_code = |file| super::is_user_code(Some("{async_fn#0}"), Some(file), Some("/t/sources/1.5/volt/"));
+        assert!(!is_user_code("/t/sources/1.5/parts/src/sync/mutex.rs"));
+        assert!(!is_user_code("/t/sources/1.5/tokio/src/lib.rs"));
+        assert!(!is_user_code("/t/sources/1.5/volt/src/sync/mutex.rs"));
+        assert!(is_user_code("/t/shop/src/main.rs"));
     }
 }

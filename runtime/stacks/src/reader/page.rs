@@ -132,7 +132,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
 ///
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `count` words, and they must not overlap.
-unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
+pub(super) unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: by this function's contract; the direction flag is clear, as at the start of every
     // function.

@@ -57,6 +57,11 @@ const ADDRESSES_MAX: usize = 4096;
 /// Maximum number of frames in a result, including inlined ones; the innermost are kept.
 const FRAMES_MAX: usize = 128;
 
+/// The same for the calls of a chain of futures, in which each future has several frames.
+const CHAIN_FRAMES_MAX: usize = 512;
+/// The error if a library panics while it reads debug information.
+const UNREADABLE: &str = "reading the debug information failed";
+
 /// How many stacks are captured until one is not lost. In a thread that panics all the time, one in
 /// twenty is lost.
 const TRIES: usize = 4;
@@ -75,6 +80,21 @@ pub struct Resolved {
     /// Whether the next stack of the same thread may be complete, because this one was captured in
     /// an inconsistent moment.
     pub is_lost: bool,
+}
+
+/// The calls of a stack that was unwound but not resolved: stacks of the same code are equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Calls {
+    calls: Vec<Call>,
+    /// Why calls are missing.
+    error: Option<String>,
+}
+
+impl Calls {
+    /// Why calls are missing, if some are.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
 }
 
 /// Resolves stacks to functions, files and lines. Owned by one thread.
@@ -129,20 +149,67 @@ impl Resolver {
         // panics while reading it, only this stack is lost.
         catch_unwind(AssertUnwindSafe(|| self.try_resolve(stack, marker))).unwrap_or_else(|_| {
             *self = Self::new();
-            Resolved { error: Some("reading the debug information failed".into()), ..Resolved::default() }
+            Resolved { error: Some(UNREADABLE.into()), ..Resolved::default() }
         })
     }
 
-    fn try_resolve(&mut self, stack: &RawStack, marker: Option<Marker>) -> Resolved {
+    /// Unwinds `stack` down to the function of `marker`, without resolving it. For many stacks of
+    /// which most are equal.
+    pub fn calls(&mut self, stack: &RawStack, marker: Marker) -> Calls {
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            self.refresh();
+            self.unwinding.unwind(stack, Some(marker))
+        }));
+        match unwound {
+            Ok(Unwound { calls, end: End::Whole }) => Calls { calls, error: None },
+            Ok(Unwound { calls, end }) => Calls { calls, error: Some(end.to_string()) },
+            Err(_) => {
+                *self = Self::new();
+                Calls { calls: Vec::new(), error: Some(UNREADABLE.into()) }
+            }
+        }
+    }
+
+    /// Resolves calls to frames, innermost first; at most 512.
+    pub fn frames(&mut self, calls: &Calls) -> Resolved {
+        let resolved = catch_unwind(AssertUnwindSafe(|| {
+            self.refresh();
+            self.learn(&calls.calls);
+            let mut frames = self.frames_of(&calls.calls);
+            frames.truncate(CHAIN_FRAMES_MAX);
+            let error = calls.error.clone().or_else(|| self.lack(&frames));
+            Resolved { frames, error, is_lost: false }
+        }));
+        resolved.unwrap_or_else(|_| {
+            *self = Self::new();
+            Resolved { error: Some(UNREADABLE.into()), ..Resolved::default() }
+        })
+    }
+
+    /// Forgets what is known about addresses if a module was loaded or unloaded, or if it is too
+    /// much.
+    fn refresh(&mut self) {
         if self.unwinding.refresh() || self.known.len() > ADDRESSES_MAX {
             self.known.clear();
         }
+    }
+
+    fn frames_of(&self, calls: &[Call]) -> Vec<Frame> {
+        calls.iter().filter_map(|call| self.known.get(&call.lookup)).flatten().cloned().collect()
+    }
+
+    /// Returns a message if information on the program's code is missing, with the remedy.
+    fn lack(&self, frames: &[Frame]) -> Option<String> {
+        let home = self.unwinding.modules.list().iter().find(|module| module.is_home)?;
+        lack(&home.name, self.files.state(home), frames)
+    }
+
+    fn try_resolve(&mut self, stack: &RawStack, marker: Option<Marker>) -> Resolved {
+        self.refresh();
         let Unwound { calls, end } = self.unwinding.unwind(stack, marker);
         self.learn(&calls);
-        let mut frames: Vec<_> =
-            calls.iter().filter_map(|call| self.known.get(&call.lookup)).flatten().cloned().collect();
-        let home = self.unwinding.modules.list().iter().find(|module| module.is_home);
-        let mut errors = Vec::from_iter(home.and_then(|home| lack(&home.name, self.files.state(home), &frames)));
+        let mut frames = self.frames_of(&calls);
+        let mut errors = Vec::from_iter(self.lack(&frames));
         if end != End::Whole {
             errors.push(end.to_string());
         }
@@ -306,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_was_stripped_is_told_how_not_to_be() {
+    fn a_stripped_program_gets_advice_on_its_profile() {
         let library = Frame { module: Some("libc.so.6".into()), ..Frame::default() };
         let rust = frame(Some("std::thread::sleep"), Some(1), false);
         let bare = frame(Some("demo::fetch"), None, true);

@@ -32,7 +32,7 @@ fn a_probe_of_no_thread_has_no_numbers() {
 }
 
 #[test]
-fn one_that_is_not_dumpable_loses_only_the_call() {
+fn a_program_that_is_not_dumpable_lacks_only_the_system_call() {
     if is_child() {
         set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
         let mutex = Arc::new(Mutex::new(()));
@@ -53,7 +53,7 @@ fn one_that_is_not_dumpable_loses_only_the_call() {
         // The threads end with the process.
         std::process::exit(0);
     }
-    let test = "::one_that_is_not_dumpable_loses_only_the_call";
+    let test = "::a_program_that_is_not_dumpable_lacks_only_the_system_call";
     let child = Again::start(&format!("{}{test}", module_path!()));
     let told = loop {
         let line = child.line();

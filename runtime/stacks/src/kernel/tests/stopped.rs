@@ -70,7 +70,7 @@ fn a_watcher_whose_whole_process_was_stopped_blames_the_stop() {
 }
 
 #[test]
-fn a_thread_that_a_debugger_holds_is_stopped() {
+fn a_thread_under_a_debugger_is_stopped() {
     if is_child() {
         let going = Going::new();
         let watched = watch(move || spin(&going));
@@ -83,7 +83,7 @@ fn a_thread_that_a_debugger_holds_is_stopped() {
         std::io::stdin().read_to_string(&mut String::new()).unwrap();
         return;
     }
-    let child = Again::start(concat!(module_path!(), "::a_thread_that_a_debugger_holds_is_stopped"));
+    let child = Again::start(concat!(module_path!(), "::a_thread_under_a_debugger_is_stopped"));
     let tid: i32 = loop {
         if let Some(tid) = child.line().strip_prefix("tid ") {
             break tid.parse().unwrap();

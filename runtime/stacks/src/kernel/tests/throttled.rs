@@ -83,7 +83,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn who_has_spent_its_quota_is_throttled() {
+fn a_thread_that_has_used_its_quota_is_throttled() {
     if is_child() {
         // The thread starts when its process is in the group.
         std::io::stdin().read_exact(&mut [0]).unwrap();
@@ -110,7 +110,7 @@ fn who_has_spent_its_quota_is_throttled() {
         Ok(group) => group,
         Err(reasons) => return skip(&reasons),
     };
-    let mut child = Again::start(concat!(module_path!(), "::who_has_spent_its_quota_is_throttled"));
+    let mut child = Again::start(concat!(module_path!(), "::a_thread_that_has_used_its_quota_is_throttled"));
     if let Err(reasons) = group.take(child.child.id()) {
         return skip(&reasons);
     }
