@@ -28,10 +28,11 @@ use crate::error::Error;
 
 Exit codes:
   0    success
-  1    doctor: something in the project does not work on Volt
+  1    doctor: the project cannot be built on Volt
   2    invalid arguments
-  101  failure
-After build, run, test, check or bench has started cargo, the exit code is
+  101  failure, with the reason on standard error
+
+Once build, run, test, check or bench has started cargo, the exit code is
 cargo's."
 )]
 pub(crate) struct Arguments {
@@ -71,9 +72,15 @@ pub(crate) enum Verb {
     },
     /// List what in this project does not work on Volt, and why
     ///
-    /// Compiles nothing, and changes nothing in the project outside of `target/volt`. The exit code
-    /// is 0 if the project can be built on Volt, and 1 if it cannot.
-    #[command(after_help = "Example:\n  cargo volt doctor --manifest-path service/Cargo.toml")]
+    /// Compiles nothing, and writes nothing in the project.
+    #[command(after_help = "Example:
+  cargo volt doctor --manifest-path service/Cargo.toml
+
+Exit codes:
+  0    the project can be built on Volt
+  1    the project cannot be built on Volt
+  2    invalid arguments
+  101  the check itself failed; standard error has the reason")]
     Doctor(ForCargo),
 }
 

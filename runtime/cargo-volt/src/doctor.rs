@@ -196,8 +196,8 @@ fn of_flags(layers: &Layers) -> Vec<Line> {
     let mut lines = Vec::new();
     if has("tokio_unstable") {
         lines.push(Line::Note(
-            "tokio_unstable: Volt has the callbacks for tasks, `task::Builder` and `JoinSet::build_task`; \
-             other unstable items do not compile"
+            "tokio_unstable: Volt has the callbacks for tasks, `task::Builder`, `JoinSet::build_task`, the numbers of \
+             `RuntimeMetrics` and some settings of `runtime::Builder`; other unstable items do not compile"
                 .to_owned(),
         ));
     }

@@ -178,7 +178,7 @@ impl<'a> Preparation<'a> {
         } else {
             return Ok(());
         };
-        Err(Error::unsupported(format!("`{place}` is set, and `cargo volt` builds with a lock file of its own"))
+        Err(Error::unsupported(format!("`{place}` is set, and `cargo volt` builds with a separate lock file"))
             .help("unset it: `cargo volt` starts from the project's Cargo.lock, and does not change that file"))
     }
 

@@ -71,7 +71,7 @@ pub(crate) fn expand(entry: Entry, options: TokenStream, item: TokenStream) -> T
     let function = match syn::parse2::<Function>(item.clone()) {
         Ok(function) => function,
         Err(error) => {
-            let message = format!("{} goes on an `async fn`: {error}", entry.attribute());
+            let message = format!("{} requires an `async fn`: {error}", entry.attribute());
             return [Error::new(error.span(), message).to_compile_error(), item].into_iter().collect();
         }
     };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn volt_is_found_where_the_crate_option_says() {
+    fn volt_is_found_at_the_crate_option() {
         let expanded = expand(
             Entry::Main,
             quote!(crate = facade::rt),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_function_is_told_to_be_async() {
+    fn the_error_for_a_plain_function_asks_for_async() {
         let errors = errors_in(&expand(
             Entry::Main,
             quote!(),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_with_a_function_is_told_at_once() {
+    fn all_errors_of_a_function_are_reported_together() {
         let item = quote!(
             #[test]
             fn t<T>(x: T) {}
@@ -317,7 +317,7 @@ mod tests {
             ),
         );
         let errors = errors_in(&tokens);
-        assert!(errors[0].starts_with("#[volt::main] goes on an `async fn`: "), "{errors:?}");
+        assert!(errors[0].starts_with("#[volt::main] requires an `async fn`: "), "{errors:?}");
         assert!(tokens.to_string().ends_with("struct Main ;"));
     }
 

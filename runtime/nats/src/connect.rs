@@ -110,7 +110,7 @@ impl Options {
             Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {}
             Ok(Err(error)) if error.kind() != RequestErrorKind::TimedOut => {
                 return Err(ConnectError(format!(
-                    "the NATS server at {address} does not let node {node} ask: {error}"
+                    "the NATS server at {address} does not allow node {node} to send requests: {error}"
                 )));
             }
             // A node that does not answer still has the name: it may have been stopped.
@@ -123,7 +123,7 @@ impl Options {
         // From here on, this node has the name. Until the relay starts, it does not answer requests
         // for the name; the requesting node treats that as an answer.
         let refused = |error: &dyn fmt::Display| {
-            ConnectError(format!("the NATS server at {address} does not let node {node} listen: {error}"))
+            ConnectError(format!("the NATS server at {address} does not allow node {node} to subscribe: {error}"))
         };
         let name = client.subscribe(subjects.name(node)).await.map_err(|error| refused(&error))?;
         client.flush().await.map_err(|error| refused(&error))?;

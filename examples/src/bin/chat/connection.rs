@@ -104,8 +104,10 @@ pub(crate) async fn serve(
         unheard: 0,
         has_quit: false,
     };
-    connection
-        .write(&format!("* you are {}: /nick NAME, /join ROOM, /who, /quit; anything else is said", connection.nick));
+    connection.write(&format!(
+        "* you are {}: /nick NAME, /join ROOM, /who, /quit; anything else is sent to the room",
+        connection.nick
+    ));
     loop {
         match connection.next(&mut inbox, &mut stream).await {
             Happened::Event(Event::Cancel) => {
@@ -165,7 +167,7 @@ impl Connection {
             Ok(ToGuest::Joined) => self.come_in(),
             Ok(ToGuest::Renamed(nick)) => self.nick = nick,
             Ok(ToGuest::Refused(why)) => self.refused(&why),
-            Ok(ToGuest::NotIn) => self.write("* that was not said: the room did not know you yet"),
+            Ok(ToGuest::NotIn) => self.write("* that was not sent: you had not joined the room yet"),
             Err(_) => {}
         }
     }

@@ -154,7 +154,7 @@ impl Client {
             {
                 self.outcome.dropped += dropped.parse::<u64>()?;
             }
-            if text.ends_with("of your lines may be lost") || text.starts_with("* that was not said") {
+            if text.ends_with("of your lines may be lost") || text.starts_with("* that was not sent") {
                 return Ok(());
             }
             // `[room] nick: id number`; lines that were said before this client joined begin with a

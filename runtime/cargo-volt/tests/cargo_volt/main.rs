@@ -190,7 +190,7 @@ fn cargos_name_for_its_host_is_a_target() {
 #[test]
 fn another_place_of_the_lock_file_is_an_error() {
     let folder = Folder::with_project("place");
-    let expected = ["lock file of its own"];
+    let expected = ["separate lock file"];
     folder.run("check -p leaf --lockfile-path other/Cargo.lock").fails_with(&expected);
     folder.run("check -p leaf --config resolver.lockfile-path=\"other/Cargo.lock\"").fails_with(&expected);
 }

@@ -201,7 +201,7 @@ impl fmt::Display for ParseError {
         let text = &self.text;
         match self.fault {
             Fault::Pid => {
-                write!(f, "{text:?} is no pid: it has to look like local:17.3, which is node:index.generation")
+                write!(f, "{text:?} is not a pid: use the form local:17.3, which is node:index.generation")
             }
             Fault::Node => {
                 write!(f, "{text:?} is no name for a node: use 1 to {NODE_NAME_MAX} letters, digits, - and _")
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pid_is_refused_and_named() {
+    fn an_invalid_pid_is_refused_and_named() {
         let long = format!("{}:1.1", "n".repeat(NODE_NAME_MAX + 1));
         let texts = ["", ":", "local", "local:1", "local:1.", "local:.1", "local:-1.1", "local:+1.1", "local:01.1"];
         let more =
             ["local:1.4294967296", "local:1.1.1", "lo cal:1.1", ":1.1", "lo.cal:1.1", "é:1.1", "local:1.1 ", &long];
         for text in texts.into_iter().chain(more) {
             let error = text.parse::<Pid>().unwrap_err().to_string();
-            assert!(error.contains("is no pid") || error.contains("is no name for a node"), "{text:?}: {error}");
+            assert!(error.contains("is not a pid") || error.contains("is no name for a node"), "{text:?}: {error}");
         }
     }
 

@@ -402,7 +402,7 @@ impl fmt::Display for LookupError {
             Some(Unsaid::NoConnection) => {
                 write!(f, "node {node} cannot be reached: wait for it (System::wait_for_node)")
             }
-            Some(Unsaid::Full) => write!(f, "the relay's queue is full: ask node {node} later"),
+            Some(Unsaid::Full) => write!(f, "the relay's queue is full: repeat the request to node {node} later"),
             Some(Unsaid::TooLarge) => write!(f, "the name is too long for the relay to node {node}"),
         }
     }
