@@ -1,9 +1,11 @@
 //! The runtimes, behind the smallest traits against which the workloads can be written.
 //!
-//! `peer` contains what all workloads need, `sockets` what those with connections need in addition.
+//! `peer` contains what all workloads need, `sockets` what those with connections need in addition,
+//! and `sets` the runtimes' sets of tasks.
 //! Each runtime is started with its own defaults and a number of workers, as described in its file.
 
 pub(crate) mod peer;
+pub(crate) mod sets;
 pub(crate) mod smol;
 pub(crate) mod sockets;
 pub(crate) mod tokio;

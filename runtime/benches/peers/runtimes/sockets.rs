@@ -24,6 +24,8 @@ pub(crate) trait Sockets: Peer {
     /// The listener is already in non-blocking mode.
     fn listener(listener: net::TcpListener) -> io::Result<Self::Listener>;
     fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+    /// The stream is already in non-blocking mode.
+    fn stream(stream: net::TcpStream) -> io::Result<Self::Stream>;
     fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
     fn write_all(stream: &mut Self::Stream, bytes: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
     fn http(stream: Self::Stream) -> Self::Http;
@@ -40,6 +42,10 @@ impl Sockets for Volt {
 
     async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
         listener.accept().await.map(|(stream, _peer)| stream)
+    }
+
+    fn stream(stream: net::TcpStream) -> io::Result<Self::Stream> {
+        volt::net::TcpStream::from_std(stream)
     }
 
     async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
@@ -68,6 +74,10 @@ impl<W: Watch> Sockets for Tokio<W> {
         listener.accept().await.map(|(stream, _peer)| stream)
     }
 
+    fn stream(stream: net::TcpStream) -> io::Result<Self::Stream> {
+        tokio::net::TcpStream::from_std(stream)
+    }
+
     async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {
         stream.read(buffer).await
     }
@@ -92,6 +102,10 @@ impl Sockets for Smol {
 
     async fn accept(listener: &Self::Listener) -> io::Result<Self::Stream> {
         listener.accept().await.map(|(stream, _peer)| stream)
+    }
+
+    fn stream(stream: net::TcpStream) -> io::Result<Self::Stream> {
+        Async::new_nonblocking(stream)
     }
 
     async fn read(stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize> {

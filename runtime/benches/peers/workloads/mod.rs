@@ -5,6 +5,7 @@
 
 mod channel;
 mod client;
+mod handover;
 pub(crate) mod http;
 mod latch;
 mod sizes;
@@ -99,6 +100,20 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload!(wake::wake_storm_task, row("wake_storm_task", "ns", ratio(0.65), "a task wakes 512 together")),
     workload!(channel::mpsc_1, row("mpsc_1", "ns", ratio(0.65), "one task sends to another, bounded channel of 1000")),
     workload!(channel::mpsc_4, row("mpsc_4", "ns", ratio(0.95), "four tasks send to one")),
+    workload!(handover::oneshot, row("oneshot", "ns", ratio(0.85), "a task asks another, which answers by a oneshot")),
+    workload!(handover::notify, row("notify", "ns", ratio(0.85), "two tasks notify each other in turns")),
+    workload!(handover::mutex, row("mutex", "ns", ratio(0.85), "ten tasks lock a mutex in turns, and yield inside")),
+    workload!(handover::select, row("select", "ns", ratio(0.85), "a task receives from either of two channels")),
+    workload!(handover::join_set, row("join_set", "ns", ratio(0.85), "a task starts ten in a set, and joins them")),
+    workload!(
+        handover::futures_unordered,
+        row("futures_unordered", "ns", ratio(0.85), "a task polls 100 futures, each of which wakes it once")
+    ),
+    workload!(
+        handover::spawn_detached,
+        row("spawn_detached", "ns", ratio(0.85), "a task starts 10,000 and joins none")
+    ),
+    workload!(handover::tcp_rt, row("tcp_rt", "ns", ratio(0.97), "a task echoes what another sends over TCP")),
     workload!(
         wake_idle::then_asleep,
         row(
