@@ -106,6 +106,14 @@ impl Error {
         Error::new(kind, format!("cannot write to standard output: {error}"))
     }
 
+    pub(crate) fn no_such_task(task: &str) -> Error {
+        let message = format!(
+            "no waiting or running task has the id or name {task:?}: it may have ended, or be in a queue; list the \
+             tasks with `volt-console tasks`"
+        );
+        Error::new(Kind::Connect, clean::text(&message))
+    }
+
     pub(crate) fn thread(error: io::Error) -> Error {
         Error::new(Kind::Io, format!("cannot start a thread: {error}"))
     }

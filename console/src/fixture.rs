@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use volt_telemetry::dump::{self, Dump, Group, Running, TaskRef};
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 use volt_telemetry::processes::{self, Process as Machine, ProcessList, Processes};
 use volt_telemetry::snapshot::{
@@ -254,6 +255,10 @@ pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
             waker_task: None,
             awaits: (rank % 4 == 3).then(|| "message".into()),
             awaits_at: (rank % 4 == 3).then(|| "examples/src/bin/demo/handlers.rs:133:40".into()),
+            waiting_ns: None,
+            held_by: None,
+            held_at: None,
+            held_ns: None,
             wakers: Some(if rank % 4 == 3 { 0 } else { 1 + rank % 2 }),
         }
     };
@@ -328,7 +333,6 @@ pub(crate) fn processes_model(workers: u32, count: u64) -> Model {
 pub(crate) fn why(task: u64) -> Why {
     let link = |task, by: &str, waker: Option<u64>| Link {
         task,
-        name: None,
         spawned_at: "examples/src/bin/demo/handlers.rs:121:21".into(),
         state: State::Waits,
         woken: Some(Woken {
@@ -338,6 +342,7 @@ pub(crate) fn why(task: u64) -> Why {
             ago_ns: 4_200_000,
             ..Woken::default()
         }),
+        ..Link::default()
     };
     let links = vec![link(task, "task", Some(48_300)), link(48_300, "timer", None)];
     Why { runtime: "app".into(), links, end: End::Source }
@@ -351,6 +356,72 @@ pub(crate) fn tasks_model(workers: u32, count: u64) -> Model {
         model.update(Message::Tasks(Box::new(tasks("app", count, step))));
     }
     model
+}
+
+/// Returns a dump of the runtime `app`: a task that is running, tasks that wait for a lock, and one
+/// that waits for several operations.
+pub(crate) fn dump() -> Dump {
+    let link = |depth, function: &str, place: (&str, u32), code: Option<&str>| dump::Link {
+        depth,
+        function: Some(function.into()),
+        file: Some(place.0.into()),
+        line: Some(place.1),
+        is_user_code: code.is_some(),
+        times: 1,
+        code: code.map(str::to_owned),
+    };
+    let task = |id, name: Option<&str>, waiting_ns| TaskRef { id, name: name.map(str::to_owned), waiting_ns };
+    let serve =
+        link(0, "shop::serve", ("/build/shop/src/server.rs", 121), Some("let order = orders::place(&db).await;"));
+    let place =
+        link(1, "shop::orders::place", ("/build/shop/src/orders.rs", 52), Some("let stock = db.stock.lock().await;"));
+    let lock = link(2, "tokio::sync::mutex", ("tokio-1.54.1/src/sync/mutex.rs", 455), None);
+    let waiting = Group {
+        spawned_at: "src/server.rs:88:9".into(),
+        tasks: 43,
+        oldest_ns: 840_000_000_000,
+        newest_ns: 130_000_000_000,
+        examples: vec![task(1187, Some("settlement"), 840_000_000_000), task(1201, None, 700_000_000_000)],
+        chain: vec![serve.clone(), place, lock],
+        awaits: Some("lock".into()),
+        awaits_at: Some("src/orders.rs:52:30".into()),
+        error: None,
+    };
+    let several = Group {
+        spawned_at: "src/main.rs:40:5".into(),
+        tasks: 1,
+        oldest_ns: 4_000_000_000,
+        newest_ns: 4_000_000_000,
+        examples: vec![task(12, None, 4_000_000_000)],
+        chain: vec![
+            link(0, "shop::watch", ("/build/shop/src/main.rs", 61), Some("tokio::select! {")),
+            link(1, "volt_core::sleep::Sleep", ("/volt/core/src/sleep.rs", 188), None),
+            dump::Link {
+                times: 20,
+                ..link(1, "futures_channel::oneshot", ("futures-channel-0.3.34/src/oneshot.rs", 459), None)
+            },
+        ],
+        ..Group::default()
+    };
+    let running = Running {
+        task: task(77, None, 0),
+        spawned_at: "src/main.rs:45:5".into(),
+        worker: 1,
+        for_ns: 1_400_000_000,
+        chain: vec![link(0, "shop::report", ("/build/shop/src/report.rs", 9), Some("std::thread::sleep(PAUSE);"))],
+    };
+    Dump {
+        runtime: "app".into(),
+        took_ns: 25_000_000,
+        alive: 46,
+        waiting: 44,
+        read: 44,
+        queued: 1,
+        running: vec![running],
+        groups: vec![waiting, several],
+        remarks: vec!["shop has no names of inlined functions: build it with `debug = \"limited\"`".into()],
+        ..Dump::default()
+    }
 }
 
 fn incident(id: u64, last: u64, at_ns: u64) -> Incident {

@@ -20,7 +20,7 @@ use clap::{CommandFactory, Parser};
 use volt_console::commands::attach::{self, Ended};
 use volt_console::commands::check::{self, limit::Measure};
 use volt_console::commands::doctor::{self, Paper};
-use volt_console::commands::{export, list, listing, picker, record, replay, stacks, top, why};
+use volt_console::commands::{dump, export, list, listing, picker, record, replay, stacks, top, why};
 use volt_console::error::Error;
 use volt_console::model;
 use volt_console::programs::target;
@@ -162,6 +162,19 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
         Some(Verb::Why { task, target, runtime, json }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
             why::run(&mut found.client, runtime.as_deref(), &task, json, &mut out).map(|()| Done::Shown)
+        }
+        Some(Verb::Dump { target, task, filter, tree, sample, no_poll, runtime, json }) => {
+            let mut found = target::find(target.target.as_deref(), &environment)?;
+            let filter = cut_filter(&filter);
+            let query = volt_telemetry::dump::Query {
+                task,
+                filter,
+                sample: sample.unwrap_or(0),
+                polls: !no_poll,
+                is_whole: tree,
+            };
+            let options = dump::Options { runtime, query, as_json: json };
+            dump::run(&mut found.client, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Replay { file, once, json, at, drawing }) if once || json => {
             replay::print(&file, json, drawing.appearance().is_ascii, at, &mut out).map(|()| Done::Shown)

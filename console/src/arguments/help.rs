@@ -27,7 +27,7 @@ volt-console attach shop
 # Print what is wrong with shop, and at which line
 volt-console doctor shop
 
-# Record what leads to the next scheduling delay of at least 20 ms
+# Record what leads to the next schedule delay of at least 20 ms
 volt-console record shop --trigger delay=20ms",
     ),
     (
@@ -51,7 +51,8 @@ A program creates its control socket in the first of these directories:
   /tmp/volt-UID             otherwise
 The name of the socket is PID-STARTTIME.sock. Only the program's user and root
 can connect. A client cannot change what the program does, except that it can
-switch the flight recorder on and off.
+switch the flight recorder on and off, and request a dump, which polls each
+waiting task once.
 
 Recordings have the extension .voltrec.",
     ),
@@ -116,6 +117,33 @@ volt-console stacks
 volt-console stacks shop --all",
 )];
 
+pub(crate) const DUMP: [Chapter; 2] = [
+    (
+        "Output",
+        "\
+waiting for  Time since the task's last wake-up
+× 20         The task waits for 20 operations at this place
+note:        What is missing and why, with the remedy
+
+The last line of a chain is the function that the application awaits; its
+place is in the library. The line above it has the application's line.
+A chain ends at a container that polls only those futures that were woken,
+such as FuturesUnordered. The future of `block_on` is not a task.",
+    ),
+    (
+        "Examples",
+        "\
+# Print what the tasks of the only running program wait for
+volt-console dump
+
+# Print every call of the chain of task 4711 of the program shop
+volt-console dump shop --task 4711 --tree
+
+# Print the number of waiting tasks by spawn location
+volt-console dump shop --json | jq '.runtimes[].groups[] | [.tasks, .spawned_at]'",
+    ),
+];
+
 pub(crate) const WHY: [Chapter; 1] = [(
     "Examples",
     "\
@@ -137,7 +165,7 @@ time    share of time busy, searching, parked, in the I/O driver, maintenance
 queue   tasks in the LIFO slot, in the batch from the global queue, and in
         the local queue (ring)
 budget  polls left in this tick; yield: polls ended for lack of budget
-tuner   ewma: average poll time; intv: polls between checks of the global
+tuner   ewma: average poll duration; intv: polls between checks of the global
         queue
 lifo    hits: polls from the slot; evict: displaced; cap: flushed at limit
 steals  tries; ok: successful tries; tasks: stolen tasks; races: lost to
@@ -169,7 +197,7 @@ volt-console top shop --once --json | jq .tasks.alive",
 pub(crate) const TASKS: [Chapter; 1] = [(
     "Examples",
     "\
-# List the 50 tasks of each runtime with the longest total poll time
+# List the 50 tasks of each runtime whose polls took longest in total
 volt-console tasks
 
 # List the 10 tasks with the longest polls of those spawned in src/http.rs
@@ -239,7 +267,7 @@ A trigger within 10 s after the events of another one is ignored.",
 # Record 10 seconds of the only running program
 volt-console record --seconds 10
 
-# Record what leads to the next scheduling delay of at least 20 ms
+# Record what leads to the next schedule delay of at least 20 ms
 volt-console record shop --trigger delay=20ms -o delay.voltrec
 
 # Record continuously and keep the last 4 files of 64 MiB

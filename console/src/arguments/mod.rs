@@ -19,6 +19,7 @@ use volt_console::commands::doctor;
 use volt_console::commands::record::On;
 use volt_console::text::figures;
 use volt_recording::writer::{MAX_FILES, MIN_FILE_BYTES};
+use volt_telemetry::dump::MAX_TASKS;
 use volt_telemetry::finding::Severity;
 use volt_telemetry::processes;
 use volt_telemetry::tasks::{MAX_ROWS, Rank};
@@ -115,6 +116,38 @@ pub(crate) enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Print what every task is waiting for
+    ///
+    /// Prints the chain of awaits of each waiting task, down to the operation that is pending.
+    /// Tasks with the same chain form a group; the group whose task has waited longest comes first.
+    /// To find the chain, the program polls each waiting task once, which is harmless: a future may
+    /// be polled at any time. Works in release builds, and for futures of any library.
+    #[command(after_long_help = help::chapters(&help::DUMP))]
+    Dump {
+        #[command(flatten)]
+        target: Target,
+        /// Print only the task with this id or name
+        #[arg(long, value_name = "TASK", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+        task: Option<String>,
+        /// Print only tasks whose name, #id or spawn location contains TEXT, ignoring case
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        filter: String,
+        /// Print every call of a chain, also the calls of libraries
+        #[arg(long)]
+        tree: bool,
+        /// Poll only N waiting tasks of each runtime, chosen at random (1 to 200000)
+        #[arg(long, value_name = "N", value_parser = |text: &str| number(text, MAX_TASKS))]
+        sample: Option<u32>,
+        /// Poll no task: print only what the tasks have recorded about awaits of `volt::sync`
+        #[arg(long)]
+        no_poll: bool,
+        /// Dump only this runtime [default: every runtime]
+        #[arg(long, value_name = "NAME")]
+        runtime: Option<String>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Explain what caused a task's most recent poll
     ///
     /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke its waker,
@@ -195,11 +228,11 @@ pub(crate) enum Verb {
         #[command(flatten)]
         rows: Rows,
     },
-    /// Fail if polls or scheduling delays exceed a limit
+    /// Fail if polls or schedule delays exceed a limit
     ///
     /// For continuous integration. Watches a program for a while and measures its polls and
-    /// scheduling delays. The duration of a poll is how long a task occupies its worker before it
-    /// yields. A scheduling delay is the time from a task's wake-up to its poll. An unfinished poll
+    /// schedule delays. The duration of a poll is how long a task occupies its worker before it
+    /// yields. A schedule delay is the time from a task's wake-up to its poll. An unfinished poll
     /// counts with its duration so far. At least one limit is required.
     #[command(after_long_help = help::chapters(&help::CHECK))]
     #[command(override_usage = help::CHECK_USAGE)]
@@ -214,7 +247,7 @@ pub(crate) enum Verb {
         /// several times
         #[arg(long, value_name = "LIMIT")]
         max_poll: Vec<Limit>,
-        /// Limit on scheduling delays, such as 50ms or p99=20ms, for each runtime; can be given
+        /// Limit on schedule delays, such as 50ms or p99=20ms, for each runtime; can be given
         /// several times
         #[arg(long, value_name = "LIMIT")]
         max_delay: Vec<Limit>,

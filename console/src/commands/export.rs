@@ -96,7 +96,7 @@ impl<T> UntilSignal<'_, T> {
     fn inner(&mut self) -> io::Result<&mut T> {
         match self.signals.received() {
             // Not the kind Interrupted, after which callers try again.
-            Some(_) => Err(io::Error::other("a signal came")),
+            Some(_) => Err(io::Error::other("interrupted by a signal")),
             None => Ok(&mut self.inner),
         }
     }

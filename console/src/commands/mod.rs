@@ -9,6 +9,7 @@ pub mod top;
 
 pub mod check;
 pub mod doctor;
+pub mod dump;
 pub mod list;
 pub mod listing;
 pub mod stacks;

@@ -143,7 +143,7 @@ impl<'a> Scene<'a> {
             Fact::new("searching", format!("{}/{searchers}", snapshot.searching)),
             Fact::new("busy", shares(|shares| shares.busy_ratio)),
             Fact::new("search", shares(|shares| shares.searching_ratio)),
-            Fact::new("asleep", shares(|shares| shares.parked_ratio + shares.driver_ratio)),
+            Fact::new("idle", shares(|shares| shares.parked_ratio + shares.driver_ratio)),
             Fact::new("steals/s", self.rate(|rates| rates.tasks_stolen_per_second)),
             Fact::new("parks/s", self.rate(|rates| rates.parks_per_second)),
         ];
@@ -279,9 +279,9 @@ impl<'a> Scene<'a> {
         Group { title: "settings", facts }
     }
 
-    /// Returns the poll times of the last interval.
+    /// Returns the poll durations of the last interval.
     pub fn poll_time(&self) -> Group {
-        Group { title: "poll time", facts: distribution(self.rates.map(|rates| &rates.poll_time)) }
+        Group { title: "poll", facts: distribution(self.rates.map(|rates| &rates.poll_time)) }
     }
 
     /// Returns the schedule delays of the last interval.

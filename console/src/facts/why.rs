@@ -2,6 +2,7 @@
 
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
+use crate::text::awaits::{awaited, holder};
 use crate::text::figures::duration;
 
 /// Returns the chain as text: the task, what woke it, and so on, one per line, with the cause at
@@ -34,7 +35,15 @@ fn line(link: &Link) -> String {
         _ => "in an unknown state",
     };
     let when = link.woken.as_ref().map_or(String::new(), when);
-    format!("task {}{name}, spawned at {}, {state}{when}", link.task, link.spawned_at)
+    let awaits = link.awaits.as_deref().map_or_else(String::new, |what| awaits(link, what));
+    format!("task {}{name}, spawned at {}, {state}{awaits}{when}", link.task, link.spawned_at)
+}
+
+fn awaits(link: &Link, what: &str) -> String {
+    let at = link.awaits_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+    let since = link.waiting_ns.map(|ns| format!(" for {}", duration(ns))).unwrap_or_default();
+    let holder = link.held_at.as_ref().map(|at| format!(", held by {}", holder(link.held_by, at, link.held_ns)));
+    format!("{since}{at} for {}{}", awaited(what), holder.unwrap_or_default())
 }
 
 fn when(woken: &Woken) -> String {
@@ -80,7 +89,13 @@ mod tests {
     fn link(task: u64, by: &str, waker: Option<u64>) -> Link {
         let spawned_at = waker.map(|waker| format!("src/{waker}.rs:1:1"));
         let woken = Woken { by: by.into(), task: waker, spawned_at, ago_ns: 1_500_000 * task, ..Woken::default() };
-        Link { task, spawned_at: format!("src/{task}.rs:1:1"), state: State::Waits, woken: Some(woken), name: None }
+        Link {
+            task,
+            spawned_at: format!("src/{task}.rs:1:1"),
+            state: State::Waits,
+            woken: Some(woken),
+            ..Link::default()
+        }
     }
 
     #[test]
@@ -95,7 +110,24 @@ mod tests {
     }
 
     #[test]
-    fn each_end_is_said_and_what_is_not_known_any_more() {
+    fn a_link_names_the_holder_of_the_lock_that_it_awaits() {
+        let link = Link {
+            awaits: Some("lock".into()),
+            awaits_at: Some("src/a.rs:2:3".into()),
+            waiting_ns: Some(4_000_000_000),
+            held_by: Some(7),
+            held_at: Some("src/b.rs:5:6".into()),
+            held_ns: Some(9_000_000_000),
+            ..link(1, "timer", None)
+        };
+        let text = text(&Why { links: vec![link], end: End::Source, ..Why::default() });
+        let expected =
+            "waiting for 4.0s at src/a.rs:2:3 for a lock, held by task 7 for 9.0s, acquired at src/b.rs:5:6; woken";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn each_end_of_a_chain_is_explained() {
         let ends = [
             (End::Ended, "task 2, spawned at src/2.rs:1:1, which has ended"),
             (End::Itself, "← itself"),

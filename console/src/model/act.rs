@@ -21,8 +21,14 @@ impl Model {
                 self.refresh_choices();
             }
             Action::ToggleHelp => self.is_help_open = !self.is_help_open,
-            Action::Show(screen) => (self.screen, self.is_help_open, self.is_typing) = (screen, false, false),
+            Action::Show(screen) => {
+                if screen == Screen::Waits {
+                    self.waits.requested += 1;
+                }
+                (self.screen, self.is_help_open, self.is_typing) = (screen, false, false);
+            }
             Action::ToggleDetail => self.toggle_detail(),
+            Action::ToggleTotals if self.screen == Screen::Waits => self.waits.requested += 1,
             Action::ToggleTotals => self.shows_totals = !self.shows_totals,
             Action::NextRuntime => self.select_runtime(1),
             Action::PreviousRuntime => self.select_runtime(self.runtimes().len().saturating_sub(1)),
@@ -105,7 +111,7 @@ impl Model {
                 self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
             }
             Screen::Doctor => self.open_incident(),
-            Screen::Workers | Screen::Blame | Screen::Events => {}
+            Screen::Workers | Screen::Blame | Screen::Events | Screen::Waits => {}
         }
     }
 
@@ -168,6 +174,10 @@ impl Model {
                 let place = bounded(self.position(), rows.len());
                 self.chosen_finding = rows.get(place).filter(|_| place > 0).map(|row| super::rows::key_of(row));
             }
+            Screen::Waits => {
+                let rows = self.wait_rows().len();
+                self.waits.chosen = bounded(Some(self.waits.chosen), rows);
+            }
             Screen::Events => {
                 let rows = self.event_rows().len();
                 self.chosen_event = bounded(Some(self.chosen_event), rows);
@@ -199,6 +209,8 @@ impl Model {
             self.incidents = super::IncidentList::default();
             self.tasks = super::TaskTable::default();
             self.processes = super::ProcessTable::default();
+            let requested = self.waits.requested + 1;
+            self.waits = super::WaitTable { requested, ..super::WaitTable::default() };
             self.latency.worker = None;
         }
     }

@@ -1,5 +1,5 @@
-//! The history of past snapshots: for each runtime, the distribution of delays and poll times, and
-//! what each worker did.
+//! The history of past snapshots: for each runtime, the distribution of delays and poll durations,
+//! and what each worker did.
 //!
 //! Bounds: [`HISTORY_MAX`] moments are kept. Each takes `2 * CLASSES` counts per runtime and 12
 //! bytes per worker, in total 400 kB with 64 workers, and 5 MB with 1024, the maximum. The history
@@ -36,8 +36,8 @@ impl Kind {
     /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Delay => "scheduling delay",
-            Kind::Poll => "poll time",
+            Kind::Delay => "schedule delay",
+            Kind::Poll => "poll duration",
         }
     }
 }

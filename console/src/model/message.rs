@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::snapshot::Process;
 use volt_telemetry::tasks::{Query, TaskList};
@@ -38,6 +39,8 @@ pub enum Message {
     Tasks(Box<TaskList>),
     /// A reply to a request for processes.
     Processes(Box<ProcessList>),
+    /// A dump of a runtime's tasks.
+    Dump(Box<Dump>),
     /// Why a task was polled last, or why this is unknown.
     Why {
         /// The task's id.
@@ -116,6 +119,8 @@ pub struct Wish {
     pub processes: Option<(String, processes::Query)>,
     /// Why a task of a runtime was polled last.
     pub why: Option<(String, u64)>,
+    /// A dump of a runtime, and its number: each is requested once.
+    pub dump: Option<(String, dump::Query, u64)>,
     /// The time between two replies.
     pub interval: Duration,
 }
@@ -123,6 +128,6 @@ pub struct Wish {
 impl Wish {
     /// Returns whether there is nothing to request.
     pub fn is_empty(&self) -> bool {
-        self.tasks.is_none() && self.processes.is_none() && self.why.is_none()
+        self.tasks.is_none() && self.processes.is_none() && self.why.is_none() && self.dump.is_none()
     }
 }

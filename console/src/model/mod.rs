@@ -41,7 +41,7 @@ pub use events::{EVENTS_MAX, Happened, Log};
 pub use history::{CLASSES, EDGE_POWERS, HISTORY_MAX, History, Kind, Point, Spread, spread};
 pub use message::{Action, Effect, Message, Wish};
 pub use rows::{PROCESSES_SHOWN, TASKS_SHOWN, WORKER_ORDERS};
-pub use screens::{IncidentList, LatencyChoice, List, ProcessTable, Screen, TaskTable};
+pub use screens::{IncidentList, LatencyChoice, List, ProcessTable, Screen, TaskTable, WaitRow, WaitTable};
 
 /// The selectable refresh intervals.
 pub const INTERVALS: [Duration; 7] = [
@@ -149,6 +149,8 @@ pub struct Model {
     pub tasks: TaskTable,
     /// The state of the processes screen.
     pub processes: ProcessTable,
+    /// The state of the waits screen.
+    pub waits: WaitTable,
     /// The state of the latency screen.
     pub latency: LatencyChoice,
     /// The location of the selected row of the blame table.
@@ -194,6 +196,7 @@ impl Model {
             incidents: IncidentList::default(),
             tasks: TaskTable::default(),
             processes: ProcessTable::default(),
+            waits: WaitTable::default(),
             latency: LatencyChoice::default(),
             chosen_location: None,
             chosen_finding: None,
@@ -238,6 +241,13 @@ impl Model {
             Message::Why { task, why } => {
                 self.tasks.why =
                     Some((task, why.map(|why| Box::new(clean::why(*why))).map_err(|error| clean::text(&error))));
+            }
+            Message::Dump(dump) => {
+                self.waits.dump = Some(Box::new(clean::dump(*dump)));
+                (self.waits.made_at, self.waits.error) = (self.now, None);
+            }
+            Message::Refused(reason) if self.screen == Screen::Waits => {
+                self.waits.error = Some(clean::text(&reason));
             }
             Message::Refused(reason) if self.screen == Screen::Processes => {
                 self.processes.error = Some(clean::text(&reason));
@@ -410,7 +420,7 @@ impl Picture {
 }
 
 /// Returns, for each row in both lists, the share of `past_ns` that it was being polled. `of`
-/// returns the row's key and its total poll time in ns.
+/// returns the row's key and the total duration of its polls in ns.
 fn loads<T, K: Eq + Hash>(
     before: &[T],
     now: &[T],

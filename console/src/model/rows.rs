@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 
 use volt_diagnosis::doctor::key::Key;
+use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::finding::Finding;
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::Process;
 use volt_telemetry::tasks::{Query, Task};
 
-use super::{Happened, List, Model, Screen};
+use super::{Happened, List, Model, Screen, WaitRow};
 use crate::facts::incidents::{newest_first, place_of, task};
 use crate::facts::state_word;
 use crate::model::Wish;
@@ -51,6 +52,7 @@ impl Model {
             Screen::Blame => blame::COLUMNS.iter().map(|column| column.title).chain([blame::LOCATION_TITLE]).collect(),
             Screen::Doctor => vec!["severity"],
             Screen::Events => vec!["time"],
+            Screen::Waits => vec!["longest"],
             Screen::Latency => Vec::new(),
         }
     }
@@ -78,6 +80,7 @@ impl Model {
                 let rows = self.finding_rows();
                 rows.iter().position(|row| Some(key_of(row)) == self.chosen_finding).unwrap_or(0)
             }
+            Screen::Waits => self.waits.chosen.min(self.wait_rows().len().saturating_sub(1)),
             Screen::Events => self.chosen_event.min(self.event_rows().len().saturating_sub(1)),
             Screen::Latency => return None,
         })
@@ -192,11 +195,55 @@ impl Model {
                 let processes = Some((runtime, self.process_query()));
                 return Wish { processes, interval: self.interval, ..Wish::default() };
             }
+            Screen::Waits => {
+                let dump = Some((runtime, dump::Query::default(), self.waits.requested));
+                return Wish { dump, interval: self.interval, ..Wish::default() };
+            }
             _ => return Wish::default(),
         }
         let task = self.selected_task().filter(|_| self.tasks.is_open).map(|task| task.id);
         let why = task.map(|task| (runtime.clone(), task));
         Wish { tasks: Some((runtime, self.task_query())), why, interval: self.interval, ..Wish::default() }
+    }
+
+    /// Returns the dump of the selected runtime.
+    pub fn dump(&self) -> Option<&Dump> {
+        let runtime = &self.scene()?.snapshot.runtime;
+        self.waits.dump.as_deref().filter(|dump| dump.runtime == *runtime)
+    }
+
+    /// Returns the running tasks of the dump, and then its groups.
+    pub fn wait_rows(&self) -> Vec<WaitRow<'_>> {
+        let Some(dump) = self.dump() else { return Vec::new() };
+        let running = dump.running.iter().map(|running| WaitRow {
+            tasks: 1,
+            longest_ns: running.for_ns,
+            spawned_at: &running.spawned_at,
+            chain: &running.chain,
+            examples: std::slice::from_ref(&running.task),
+            worker: Some(running.worker),
+            note: None,
+        });
+        let groups = dump.groups.iter().map(|group| WaitRow {
+            tasks: group.tasks,
+            longest_ns: group.oldest_ns,
+            spawned_at: &group.spawned_at,
+            chain: &group.chain,
+            examples: &group.examples,
+            worker: None,
+            note: group.error.as_deref(),
+        });
+        let list = self.list_of(Screen::Waits);
+        let has = |row: &WaitRow<'_>| {
+            let names = row.examples.iter().filter_map(|task| task.name.as_deref());
+            let links = row.chain.iter().flat_map(|link| [link.function.as_deref(), link.file.as_deref()]);
+            list.has(names.chain(links.flatten()).chain([row.spawned_at]))
+        };
+        let mut rows: Vec<_> = running.chain(groups).filter(has).collect();
+        if list.is_inverted {
+            rows.reverse();
+        }
+        rows
     }
 
     /// Returns the incidents that are shown.

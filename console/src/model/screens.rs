@@ -6,6 +6,9 @@
 //! id, a process by its pid, while other rows come and go. *An open stack stays*: an incident whose
 //! stack is open is kept even when the program has dropped it for newer ones.
 
+use std::time::Duration;
+
+use volt_telemetry::dump::{Dump, Link, TaskRef};
 use volt_telemetry::incident::{Incident, Incidents};
 use volt_telemetry::why::Why;
 
@@ -22,7 +25,7 @@ pub enum Screen {
     Workers,
     /// Individual tasks.
     Tasks,
-    /// The distribution of delays and poll times, now and over time.
+    /// The distribution of delays and poll durations, now and over time.
     Latency,
     /// Stuck polls.
     Incidents,
@@ -34,11 +37,13 @@ pub enum Screen {
     Events,
     /// Individual processes (actors with mailboxes).
     Processes,
+    /// What the tasks wait for.
+    Waits,
 }
 
 impl Screen {
     /// All screens, in the order of their keys.
-    pub const ALL: [Screen; 9] = [
+    pub const ALL: [Screen; 10] = [
         Screen::Overview,
         Screen::Workers,
         Screen::Tasks,
@@ -48,6 +53,7 @@ impl Screen {
         Screen::Doctor,
         Screen::Events,
         Screen::Processes,
+        Screen::Waits,
     ];
 
     /// Returns the name of the screen.
@@ -62,7 +68,14 @@ impl Screen {
             Screen::Doctor => "doctor",
             Screen::Events => "events",
             Screen::Processes => "processes",
+            Screen::Waits => "waits",
         }
+    }
+
+    /// Returns the key of the screen.
+    pub fn key(self) -> char {
+        // The tenth has the key behind 9.
+        char::from_digit((self as u32 + 1) % 10, 10).unwrap_or(' ')
     }
 
     /// Returns a shorter name for narrow terminals.
@@ -72,12 +85,14 @@ impl Screen {
             Screen::Workers => "work",
             Screen::Latency => "lat",
             Screen::Incidents => "incid",
+            Screen::Doctor => "doct",
+            Screen::Events => "evts",
             Screen::Processes => "procs",
             other => other.name(),
         }
     }
 
-    /// Returns the initial sort order: tasks by their poll time, processes by their mailboxes.
+    /// Returns the initial sort order: tasks by their busy time, processes by their mailboxes.
     pub(super) fn first_order(self) -> usize {
         usize::from(matches!(self, Screen::Tasks | Screen::Processes))
     }
@@ -124,6 +139,40 @@ pub struct ProcessTable {
     pub is_open: bool,
     /// Why there is no list of processes.
     pub error: Option<String>,
+}
+
+/// The state of the waits screen.
+#[derive(Clone, Debug, Default)]
+pub struct WaitTable {
+    /// The position of the selected group.
+    pub chosen: usize,
+    /// The last dump.
+    pub dump: Option<Box<Dump>>,
+    /// When it arrived.
+    pub made_at: Duration,
+    /// Why there is no dump.
+    pub error: Option<String>,
+    /// The number of dumps that the user has requested.
+    pub(super) requested: u64,
+}
+
+/// A row of the waits screen: tasks that wait at the same place, or a task that is running.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitRow<'a> {
+    /// The number of tasks.
+    pub tasks: u64,
+    /// The longest wait, or the duration of the poll.
+    pub longest_ns: u64,
+    /// Where the tasks were spawned.
+    pub spawned_at: &'a str,
+    /// The chain of calls.
+    pub chain: &'a [Link],
+    /// Some of the tasks.
+    pub examples: &'a [TaskRef],
+    /// The worker that runs the task.
+    pub worker: Option<u32>,
+    /// Why there is no chain.
+    pub note: Option<&'a str>,
 }
 
 /// The state of the latency screen.

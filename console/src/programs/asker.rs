@@ -26,6 +26,7 @@ use volt_telemetry::client::{Client, ConnectError};
 
 use crate::model::{Message, Wish};
 use crate::programs::connection::Locate;
+use crate::programs::sources::Sources;
 
 /// The shortest time from a reply to the next request: users cannot read the figures of single
 /// tasks faster.
@@ -55,7 +56,7 @@ impl Asker {
     pub fn start(locate: Locate) -> std::io::Result<Asker> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
         let (wishes, wished) = channel();
-        let thread = Thread { to_screen, wished, wish: Wish::default(), locate, client: None };
+        let thread = Thread { to_screen, wished, wish: Wish::default(), locate, client: None, dumped: None };
         std::thread::Builder::new().name("volt-console-asker".into()).spawn(move || thread.run())?;
         Ok(Asker { messages, wishes, last: Wish::default() })
     }
@@ -76,6 +77,8 @@ struct Thread {
     wish: Wish,
     locate: Locate,
     client: Option<Client>,
+    /// The dump that was requested last: its runtime and number.
+    dumped: Option<(String, u64)>,
 }
 
 impl Thread {
@@ -148,6 +151,17 @@ impl Thread {
             is_asked = list.query == *query;
             if self.to_screen.send(Message::Processes(Box::new(list))).is_err() {
                 return Ok(None);
+            }
+        }
+        if let Some((runtime, query, number)) = &self.wish.dump {
+            let wanted = (runtime.clone(), *number);
+            if self.dumped.as_ref() != Some(&wanted) {
+                self.dumped = Some(wanted);
+                let mut dump = client.dump(Some(runtime), query)?;
+                Sources::of_program(client.hello().pid).fill_in(&mut dump);
+                if self.to_screen.send(Message::Dump(Box::new(dump))).is_err() {
+                    return Ok(None);
+                }
             }
         }
         if let Some((runtime, task)) = &self.wish.why {

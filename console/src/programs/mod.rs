@@ -2,9 +2,11 @@
 //!
 //! `list` finds all running programs, and `target` the one that an argument selects. `connection`
 //! keeps a subscription to snapshots, and `asker` requests the data that it does not include.
+//! `sources` reads source files.
 
 pub mod list;
 pub mod target;
 
 pub mod asker;
 pub mod connection;
+pub(crate) mod sources;

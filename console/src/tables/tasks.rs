@@ -8,6 +8,7 @@ use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList}
 use crate::facts::Tone;
 use crate::tables::cell::Cell;
 use crate::tables::listing::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
+use crate::text::awaits::{awaited, holder};
 use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
 
 /// The width of the id column, unless an id is longer.
@@ -65,17 +66,13 @@ fn state(row: &Row<'_, Task>) -> Cell {
 
 /// Returns what a task awaits, and where in the code.
 pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
-    let words = match task.awaits.as_deref()? {
-        "lock" => "a lock",
-        "permits" => "semaphore permits",
-        "notice" => "a notification",
-        "message" => "a message",
-        "room" => "room in a channel",
-        "value" => "a value",
-        "others" => "other tasks, at a barrier or until a channel closes",
-        newer => newer,
-    };
-    Some((words, task.awaits_at.as_deref()))
+    Some((awaited(task.awaits.as_deref()?), task.awaits_at.as_deref()))
+}
+
+/// Returns which task holds the lock that a task awaits, and where and when it was acquired:
+/// `task 7 for 14 min, acquired at src/settle.rs:31:20`.
+pub fn held_by(task: &Task) -> Option<String> {
+    Some(holder(task.held_by, task.held_at.as_deref()?, task.held_ns))
 }
 
 /// Formats the size of a list as `214 alive, 200 of 211 shown, by busy, 3 more not polled yet`.
@@ -128,13 +125,17 @@ mod tests {
             woken_by: Some("blocking".into()),
             awaits: Some("permits".into()),
             awaits_at: None,
+            waiting_ns: None,
+            held_by: None,
+            held_at: None,
+            held_ns: None,
             waker_task: None,
             wakers: many,
         }
     }
 
     #[test]
-    fn no_figure_is_cut_and_what_is_not_known_is_a_dash() {
+    fn no_figure_is_truncated_and_an_unknown_one_is_a_dash() {
         let many = Task { id: u64::MAX, polls: Some(u64::MAX), age_ns: Some(u64::MAX), ..task() };
         let text = text(&TaskList { rows: vec![many.clone(), task()], ..TaskList::default() });
         assert!(text.contains("18446744073709551615 stranded") && !text.contains('…'), "{text}");
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn text_has_a_line_for_each_task_and_says_what_it_leaves_out() {
+    fn text_has_a_line_for_each_task_and_counts_the_others() {
         let list = TaskList { rows: vec![task()], alive: 12_345, seen: 12_000, matching: 40, ..TaskList::default() };
         let text = text(&list);
         assert!(text.contains("12.3k alive, 1 of 40 shown, by busy, 345 not polled yet"), "{text}");
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_tasks_are_listed_than_are_said_to_be_alive() {
+    fn no_more_tasks_are_listed_than_are_alive() {
         let list = TaskList { alive: 51, matching: 55, ..TaskList::default() };
         assert!(summary(&list).starts_with("55 alive, 0 of 55 shown"), "{}", summary(&list));
     }

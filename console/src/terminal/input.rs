@@ -170,7 +170,8 @@ fn of_key(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('/') => Action::Filter,
         KeyCode::Char('t') => Action::Show(Screen::Tasks),
         KeyCode::Char('p') => Action::Show(Screen::Processes),
-        KeyCode::Char(digit @ '1'..='9') => Action::Show(Screen::ALL[digit as usize - '1' as usize]),
+        KeyCode::Char('w') => Action::Show(Screen::Waits),
+        KeyCode::Char(digit @ '0'..='9') => Action::Show(Screen::ALL.into_iter().find(|screen| screen.key() == digit)?),
         KeyCode::Char('<' | ',') => Action::SortBy(-1),
         KeyCode::Char('>' | '.') => Action::SortBy(1),
         KeyCode::Char('i') => Action::InvertSort,
@@ -212,11 +213,10 @@ mod tests {
 
     #[test]
     fn each_screen_has_a_digit() {
-        for (index, screen) in Screen::ALL.into_iter().enumerate() {
-            let digit = char::from_digit(index as u32 + 1, 10).unwrap();
+        for (digit, screen) in ('1'..='9').chain(['0']).zip(Screen::ALL) {
             assert_eq!(press(KeyCode::Char(digit), KeyModifiers::NONE), Some(Action::Show(screen)));
         }
-        assert_eq!(press(KeyCode::Char('0'), KeyModifiers::NONE), None);
+        assert_eq!(press(KeyCode::Char('w'), KeyModifiers::NONE), Some(Action::Show(Screen::Waits)));
         assert_eq!(press(KeyCode::Char('p'), KeyModifiers::NONE), Some(Action::Show(Screen::Processes)));
     }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn while_somebody_types_keys_are_text_but_for_those_that_end_it() {
+    fn while_a_filter_is_typed_only_its_end_keys_are_commands() {
         let typed = |code| {
             let key = KeyEvent::new(code, KeyModifiers::NONE);
             action(&Event::Key(key), true, &Hits::default())

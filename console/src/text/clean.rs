@@ -5,6 +5,7 @@
 //! characters are removed when a message arrives, before anything is stored or shown. A string in a
 //! message may have a megabyte, so strings are cut to a readable length.
 
+use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::finding::{Figure, Finding, Place};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::ProcessList;
@@ -82,7 +83,7 @@ pub fn tasks(mut list: TaskList) -> TaskList {
     in_place(&mut list.runtime);
     for task in &mut list.rows {
         in_place(&mut task.spawned_at);
-        [&mut task.name, &mut task.woken_by, &mut task.awaits, &mut task.awaits_at]
+        [&mut task.name, &mut task.woken_by, &mut task.awaits, &mut task.awaits_at, &mut task.held_at]
             .into_iter()
             .flatten()
             .for_each(in_place);
@@ -136,12 +137,37 @@ pub fn hello(mut hello: Hello) -> Hello {
     hello
 }
 
+/// Returns `dump` with every string in it [cleaned](text).
+pub fn dump(mut dump: Dump) -> Dump {
+    in_place(&mut dump.runtime);
+    dump.remarks.iter_mut().for_each(in_place);
+    for running in &mut dump.running {
+        in_place(&mut running.spawned_at);
+        running.task.name.iter_mut().for_each(in_place);
+        running.chain.iter_mut().for_each(link_in_place);
+    }
+    for group in &mut dump.groups {
+        in_place(&mut group.spawned_at);
+        group.examples.iter_mut().filter_map(|task| task.name.as_mut()).for_each(in_place);
+        group.chain.iter_mut().for_each(link_in_place);
+        [&mut group.awaits, &mut group.awaits_at, &mut group.error].into_iter().flatten().for_each(in_place);
+    }
+    dump
+}
+
+fn link_in_place(link: &mut dump::Link) {
+    [&mut link.function, &mut link.file].into_iter().flatten().for_each(in_place);
+}
+
 /// Returns `why` with every string in it [cleaned](text).
 pub fn why(mut why: Why) -> Why {
     in_place(&mut why.runtime);
     for link in &mut why.links {
         in_place(&mut link.spawned_at);
-        link.name.iter_mut().for_each(in_place);
+        [&mut link.name, &mut link.awaits, &mut link.awaits_at, &mut link.held_at]
+            .into_iter()
+            .flatten()
+            .for_each(in_place);
         if let Some(woken) = &mut link.woken {
             in_place(&mut woken.by);
             woken.spawned_at.iter_mut().for_each(in_place);
@@ -227,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_too_long_is_cut_between_characters() {
+    fn a_text_that_is_too_long_is_cut_between_characters() {
         let long = "é".repeat(CHARS_MAX);
         assert_eq!(text(&long), long);
         assert_eq!(text(&(long.clone() + "ab")), long + "…");

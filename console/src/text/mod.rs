@@ -1,4 +1,5 @@
 //! Formats figures and strings for screens and text output.
 
+pub mod awaits;
 pub mod clean;
 pub mod figures;

@@ -6,6 +6,7 @@ mod commands;
 mod connection;
 mod crates;
 mod doctor;
+mod dump;
 mod picker;
 mod record;
 mod terminal;

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use volt_telemetry::Histogram;
+use volt_telemetry::dump::{self, Dump, Group, TaskRef};
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents};
 use volt_telemetry::processes;
 use volt_telemetry::recording::event::Event;
@@ -193,6 +194,10 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
                 let list = processes(&runtime.unwrap_or_default(), name, query);
                 write_frame(stream, &Reply::Processes(Box::new(list)), MAX_REPLY_BYTES)?;
             }
+            Request::Dump { runtime, query } => {
+                let dump = dump(&runtime.unwrap_or_default(), &query);
+                write_frame(stream, &Reply::Dump(Box::new(dump)), MAX_REPLY_BYTES)?;
+            }
             Request::Why { runtime, task } => {
                 let link =
                     Link { task: task.parse().unwrap_or(0), spawned_at: "src/why.rs:3:1".into(), ..Link::default() };
@@ -203,6 +208,35 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
         }
     }
     Ok(())
+}
+
+/// Returns a dump with one waiting task, whose name has an escape sequence; without it if the query
+/// is for another task.
+fn dump(runtime: &str, query: &dump::Query) -> Dump {
+    let mut dump = Dump { runtime: runtime.into(), alive: 1, ..Dump::default() };
+    if query.task.as_deref().is_some_and(|task| task != "7") {
+        return dump;
+    }
+    let link = dump::Link {
+        function: Some("shop::pay".into()),
+        file: Some("src/pay.rs".into()),
+        line: Some(9),
+        is_user_code: true,
+        times: 1,
+        ..dump::Link::default()
+    };
+    let task = TaskRef { id: 7, name: Some("cle\u{1b}[2Jrk".into()), waiting_ns: 5_000_000_000 };
+    let group = Group {
+        spawned_at: "src/main.rs:3:1".into(),
+        tasks: 1,
+        oldest_ns: 5_000_000_000,
+        newest_ns: 5_000_000_000,
+        examples: vec![task],
+        chain: vec![link],
+        ..Group::default()
+    };
+    (dump.waiting, dump.read, dump.groups) = (1, 1, vec![group]);
+    dump
 }
 
 /// Returns twenty tasks. The one with the highest id is stranded, and its name has the program's

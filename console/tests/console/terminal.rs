@@ -139,7 +139,7 @@ fn digits_change_the_screen_and_enter_opens_a_stack() {
         (b"\r", "suspect line"),
         (b"6", "suffered:"),
         (b"1", "injected/s"),
-        (b"2", "asleep"),
+        (b"2", "inbox"),
         (b"4", "p99.9"),
         (b"7", "CRITICAL!!"),
         (b"6", "suffered:"),

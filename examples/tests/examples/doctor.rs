@@ -195,7 +195,7 @@ fn workers_that_are_all_stuck_hold_timers_up() {
 }
 
 #[test]
-fn a_worker_that_sleeps_beside_a_backlog() {
+fn a_worker_that_sleeps_despite_a_backlog() {
     check(Rule::ParkedWhileBacklog, &[]);
 }
 
@@ -269,6 +269,16 @@ fn tasks_that_nothing_can_wake() {
 }
 
 #[test]
+fn tasks_that_wait_for_each_other() {
+    let found = check(Rule::Deadlock, &[]);
+    let deadlock = found.iter().find(|finding| finding.rule == Rule::Deadlock).expect("it was waited for");
+    assert_eq!(deadlock.severity, Severity::Critical, "{deadlock:#?}");
+    assert!(deadlock.locations.iter().all(|place| place.at().contains("symptoms/piles.rs")), "{deadlock:#?}");
+    let names: Vec<_> = deadlock.tasks.iter().filter_map(|task| task.name.as_deref()).collect();
+    assert!(names.contains(&"settlement") && names.contains(&"pricing"), "{deadlock:#?}");
+}
+
+#[test]
 fn a_pool_for_blocking_work_that_is_full() {
     check(Rule::BlockingPoolSaturated, &[]);
 }
@@ -304,7 +314,7 @@ fn a_process_that_is_stopped_now_and_then() {
 
 /// A service, a load generator, and an exporter without clients.
 #[test]
-fn a_service_under_load_and_a_runtime_at_rest_are_well() {
+fn busy_and_idle_healthy_runtimes_have_no_findings() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     command.args(["--headless", "--no-block", "--seconds", "60", "--metrics", "127.0.0.1:0"]);

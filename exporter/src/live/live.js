@@ -60,13 +60,13 @@ const CHARTS = [
   ["Where the workers' time goes", "%", [
     ["busy", "--good", (r) => r.rates && r.rates.busy_ratio * 100],
     ["searching", "--warn", (r) => r.rates && r.rates.searching_ratio * 100],
-    ["asleep", "--dim", (r) => r.rates && (r.rates.parked_ratio + r.rates.driver_ratio) * 100],
+    ["idle", "--dim", (r) => r.rates && (r.rates.parked_ratio + r.rates.driver_ratio) * 100],
   ]],
-  ["Scheduling delay", "ns", [
+  ["Schedule delay", "ns", [
     ["p50", "--calm", (r) => r.rates && r.rates.schedule_delay.p50_ns],
     ["p99", "--bad", (r) => r.rates && r.rates.schedule_delay.p99_ns],
   ]],
-  ["Poll time", "ns", [
+  ["Poll duration", "ns", [
     ["p50", "--calm", (r) => r.rates && r.rates.poll_time.p50_ns],
     ["p99", "--bad", (r) => r.rates && r.rates.poll_time.p99_ns],
     ["in flight", "--other", longest],

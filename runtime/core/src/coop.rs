@@ -34,42 +34,55 @@ use crate::stats::cells::WorkerCells;
 const REFUSALS_MAX: u32 = 1_000;
 
 thread_local! {
-    static BUDGET: Cell<Budget> = const { Cell::new(Budget { left: None, refusals: 0 }) };
+    static BUDGET: Cell<Budget> = const { Cell::new(Budget::UNLIMITED) };
     /// The cells in which the sentinel requests that this worker's poll yields.
     #[cfg(not(loom))]
     static WORKER: Cell<*const WorkerCells> = const { Cell::new(ptr::null()) };
 }
 
+/// One word, so that it is filled in one step.
 #[derive(Clone, Copy)]
+#[repr(align(8))]
 struct Budget {
-    /// The operations left; `None` means unlimited.
-    left: Option<u32>,
+    /// The operations left; [`UNLIMITED`] means that there is no limit.
+    left: u32,
     /// The refusals of leaf futures since the poll began, including those in nested polls. Counted
     /// from 1 again after `REFUSALS_MAX`.
     refusals: u32,
 }
 
+/// More operations than a budget has: a poll that completed as many would take seconds.
+pub(crate) const UNLIMITED: u32 = u32::MAX;
+
 impl Budget {
+    const UNLIMITED: Self = Self { left: UNLIMITED, refusals: 0 };
+
+    /// Returns whether the next operation is to be refused.
+    #[inline]
+    fn is_spent(self) -> bool {
+        self.left != UNLIMITED && (self.left == 0 || is_to_yield())
+    }
+
     #[cold]
     fn after_refusal(self) -> Self {
         if self.refusals < REFUSALS_MAX {
             return Self { refusals: self.refusals + 1, ..self };
         }
         ask_no_more();
-        Self { left: Some(REFUSALS_MAX), refusals: 1 }
+        Self { left: REFUSALS_MAX, refusals: 1 }
     }
 }
 
 /// Fills the budget at the beginning of a poll.
 #[inline]
 pub(crate) fn begin_poll(operations: u32) {
-    BUDGET.set(Budget { left: Some(operations), refusals: 0 });
+    BUDGET.set(Budget { left: operations, refusals: 0 });
 }
 
 /// Removes the limit at the end of a poll. Returns whether an operation was refused.
 #[inline]
 pub(crate) fn end_poll() -> bool {
-    BUDGET.replace(Budget { left: None, refusals: 0 }).refusals > 0
+    BUDGET.replace(Budget::UNLIMITED).refusals > 0
 }
 
 /// Runs `f` on the thread of a worker, so that the sentinel can request that its polls yield.
@@ -83,7 +96,7 @@ pub(crate) fn run_as(cells: &WorkerCells, f: impl FnOnce()) {
             BUDGET.set(self.0);
         }
     }
-    let _reset = Reset(BUDGET.replace(Budget { left: None, refusals: 0 }));
+    let _reset = Reset(BUDGET.replace(Budget::UNLIMITED));
     set_worker(cells, f);
 }
 
@@ -138,19 +151,19 @@ fn ask_no_more() {}
 /// Runs `f` in the middle of a poll without a limit.
 #[cfg(not(loom))]
 pub fn unlimited<R>(f: impl FnOnce() -> R) -> R {
-    run_within(None, f)
+    run_within(UNLIMITED, f)
 }
 
 /// Runs `f` with a separate budget: a poll of `block_on`'s future, or a poll inside another one.
 #[cfg(not(loom))]
 pub fn limited<R>(operations: u32, f: impl FnOnce() -> R) -> R {
-    run_within(Some(operations), f)
+    run_within(operations, f)
 }
 
 /// Runs `f` with `left` as the budget, and then restores the former one.
 #[cfg(not(loom))]
-fn run_within<R>(left: Option<u32>, f: impl FnOnce() -> R) -> R {
-    struct Reset(Option<u32>);
+fn run_within<R>(left: u32, f: impl FnOnce() -> R) -> R {
+    struct Reset(u32);
     impl Drop for Reset {
         fn drop(&mut self) {
             BUDGET.set(Budget { left: self.0, ..BUDGET.get() });
@@ -174,7 +187,9 @@ impl Unit {
     #[inline]
     pub fn made_progress(self) {
         let budget = BUDGET.get();
-        BUDGET.set(Budget { left: budget.left.map(|left| left.saturating_sub(1)), ..budget });
+        if budget.left != UNLIMITED {
+            BUDGET.set(Budget { left: budget.left.saturating_sub(1), ..budget });
+        }
     }
 }
 
@@ -183,7 +198,7 @@ impl Unit {
 #[inline]
 pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
     let budget = BUDGET.get();
-    if budget.left.is_some_and(|left| left == 0 || is_to_yield()) {
+    if budget.is_spent() {
         BUDGET.set(budget.after_refusal());
         cx.waker().wake_by_ref();
         return Poll::Pending;
@@ -194,7 +209,7 @@ pub fn poll_proceed(cx: &mut Context<'_>) -> Poll<Unit> {
 /// Returns whether [`poll_proceed`] would return Ready now.
 #[inline]
 pub fn has_budget_remaining() -> bool {
-    !BUDGET.get().left.is_some_and(|left| left == 0 || is_to_yield())
+    !BUDGET.get().is_spent()
 }
 
 /// Spends a unit, if one is left.
@@ -259,7 +274,7 @@ mod tests {
             begin_poll(1);
             end_poll();
         });
-        assert_eq!(BUDGET.get().left, Some(2));
+        assert_eq!(BUDGET.get().left, 2);
         end_poll();
     }
 }

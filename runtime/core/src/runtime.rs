@@ -380,6 +380,10 @@ impl Observed for Shared {
         Shared::list_tasks(self, query)
     }
 
+    fn dump(self: Arc<Self>, query: &volt_telemetry::dump::Query) -> volt_telemetry::dump::Dump {
+        Shared::dump(&self, query)
+    }
+
     fn processes(&self, query: &volt_telemetry::processes::Query) -> volt_telemetry::processes::ProcessList {
         Shared::list_processes(self, query)
     }

@@ -37,7 +37,7 @@ pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<ReadDir> {
 
 /// Reads the entries of a directory. Created by [`read_dir`].
 #[derive(Debug)]
-#[must_use = "entries are read when they are asked for"]
+#[must_use = "call next_entry() to get the entries"]
 pub struct ReadDir {
     /// Entries that were read and have not been returned yet.
     entries: Entries,

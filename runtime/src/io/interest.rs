@@ -62,14 +62,14 @@ impl Interest {
     }
 
     /// Returns the union of two interests, like the operator `|`.
-    #[must_use = "this gives the sum and changes neither"]
+    #[must_use = "returns the union, and changes neither interest"]
     #[allow(clippy::should_implement_trait, reason = "Tokio's name, and const")]
     pub const fn add(self, other: Interest) -> Interest {
         Interest(self.0.and(other.0))
     }
 
     /// Returns this interest without the events of `other`, or `None` if no event is left.
-    #[must_use = "this gives what is left and changes nothing"]
+    #[must_use = "returns the remaining interest, and changes neither"]
     pub fn remove(self, other: Interest) -> Option<Interest> {
         let left = self.0.without(other.0);
         (left != Flags::NONE).then_some(Interest(left))

@@ -15,7 +15,7 @@
 //!
 //! These types wrap the ones in `tokio::sync`, which do not depend on Tokio's runtime. Names,
 //! signatures and semantics are the same, and everything that `tokio::sync` 1.54 has is here. Most
-//! errors and borrowed guards are Tokio's own types. Volt adds two things:
+//! errors and some guards are Tokio's own types. Volt adds three things:
 //!
 //! - Each operation that may wait consumes one unit of the task's cooperative budget. A task that
 //!   drains a channel that is never empty therefore yields to other tasks after 128 messages by
@@ -23,6 +23,8 @@
 //!   Tokio's runtime.
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
+//! - A [`Mutex`], and a [`Semaphore`] of one permit, record which task holds them, and the line
+//!   that acquired them. The doctor finds tasks that wait for each other.
 //!
 //! Methods whose names begin with `blocking_` block the current thread. They panic in a task and in
 //! [`Runtime::block_on`](crate::Runtime::block_on), where they would delay other tasks. Call them
@@ -39,8 +41,10 @@ use std::task::{Context, Poll, ready};
 use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
 use volt_core::task::awaits::Awaits;
+use volt_core::task::waits::{Holder, Wait};
 
 mod barrier;
+mod lock;
 mod mutex;
 mod notify;
 mod once_cell;
@@ -60,7 +64,7 @@ pub mod futures {
 }
 
 pub use barrier::Barrier;
-pub use mutex::{Mutex, MutexGuard, OwnedMutexGuard};
+pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard};
 pub use notify::Notify;
 pub use once_cell::OnceCell;
 pub use rw_lock::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
@@ -69,8 +73,8 @@ pub use set_once::SetOnce;
 
 #[doc(no_inline)]
 pub use tokio::sync::{
-    AcquireError, BarrierWaitResult, MappedMutexGuard, OwnedMappedMutexGuard, RwLockMappedWriteGuard, RwLockReadGuard,
-    RwLockWriteGuard, SetError, SetOnceError, TryAcquireError, TryLockError,
+    AcquireError, BarrierWaitResult, RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard, SetError, SetOnceError,
+    TryAcquireError, TryLockError,
 };
 
 /// Runs `operation`, which consumes one unit of the cooperative budget when it completes.
@@ -98,32 +102,46 @@ fn spend_queued<F: Future, O>(
     operation: F,
     convert: impl FnOnce(F::Output) -> O,
 ) -> impl Future<Output = O> {
-    let at = Location::caller();
-    async move {
-        let (Unshared(acquired), mut is_refused) = {
-            let mut operation = pin!(operation);
-            let poll = |cx: &mut Context<'_>| {
-                let Poll::Ready(acquired) = operation.as_mut().poll(cx) else {
-                    awaits.note(at);
-                    return Poll::Pending;
-                };
-                let unit = coop::poll_proceed(cx).map(Unit::made_progress);
-                Poll::Ready((Unshared(acquired), unit.is_pending()))
+    spend_queued_at(Location::caller(), awaits, None, operation, |acquired, _| convert(acquired))
+}
+
+/// Like [`spend_queued`], for a call at `at`. If the lock has a `holder`, records that the
+/// operation waits for that lock; `convert` records the acquisition, before the wait ends.
+async fn spend_queued_at<F: Future, O>(
+    at: &'static Location<'static>,
+    awaits: Awaits,
+    holder: Option<&Holder>,
+    operation: F,
+    convert: impl FnOnce(F::Output, &'static Location<'static>) -> O,
+) -> O {
+    // Declared first, so that it ends after the operation has left the queue.
+    let mut wait = holder.map(Wait::new);
+    let (Unshared(acquired), mut is_refused) = {
+        let mut operation = pin!(operation);
+        let poll = |cx: &mut Context<'_>| {
+            let Poll::Ready(acquired) = operation.as_mut().poll(cx) else {
+                awaits.note(at);
+                if let Some(wait) = &mut wait {
+                    wait.pending(cx, awaits, at);
+                }
+                return Poll::Pending;
             };
-            poll_fn(poll).await
+            let unit = coop::poll_proceed(cx).map(Unit::made_progress);
+            Poll::Ready((Unshared(acquired), unit.is_pending()))
         };
-        if is_refused {
-            // The refusal has woken the task already: this poll only returns.
-            let acquired = Unshared(acquired);
-            let again = |cx: &mut Context<'_>| match std::mem::replace(&mut is_refused, false) {
-                true => Poll::Pending,
-                false => coop::poll_proceed(cx).map(Unit::made_progress),
-            };
-            poll_fn(again).await;
-            return convert(acquired.0);
-        }
-        convert(acquired)
+        poll_fn(poll).await
+    };
+    if is_refused {
+        // The refusal has woken the task already: this poll only returns.
+        let acquired = Unshared(acquired);
+        let again = |cx: &mut Context<'_>| match std::mem::replace(&mut is_refused, false) {
+            true => Poll::Pending,
+            false => coop::poll_proceed(cx).map(Unit::made_progress),
+        };
+        poll_fn(again).await;
+        return convert(acquired.0, at);
     }
+    convert(acquired, at)
 }
 
 /// A value to which there are no shared references.

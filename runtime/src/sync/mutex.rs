@@ -1,13 +1,28 @@
 //! An asynchronous mutex.
+//!
+//! Invariants:
+//! * *Guarded*: each of the four guards exists only while its lock is acquired, by exactly one
+//!   guard: `lock` and its variants create one, converting a guard consumes the former without
+//!   dropping it, and dropping a guard releases the lock. So a guard has exclusive access to the
+//!   value.
+//!
+//! Rejected: a wrapper of Tokio's mutex, whose guards convert into Volt's. It has no room for the
+//! record of the holder that a waiting task could read, since only the owner can access the value.
 
+use std::cell::UnsafeCell;
 use std::fmt::{self, Debug, Display};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+use std::ptr;
 use std::sync::Arc;
 
-use tokio::sync::{MappedMutexGuard, OwnedMappedMutexGuard, TryLockError};
+use tokio::sync::TryLockError;
+use volt_core::task::waits::Guard;
 
-use super::wrapper::{Alias, impl_debug, impl_wrapper, unwrap_arc, wrap_ref};
-use super::{Awaits, expect_may_block, spend_queued};
+use super::expect_may_block;
+use super::lock::Lock;
 
 /// An asynchronous mutex, whose guard can be held across an `.await`.
 ///
@@ -25,28 +40,30 @@ use super::{Awaits, expect_may_block, spend_queued};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Default)]
-#[repr(transparent)]
-pub struct Mutex<T: ?Sized>(tokio::sync::Mutex<T>);
+pub struct Mutex<T: ?Sized> {
+    lock: Lock,
+    value: UnsafeCell<T>,
+}
 
-impl_debug!([T: ?Sized + Debug] Mutex<T>, [T: ?Sized + Debug] MutexGuard<'_, T>, [T: ?Sized + Debug] OwnedMutexGuard<T>);
-impl_wrapper!([T: ?Sized] Mutex<T>, tokio::sync::Mutex<T>);
+// SAFETY: Guarded: one thread at a time has access to the value, which therefore has to be `Send`
+// and not `Sync`.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// Creates a new, unlocked mutex.
     #[track_caller]
     pub fn new(value: T) -> Self {
-        Self(tokio::sync::Mutex::new(value))
+        Self::const_new(value)
     }
 
     /// Creates a new, unlocked mutex in a constant context.
     pub const fn const_new(value: T) -> Self {
-        Self(tokio::sync::Mutex::const_new(value))
+        Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }
 
     /// Consumes the mutex and returns the value.
     pub fn into_inner(self) -> T {
-        self.0.into_inner()
+        self.value.into_inner()
     }
 }
 
@@ -58,7 +75,11 @@ impl<T: ?Sized> Mutex<T> {
     /// task loses its place in the queue.
     #[track_caller]
     pub fn lock(&self) -> impl Future<Output = MutexGuard<'_, T>> {
-        spend_queued(Awaits::Lock, self.0.lock(), MutexGuard)
+        let at = Location::caller();
+        async move {
+            self.lock.acquire(at, Guard::Borrowed).await;
+            MutexGuard { mutex: self }
+        }
     }
 
     /// Locks the mutex like [`lock`](Self::lock), and returns an owned guard that can be moved into
@@ -68,15 +89,20 @@ impl<T: ?Sized> Mutex<T> {
     /// Same as [`lock`](Self::lock).
     #[track_caller]
     pub fn lock_owned(self: Arc<Self>) -> impl Future<Output = OwnedMutexGuard<T>> {
-        spend_queued(Awaits::Lock, unwrap_arc(self).lock_owned(), OwnedMutexGuard::new)
+        let at = Location::caller();
+        async move {
+            self.lock.acquire(at, Guard::Owned).await;
+            OwnedMutexGuard { mutex: self }
+        }
     }
 
     /// Locks the mutex if it is unlocked, without waiting.
     ///
     /// # Errors
     /// Returns an error if the mutex is locked.
+    #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        self.0.try_lock().map(MutexGuard)
+        self.lock.try_acquire(Location::caller(), Guard::Borrowed).map(|()| MutexGuard { mutex: self })
     }
 
     /// Locks the mutex like [`try_lock`](Self::try_lock), and returns an owned guard that can be
@@ -84,8 +110,9 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     /// Returns an error if the mutex is locked.
+    #[track_caller]
     pub fn try_lock_owned(self: Arc<Self>) -> Result<OwnedMutexGuard<T>, TryLockError> {
-        unwrap_arc(self).try_lock_owned().map(OwnedMutexGuard::new)
+        self.lock.try_acquire(Location::caller(), Guard::Owned).map(|()| OwnedMutexGuard { mutex: self })
     }
 
     /// Locks the mutex, blocking the current thread until it is available.
@@ -106,7 +133,8 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn blocking_lock(&self) -> MutexGuard<'_, T> {
         expect_may_block("Mutex::lock");
-        MutexGuard(self.0.blocking_lock())
+        self.lock.acquire_blocking(Location::caller(), Guard::Borrowed);
+        MutexGuard { mutex: self }
     }
 
     /// Locks the mutex like [`blocking_lock`](Self::blocking_lock), and returns an owned guard.
@@ -116,14 +144,15 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn blocking_lock_owned(self: Arc<Self>) -> OwnedMutexGuard<T> {
         expect_may_block("Mutex::lock_owned");
-        OwnedMutexGuard::new(unwrap_arc(self).blocking_lock_owned())
+        self.lock.acquire_blocking(Location::caller(), Guard::Owned);
+        OwnedMutexGuard { mutex: self }
     }
 
     /// Returns a mutable reference to the value.
     ///
     /// No locking takes place: the mutable borrow proves that no guard exists.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
+        self.value.get_mut()
     }
 }
 
@@ -133,12 +162,32 @@ impl<T> From<T> for Mutex<T> {
     }
 }
 
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized + Debug> Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Mutex");
+        match self.try_lock() {
+            Ok(guard) => all.field("data", &&*guard),
+            Err(_) => all.field("data", &format_args!("<locked>")),
+        };
+        all.finish()
+    }
+}
+
 /// A guard that unlocks its [`Mutex`] when it is dropped. Returned by [`Mutex::lock`].
-///
-/// [`map`](Self::map) and [`try_map`](Self::try_map) return Tokio's [`MappedMutexGuard`].
 #[must_use = "if unused, the mutex is unlocked immediately"]
 #[clippy::has_significant_drop]
-pub struct MutexGuard<'a, T: ?Sized>(tokio::sync::MutexGuard<'a, T>);
+pub struct MutexGuard<'a, T: ?Sized> {
+    mutex: &'a Mutex<T>,
+}
+
+// SAFETY: a shared guard gives shared access to the value only.
+unsafe impl<T: ?Sized + Send + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// Converts the guard into a guard of a component of the value.
@@ -157,24 +206,28 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// # });
     /// # Ok::<(), volt::BuildError>(())
     /// ```
-    pub fn map<U, F>(this: Self, f: F) -> MappedMutexGuard<'a, U>
+    pub fn map<U, F>(mut this: Self, f: F) -> MappedMutexGuard<'a, U>
     where
         U: ?Sized,
         F: FnOnce(&mut T) -> &mut U,
     {
-        tokio::sync::MutexGuard::map(this.0, f)
+        let part: *mut _ = f(&mut this);
+        let lock = &ManuallyDrop::new(this).mutex.lock;
+        MappedMutexGuard { lock, part, _exclusive: PhantomData }
     }
 
     /// Converts the guard into a guard of a component of the value, if `f` returns `Some`.
     ///
     /// # Errors
     /// Returns the guard if `f` returns `None`.
-    pub fn try_map<U, F>(this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
+    pub fn try_map<U, F>(mut this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
     where
         U: ?Sized,
         F: FnOnce(&mut T) -> Option<&mut U>,
     {
-        tokio::sync::MutexGuard::try_map(this.0, f).map_err(MutexGuard)
+        let Some(part) = f(&mut this).map(ptr::from_mut) else { return Err(this) };
+        let lock = &ManuallyDrop::new(this).mutex.lock;
+        Ok(MappedMutexGuard { lock, part, _exclusive: PhantomData })
     }
 
     /// Returns a reference to the mutex of the guard.
@@ -198,69 +251,48 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub fn mutex(this: &Self) -> &'a Mutex<T> {
-        wrap_ref(tokio::sync::MutexGuard::mutex(&this.0))
-    }
-}
-
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-}
-
-impl<T: ?Sized + Display> Display for MutexGuard<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        this.mutex
     }
 }
 
 /// A guard that contains an `Arc` of its [`Mutex`], and unlocks it when it is dropped. Returned by
 /// [`Mutex::lock_owned`].
-///
-/// [`map`](Self::map) and [`try_map`](Self::try_map) return Tokio's [`OwnedMappedMutexGuard`].
 #[must_use = "if unused, the mutex is unlocked immediately"]
 #[clippy::has_significant_drop]
-pub struct OwnedMutexGuard<T: ?Sized>(tokio::sync::OwnedMutexGuard<T>, Alias<Mutex<T>>);
+pub struct OwnedMutexGuard<T: ?Sized> {
+    mutex: Arc<Mutex<T>>,
+}
+
+// SAFETY: as for `MutexGuard`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for OwnedMutexGuard<T> {}
 
 impl<T: ?Sized> OwnedMutexGuard<T> {
-    fn new(guard: tokio::sync::OwnedMutexGuard<T>) -> Self {
-        let mutex = tokio::sync::OwnedMutexGuard::mutex(&guard);
-        // SAFETY: the guard keeps its `Arc`. Both are in the same struct, and a method that takes
-        // the guard out drops the alias.
-        let mutex = unsafe { Alias::of(mutex) };
-        Self(guard, mutex)
-    }
-
     /// Converts the guard into a guard of a component of the value.
     ///
     /// This is an associated function, called as `OwnedMutexGuard::map(guard, …)`: a method would
     /// hide a method of the value.
-    pub fn map<U, F>(this: Self, f: F) -> OwnedMappedMutexGuard<T, U>
+    pub fn map<U, F>(mut this: Self, f: F) -> OwnedMappedMutexGuard<T, U>
     where
         U: ?Sized,
         F: FnOnce(&mut T) -> &mut U,
     {
-        tokio::sync::OwnedMutexGuard::map(this.0, f)
+        let part: *mut _ = f(&mut this);
+        OwnedMappedMutexGuard { part, mutex: this.into_arc() }
     }
 
     /// Converts the guard into a guard of a component of the value, if `f` returns `Some`.
     ///
     /// # Errors
     /// Returns the guard if `f` returns `None`.
-    pub fn try_map<U, F>(this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, U>, Self>
+    pub fn try_map<U, F>(mut this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, U>, Self>
     where
         U: ?Sized,
         F: FnOnce(&mut T) -> Option<&mut U>,
     {
-        tokio::sync::OwnedMutexGuard::try_map(this.0, f).map_err(Self::new)
+        match f(&mut this).map(ptr::from_mut) {
+            Some(part) => Ok(OwnedMappedMutexGuard { part, mutex: this.into_arc() }),
+            None => Err(this),
+        }
     }
 
     /// Returns a reference to the `Arc` of the guard's mutex.
@@ -278,26 +310,149 @@ impl<T: ?Sized> OwnedMutexGuard<T> {
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub fn mutex(this: &Self) -> &Arc<Mutex<T>> {
-        this.1.get()
+        &this.mutex
+    }
+
+    /// Returns the `Arc`, without unlocking.
+    fn into_arc(self) -> Arc<Mutex<T>> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the guard is not dropped, so its `Arc` is moved out once.
+        unsafe { ptr::read(&this.mutex) }
     }
 }
 
-impl<T: ?Sized> Deref for OwnedMutexGuard<T> {
-    type Target = T;
+/// A guard of a component of the value of a [`Mutex`], which unlocks it when it is dropped.
+/// Returned by [`MutexGuard::map`].
+#[must_use = "if unused, the mutex is unlocked immediately"]
+#[clippy::has_significant_drop]
+pub struct MappedMutexGuard<'a, T: ?Sized> {
+    lock: &'a Lock,
+    part: *mut T,
+    _exclusive: PhantomData<&'a mut T>,
+}
 
-    fn deref(&self) -> &T {
-        &self.0
+// SAFETY: the guard is an exclusive reference to the component.
+unsafe impl<T: ?Sized + Send> Send for MappedMutexGuard<'_, T> {}
+// SAFETY: a shared guard gives shared access to the component only.
+unsafe impl<T: ?Sized + Sync> Sync for MappedMutexGuard<'_, T> {}
+
+impl<'a, T: ?Sized> MappedMutexGuard<'a, T> {
+    /// Converts the guard into a guard of a component of its component.
+    pub fn map<U, F>(mut this: Self, f: F) -> MappedMutexGuard<'a, U>
+    where
+        U: ?Sized,
+        F: FnOnce(&mut T) -> &mut U,
+    {
+        let part: *mut _ = f(&mut this);
+        MappedMutexGuard { lock: ManuallyDrop::new(this).lock, part, _exclusive: PhantomData }
+    }
+
+    /// Converts the guard like [`map`](Self::map), if `f` returns `Some`.
+    ///
+    /// # Errors
+    /// Returns the guard if `f` returns `None`.
+    pub fn try_map<U, F>(mut this: Self, f: F) -> Result<MappedMutexGuard<'a, U>, Self>
+    where
+        U: ?Sized,
+        F: FnOnce(&mut T) -> Option<&mut U>,
+    {
+        let Some(part) = f(&mut this).map(ptr::from_mut) else { return Err(this) };
+        Ok(MappedMutexGuard { lock: ManuallyDrop::new(this).lock, part, _exclusive: PhantomData })
     }
 }
 
-impl<T: ?Sized> DerefMut for OwnedMutexGuard<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+/// A guard of a component of the value of a [`Mutex`], with an `Arc` of the mutex. Returned by
+/// [`OwnedMutexGuard::map`].
+#[must_use = "if unused, the mutex is unlocked immediately"]
+#[clippy::has_significant_drop]
+pub struct OwnedMappedMutexGuard<T: ?Sized, U: ?Sized = T> {
+    part: *mut U,
+    mutex: Arc<Mutex<T>>,
+}
+
+// SAFETY: the guard is an exclusive reference to the component, and an `Arc` of the mutex.
+unsafe impl<T: ?Sized + Send, U: ?Sized + Send> Send for OwnedMappedMutexGuard<T, U> {}
+// SAFETY: a shared guard gives shared access to the component only.
+unsafe impl<T: ?Sized + Send + Sync, U: ?Sized + Send + Sync> Sync for OwnedMappedMutexGuard<T, U> {}
+
+impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
+    /// Converts the guard into a guard of a component of its component.
+    pub fn map<S, F>(mut this: Self, f: F) -> OwnedMappedMutexGuard<T, S>
+    where
+        S: ?Sized,
+        F: FnOnce(&mut U) -> &mut S,
+    {
+        let part: *mut _ = f(&mut this);
+        OwnedMappedMutexGuard { part, mutex: this.into_arc() }
+    }
+
+    /// Converts the guard like [`map`](Self::map), if `f` returns `Some`.
+    ///
+    /// # Errors
+    /// Returns the guard if `f` returns `None`.
+    pub fn try_map<S, F>(mut this: Self, f: F) -> Result<OwnedMappedMutexGuard<T, S>, Self>
+    where
+        S: ?Sized,
+        F: FnOnce(&mut U) -> Option<&mut S>,
+    {
+        match f(&mut this).map(ptr::from_mut) {
+            Some(part) => Ok(OwnedMappedMutexGuard { part, mutex: this.into_arc() }),
+            None => Err(this),
+        }
+    }
+
+    /// Returns the `Arc`, without unlocking.
+    fn into_arc(self) -> Arc<Mutex<T>> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the guard is not dropped, so its `Arc` is moved out once.
+        unsafe { ptr::read(&this.mutex) }
     }
 }
 
-impl<T: ?Sized + Display> Display for OwnedMutexGuard<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+/// Implements access to the value, and the release, for a guard. `$lock` is the path from the guard
+/// to its [`Lock`], `$value` from the guard to a pointer to the value.
+macro_rules! impl_guard {
+    ([$($generics:tt)*] $guard:ty, $target:ident, $this:ident, $lock:expr, $value:expr) => {
+        impl<$($generics)*> Drop for $guard {
+            fn drop(&mut self) {
+                let $this = self;
+                $lock.release();
+            }
+        }
+
+        impl<$($generics)*> Deref for $guard {
+            type Target = $target;
+
+            fn deref(&self) -> &$target {
+                let $this = self;
+                // SAFETY: Guarded.
+                unsafe { &*$value }
+            }
+        }
+
+        impl<$($generics)*> DerefMut for $guard {
+            fn deref_mut(&mut self) -> &mut $target {
+                let $this = self;
+                // SAFETY: Guarded, and the guard is borrowed exclusively.
+                unsafe { &mut *$value }
+            }
+        }
+
+        impl<$($generics)*> Debug for $guard where $target: Debug {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+
+        impl<$($generics)*> Display for $guard where $target: Display {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                (**self).fmt(f)
+            }
+        }
+    };
 }
+
+impl_guard!(['a, T: ?Sized] MutexGuard<'a, T>, T, this, this.mutex.lock, this.mutex.value.get());
+impl_guard!([T: ?Sized] OwnedMutexGuard<T>, T, this, this.mutex.lock, this.mutex.value.get());
+impl_guard!(['a, T: ?Sized] MappedMutexGuard<'a, T>, T, this, this.lock, this.part);
+impl_guard!([T: ?Sized, U: ?Sized] OwnedMappedMutexGuard<T, U>, U, this, this.mutex.lock, this.part);

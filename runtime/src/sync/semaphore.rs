@@ -1,11 +1,20 @@
 //! A counting semaphore.
+//!
+//! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. As
+//! soon as permits are added or forgotten, it is something else, and has no holder any more.
 
+use std::fmt::{self, Debug};
+use std::future::poll_fn;
+use std::mem;
+use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{AcquireError, TryAcquireError};
+use volt_core::coop::{self, Unit};
+use volt_core::task::waits::{Guard, Holder, Wait};
 
-use super::wrapper::{Alias, impl_debug, impl_wrapper, unwrap_arc, wrap_ref};
-use super::{Awaits, expect_may_block, spend_queued};
+use super::{Awaits, expect_may_block, spend_queued_at};
 
 /// A counting semaphore: limits concurrent access to N holders.
 ///
@@ -23,11 +32,18 @@ use super::{Awaits, expect_may_block, spend_queued};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[repr(transparent)]
-pub struct Semaphore(tokio::sync::Semaphore);
+pub struct Semaphore {
+    permits: tokio::sync::Semaphore,
+    holder: Holder,
+    /// Whether it was created with one permit, and no permit was added or forgotten.
+    is_exclusive: AtomicBool,
+}
 
-impl_debug!([] Semaphore, [] SemaphorePermit<'_>, [] OwnedSemaphorePermit);
-impl_wrapper!([] Semaphore, tokio::sync::Semaphore);
+impl Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.permits.fmt(f)
+    }
+}
 
 impl Semaphore {
     /// The maximum number of permits that a semaphore can have.
@@ -39,7 +55,11 @@ impl Semaphore {
     /// Panics if `permits` exceeds [`MAX_PERMITS`](Self::MAX_PERMITS).
     #[track_caller]
     pub fn new(permits: usize) -> Self {
-        Self(tokio::sync::Semaphore::new(permits))
+        Self {
+            permits: tokio::sync::Semaphore::new(permits),
+            holder: Holder::new(),
+            is_exclusive: AtomicBool::new(permits == 1),
+        }
     }
 
     /// Creates a semaphore with `permits` permits in a constant context.
@@ -47,12 +67,16 @@ impl Semaphore {
     /// # Panics
     /// Same as [`new`](Self::new); in a constant, compilation fails instead.
     pub const fn const_new(permits: usize) -> Self {
-        Self(tokio::sync::Semaphore::const_new(permits))
+        Self {
+            permits: tokio::sync::Semaphore::const_new(permits),
+            holder: Holder::new(),
+            is_exclusive: AtomicBool::new(permits == 1),
+        }
     }
 
     /// Returns the number of permits that are currently available.
     pub fn available_permits(&self) -> usize {
-        self.0.available_permits()
+        self.permits.available_permits()
     }
 
     /// Adds `permits` new permits.
@@ -60,12 +84,18 @@ impl Semaphore {
     /// # Panics
     /// Panics if the total would exceed [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn add_permits(&self, permits: usize) {
-        self.0.add_permits(permits);
+        if permits > 0 {
+            self.is_no_lock();
+        }
+        self.permits.add_permits(permits);
     }
 
     /// Removes up to `permits` available permits for good, and returns how many were removed.
     pub fn forget_permits(&self, permits: usize) -> usize {
-        self.0.forget_permits(permits)
+        if permits > 0 {
+            self.is_no_lock();
+        }
+        self.permits.forget_permits(permits)
     }
 
     /// Acquires a permit, waiting until one is available.
@@ -78,7 +108,7 @@ impl Semaphore {
     /// loses its place in the queue.
     #[track_caller]
     pub fn acquire(&self) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> {
-        spend_queued(Awaits::Permits, self.0.acquire(), |permit| permit.map(SemaphorePermit))
+        self.acquire_at(Location::caller(), 1)
     }
 
     /// Acquires `permits` permits together, waiting until all are available.
@@ -90,7 +120,7 @@ impl Semaphore {
     /// Same as [`acquire`](Self::acquire).
     #[track_caller]
     pub fn acquire_many(&self, permits: u32) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> {
-        spend_queued(Awaits::Permits, self.0.acquire_many(permits), |permit| permit.map(SemaphorePermit))
+        self.acquire_at(Location::caller(), permits)
     }
 
     /// Acquires a permit like [`acquire`](Self::acquire), and returns an owned permit that can be
@@ -103,7 +133,7 @@ impl Semaphore {
     /// Same as [`acquire`](Self::acquire).
     #[track_caller]
     pub fn acquire_owned(self: Arc<Self>) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> {
-        spend_queued(Awaits::Permits, unwrap_arc(self).acquire_owned(), |permit| permit.map(OwnedSemaphorePermit::new))
+        self.acquire_owned_at(Location::caller(), 1)
     }
 
     /// Acquires permits like [`acquire_many`](Self::acquire_many), and returns an owned permit that
@@ -119,25 +149,27 @@ impl Semaphore {
         self: Arc<Self>,
         permits: u32,
     ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> {
-        spend_queued(Awaits::Permits, unwrap_arc(self).acquire_many_owned(permits), |permit| {
-            permit.map(OwnedSemaphorePermit::new)
-        })
+        self.acquire_owned_at(Location::caller(), permits)
     }
 
     /// Acquires a permit if one is available, without waiting.
     ///
     /// # Errors
     /// Returns an error if no permit is available or the semaphore is closed.
+    #[track_caller]
     pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        self.0.try_acquire().map(SemaphorePermit)
+        self.try_acquire_many(1)
     }
 
     /// Acquires `permits` permits together if all are available, without waiting.
     ///
     /// # Errors
     /// Returns an error if fewer permits are available or the semaphore is closed.
+    #[track_caller]
     pub fn try_acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
-        self.0.try_acquire_many(permits).map(SemaphorePermit)
+        let permit = self.permits.try_acquire_many(permits)?;
+        self.own(permit, Location::caller(), Guard::Borrowed);
+        Ok(SemaphorePermit { sem: self, permits: permits as usize })
     }
 
     /// Acquires a permit like [`try_acquire`](Self::try_acquire), and returns an owned permit that
@@ -145,8 +177,9 @@ impl Semaphore {
     ///
     /// # Errors
     /// Returns an error if no permit is available or the semaphore is closed.
+    #[track_caller]
     pub fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        unwrap_arc(self).try_acquire_owned().map(OwnedSemaphorePermit::new)
+        self.try_acquire_many_owned(1)
     }
 
     /// Acquires permits like [`try_acquire_many`](Self::try_acquire_many), and returns an owned
@@ -154,8 +187,10 @@ impl Semaphore {
     ///
     /// # Errors
     /// Returns an error if fewer permits are available or the semaphore is closed.
+    #[track_caller]
     pub fn try_acquire_many_owned(self: Arc<Self>, permits: u32) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        unwrap_arc(self).try_acquire_many_owned(permits).map(OwnedSemaphorePermit::new)
+        self.own(self.permits.try_acquire_many(permits)?, Location::caller(), Guard::Owned);
+        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize })
     }
 
     /// Acquires a permit, blocking the current thread until one is available.
@@ -179,7 +214,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
         expect_may_block("Semaphore::acquire");
-        self.0.blocking_acquire().map(SemaphorePermit)
+        self.acquire_blocking(Location::caller(), 1, Guard::Borrowed)?;
+        Ok(SemaphorePermit { sem: self, permits: 1 })
     }
 
     /// Acquires `permits` permits together, blocking the current thread until all are available.
@@ -192,7 +228,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
         expect_may_block("Semaphore::acquire_many");
-        self.0.blocking_acquire_many(permits).map(SemaphorePermit)
+        self.acquire_blocking(Location::caller(), permits, Guard::Borrowed)?;
+        Ok(SemaphorePermit { sem: self, permits: permits as usize })
     }
 
     /// Acquires a permit like [`blocking_acquire`](Self::blocking_acquire), and returns an owned
@@ -206,7 +243,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
         expect_may_block("Semaphore::acquire_owned");
-        unwrap_arc(self).blocking_acquire_owned().map(OwnedSemaphorePermit::new)
+        self.acquire_blocking(Location::caller(), 1, Guard::Owned)?;
+        Ok(OwnedSemaphorePermit { sem: self, permits: 1 })
     }
 
     /// Acquires permits like [`blocking_acquire_many`](Self::blocking_acquire_many), and returns an
@@ -220,17 +258,93 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire_many_owned(self: Arc<Self>, permits: u32) -> Result<OwnedSemaphorePermit, AcquireError> {
         expect_may_block("Semaphore::acquire_many_owned");
-        unwrap_arc(self).blocking_acquire_many_owned(permits).map(OwnedSemaphorePermit::new)
+        self.acquire_blocking(Location::caller(), permits, Guard::Owned)?;
+        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize })
     }
 
     /// Closes the semaphore: all pending and future attempts to acquire a permit fail.
     pub fn close(&self) {
-        self.0.close();
+        self.permits.close();
     }
 
     /// Returns `true` if the semaphore is closed.
     pub fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.permits.is_closed()
+    }
+
+    async fn acquire_at(
+        &self,
+        at: &'static Location<'static>,
+        permits: u32,
+    ) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.wait(at, permits, Guard::Borrowed).await?;
+        Ok(SemaphorePermit { sem: self, permits: permits as usize })
+    }
+
+    async fn acquire_owned_at(
+        self: Arc<Self>,
+        at: &'static Location<'static>,
+        permits: u32,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.wait(at, permits, Guard::Owned).await?;
+        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize })
+    }
+
+    /// Acquires permits, which the caller must release. Cancel safe.
+    async fn wait(&self, at: &'static Location<'static>, permits: u32, guard: Guard) -> Result<(), AcquireError> {
+        // Without the queue, as in `lock`.
+        if let Ok(permit) = self.permits.try_acquire_many(permits) {
+            poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
+            self.own(permit, at, guard);
+            return Ok(());
+        }
+        let own = |permit: Result<_, _>, _| permit.map(|permit| self.own(permit, at, guard));
+        let acquire = self.permits.acquire_many(permits);
+        spend_queued_at(at, Awaits::Permits, self.holder(), acquire, own).await
+    }
+
+    /// Acquires permits like [`wait`](Self::wait), and blocks the thread meanwhile.
+    fn acquire_blocking(&self, at: &'static Location<'static>, permits: u32, guard: Guard) -> Result<(), AcquireError> {
+        let mut wait = self.holder().map(Wait::new);
+        if let Some(wait) = &mut wait
+            && self.available_permits() == 0
+        {
+            wait.blocking(Awaits::Permits, at);
+        }
+        self.own(self.permits.blocking_acquire_many(permits)?, at, guard);
+        Ok(())
+    }
+
+    #[inline]
+    fn own(&self, permit: tokio::sync::SemaphorePermit<'_>, at: &'static Location<'static>, guard: Guard) {
+        // Not the permit's method, which then drops it, by a call.
+        mem::forget(permit);
+        if let Some(holder) = self.holder() {
+            holder.acquired(at, guard);
+        }
+    }
+
+    #[inline]
+    fn release(&self, permits: usize) {
+        if permits > 0 {
+            self.holder.released();
+            self.permits.add_permits(permits);
+        }
+    }
+
+    /// Returns the record of the holder, if there can be only one.
+    #[inline]
+    fn holder(&self) -> Option<&Holder> {
+        // ORDERING: Relaxed: a hint for reports. A thread that does not see the change yet records
+        // itself, and removes that when it releases its permit.
+        self.is_exclusive.load(Ordering::Relaxed).then_some(&self.holder)
+    }
+
+    /// Called before permits are added or forgotten.
+    fn is_no_lock(&self) {
+        // ORDERING: Relaxed: as in `holder`.
+        self.is_exclusive.store(false, Ordering::Relaxed);
+        self.holder.released();
     }
 }
 
@@ -249,12 +363,18 @@ impl Semaphore {
 /// ```
 #[must_use = "if unused, the permits return to the semaphore immediately"]
 #[clippy::has_significant_drop]
-pub struct SemaphorePermit<'a>(tokio::sync::SemaphorePermit<'a>);
+#[derive(Debug)]
+pub struct SemaphorePermit<'a> {
+    sem: &'a Semaphore,
+    permits: usize,
+}
 
 impl SemaphorePermit<'_> {
     /// Drops the permits without returning them to the semaphore.
-    pub fn forget(self) {
-        self.0.forget();
+    pub fn forget(mut self) {
+        if mem::take(&mut self.permits) > 0 {
+            self.sem.is_no_lock();
+        }
     }
 
     /// Adds the permits of `other` to this one.
@@ -262,23 +382,31 @@ impl SemaphorePermit<'_> {
     /// # Panics
     /// Panics if the permits belong to different semaphores.
     #[track_caller]
-    pub fn merge(&mut self, other: Self) {
-        self.0.merge(other.0);
+    pub fn merge(&mut self, mut other: Self) {
+        assert!(std::ptr::eq(self.sem, other.sem), "merging permits from different semaphore instances");
+        self.permits += mem::take(&mut other.permits);
     }
 
     /// Takes `n` permits out of this one, or returns `None` if it has fewer.
     pub fn split(&mut self, n: usize) -> Option<Self> {
-        self.0.split(n).map(SemaphorePermit)
+        self.permits = self.permits.checked_sub(n)?;
+        Some(Self { sem: self.sem, permits: n })
     }
 
     /// Returns a reference to the semaphore.
     pub fn semaphore(&self) -> &Semaphore {
-        wrap_ref(self.0.semaphore())
+        self.sem
     }
 
     /// Returns the number of permits.
     pub fn num_permits(&self) -> usize {
-        self.0.num_permits()
+        self.permits
+    }
+}
+
+impl Drop for SemaphorePermit<'_> {
+    fn drop(&mut self) {
+        self.sem.release(self.permits);
     }
 }
 
@@ -295,19 +423,18 @@ impl SemaphorePermit<'_> {
 /// ```
 #[must_use = "if unused, the permits return to the semaphore immediately"]
 #[clippy::has_significant_drop]
-pub struct OwnedSemaphorePermit(tokio::sync::OwnedSemaphorePermit, Alias<Semaphore>);
+#[derive(Debug)]
+pub struct OwnedSemaphorePermit {
+    sem: Arc<Semaphore>,
+    permits: usize,
+}
 
 impl OwnedSemaphorePermit {
-    fn new(permit: tokio::sync::OwnedSemaphorePermit) -> Self {
-        // SAFETY: the permit keeps its `Arc`. Both are in the same struct, and a method that takes
-        // the permit out drops the alias.
-        let semaphore = unsafe { Alias::of(permit.semaphore()) };
-        Self(permit, semaphore)
-    }
-
     /// Drops the permits without returning them to the semaphore.
-    pub fn forget(self) {
-        self.0.forget();
+    pub fn forget(mut self) {
+        if mem::take(&mut self.permits) > 0 {
+            self.sem.is_no_lock();
+        }
     }
 
     /// Adds the permits of `other` to this one.
@@ -315,22 +442,30 @@ impl OwnedSemaphorePermit {
     /// # Panics
     /// Panics if the permits belong to different semaphores.
     #[track_caller]
-    pub fn merge(&mut self, other: Self) {
-        self.0.merge(other.0);
+    pub fn merge(&mut self, mut other: Self) {
+        assert!(Arc::ptr_eq(&self.sem, &other.sem), "merging permits from different semaphore instances");
+        self.permits += mem::take(&mut other.permits);
     }
 
     /// Takes `n` permits out of this one, or returns `None` if it has fewer.
     pub fn split(&mut self, n: usize) -> Option<Self> {
-        self.0.split(n).map(Self::new)
+        self.permits = self.permits.checked_sub(n)?;
+        Some(Self { sem: self.sem.clone(), permits: n })
     }
 
     /// Returns a reference to the `Arc` of the semaphore.
     pub fn semaphore(&self) -> &Arc<Semaphore> {
-        self.1.get()
+        &self.sem
     }
 
     /// Returns the number of permits.
     pub fn num_permits(&self) -> usize {
-        self.0.num_permits()
+        self.permits
+    }
+}
+
+impl Drop for OwnedSemaphorePermit {
+    fn drop(&mut self) {
+        self.sem.release(self.permits);
     }
 }

@@ -28,13 +28,6 @@ pub(super) fn unwrap_arc<W: Wrapper + ?Sized>(wrapper: Arc<W>) -> Arc<W::Inner> 
     unsafe { Arc::from_raw(inner) }
 }
 
-/// Converts a reference to the wrapped type into a reference to the wrapper.
-pub(super) fn wrap_ref<W: Wrapper + ?Sized>(inner: &W::Inner) -> &W {
-    // SAFETY: the pointer comes from a reference with the same lifetime, and a transparent wrapper
-    // has the same layout as the wrapped type.
-    unsafe { &*W::from_inner(inner) }
-}
-
 /// An `Arc` of a wrapper that borrows its count from an `Arc` of the wrapped type.
 ///
 /// Tokio's owned guards contain an `Arc` of Tokio's type. An alias beside it lets Volt's guards

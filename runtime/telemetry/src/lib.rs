@@ -9,7 +9,8 @@
 //! Reading order:
 //! 1. [`snapshot`] with its parts [`histogram`], [`incident`], [`finding`] (with the rule names in
 //!    [`rule`]) and [`health`]
-//! 2. the lists of single tasks and processes: [`tasks`], [`processes`] and [`why`]
+//! 2. the lists of single tasks and processes: [`tasks`], [`processes`] and [`why`]; and tasks that
+//!    wait for each other: [`waits`]
 //! 3. the flight recorder's events: [`recording`]
 //! 4. the control socket: its messages in [`wire`], its paths in [`socket`], and a connection in
 //!    `client` (feature `client`)
@@ -17,6 +18,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod dump;
 pub mod finding;
 pub mod health;
 pub mod histogram;
@@ -28,6 +30,7 @@ pub mod snapshot;
 pub mod socket;
 pub mod tasks;
 pub mod text;
+pub mod waits;
 pub mod why;
 pub mod wire;
 

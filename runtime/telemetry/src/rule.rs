@@ -50,6 +50,8 @@ pub enum Rule {
     TaskLeak,
     /// A task waits and nothing can wake it.
     LostWaker,
+    /// Tasks wait for locks that they hold themselves, or each other.
+    Deadlock,
     /// A process receives messages faster than it handles them.
     MailboxGrowing,
     /// Processes fail immediately after each restart.
@@ -77,6 +79,7 @@ const NAMES: [(Rule, &str); Rule::COUNT] = [
     (Rule::BlockingPoolSaturated, "blocking-pool-saturated"),
     (Rule::TaskLeak, "task-leak"),
     (Rule::LostWaker, "lost-waker"),
+    (Rule::Deadlock, "deadlock"),
     (Rule::MailboxGrowing, "mailbox-growing"),
     (Rule::RestartStorm, "restart-storm"),
 ];

@@ -156,8 +156,18 @@ pub struct Task {
     /// What it awaits, if that is a primitive of `volt::sync`: `lock`, `permits`, `notice`,
     /// `message`, `room`, `value`, `others`.
     pub awaits: Option<String>,
-    /// The location of that await: `file:line:column`.
+    /// The location of that await: `file:line:column`. For a JoinHandle, the spawn location of the
+    /// task that it awaits.
     pub awaits_at: Option<String>,
+    /// How long it has waited there, ns; `None` if it does not await a lock.
+    pub waiting_ns: Option<u64>,
+    /// The task that acquired the lock that this task awaits; `None` if it awaits no lock, or no
+    /// task acquired it, or that is not known.
+    pub held_by: Option<u64>,
+    /// Where that lock was acquired: `file:line:column`.
+    pub held_at: Option<String>,
+    /// Time since the lock was acquired, ns, measured from the wake-up of the poll that did so.
+    pub held_ns: Option<u64>,
     /// Number of its wakers that are alive, plus other references to the task: abort handles,
     /// shields. If a waiting task has 0, nothing can wake it.
     pub wakers: Option<u64>,
@@ -241,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_how_many_tasks_it_cannot_tell_one_by_one() {
+    fn a_list_counts_the_tasks_that_it_does_not_list() {
         assert_eq!(TaskList { alive: 9, seen: 7, ..TaskList::default() }.unseen(), 2);
         assert_eq!(TaskList { alive: 7, seen: 9, ..TaskList::default() }.unseen(), 0, "some ended meanwhile");
     }

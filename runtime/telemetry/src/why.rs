@@ -46,6 +46,18 @@ pub struct Link {
     /// The last wake-up of the task; `None` if it is not known because the task is in its first
     /// poll.
     pub woken: Option<Woken>,
+    /// What the task awaits and where, as in [`Task::awaits`](crate::tasks::Task::awaits).
+    pub awaits: Option<String>,
+    /// The location of that await: `file:line:column`.
+    pub awaits_at: Option<String>,
+    /// How long it has waited there, ns; `None` if it does not await a lock.
+    pub waiting_ns: Option<u64>,
+    /// The task that acquired the lock that this task awaits, if that is known.
+    pub held_by: Option<u64>,
+    /// Where that lock was acquired: `file:line:column`.
+    pub held_at: Option<String>,
+    /// Time since the lock was acquired, ns.
+    pub held_ns: Option<u64>,
 }
 
 /// The state of a task.

@@ -14,7 +14,7 @@
 //!   ([`snapshot`](crate::snapshot)).
 //! * DEPTH IS BOUNDED by `MAX_DEPTH`.
 //! * READ-ONLY: no request changes scheduling. A client can only switch the flight recorder on and
-//!   off.
+//!   off, and request a dump, which polls each waiting task once more.
 //!
 //! Versions: [`VERSION`] consists of a major and a minor number. A console rejects a server of
 //! another major version, with both versions in the message. With another minor version, each side
@@ -27,6 +27,7 @@
 //! | 2 | [`Request::Tasks`] |
 //! | 3 | [`Request::Processes`] |
 //! | 4 | [`Reply::Throttled`], which older clients ignore |
+//! | 5 | [`Request::Dump`] |
 //!
 //! Rejected: postcard and bincode. They are smaller but not self-describing, so one added field
 //! would break every older console.
@@ -35,6 +36,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::dump::{self, Dump};
 use crate::pack::Packer;
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
@@ -45,7 +47,7 @@ use crate::why;
 /// Identifies a control socket of Volt.
 pub const MAGIC: &str = "volt-control";
 /// The protocol version. A server of another major version is rejected.
-pub const VERSION: Version = Version { major: 1, minor: 4 };
+pub const VERSION: Version = Version { major: 1, minor: 5 };
 /// Maximum size of a request in bytes.
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Maximum size of a reply in bytes.
@@ -163,6 +165,14 @@ pub enum Request {
         /// Selects the processes.
         query: processes::Query,
     },
+    /// Requests what a runtime's tasks wait for: a [`Reply::Dump`]. Each waiting task is polled
+    /// once for it, unless the query says otherwise. Minor 5.
+    Dump {
+        /// The runtime's name; may be `None` if there is only one.
+        runtime: Option<String>,
+        /// Selects the tasks.
+        query: dump::Query,
+    },
     /// A request of a newer client.
     #[serde(other)]
     Unknown,
@@ -201,6 +211,8 @@ pub enum Reply {
     Tasks(Box<TaskList>),
     /// A list of processes.
     Processes(Box<ProcessList>),
+    /// What the tasks of a runtime wait for.
+    Dump(Box<Dump>),
     /// The server delays the next request, because the replies so far used more processor time than
     /// one client may use. It answers the request after the delay; the connection stays open. Sent
     /// without a request, once per delay. Minor 4.

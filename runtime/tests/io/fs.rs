@@ -335,7 +335,7 @@ fn names_links_and_permissions_are_changed() {
 const CHILD: &str = "VOLT_TEST_STDIO";
 
 #[test]
-fn what_comes_by_standard_input_goes_out_by_standard_output() {
+fn standard_input_is_copied_to_standard_output() {
     if std::env::var_os(CHILD).is_some() {
         let runtime = watchdog::runtime(2);
         runtime.block_on(async {
@@ -354,7 +354,7 @@ fn what_comes_by_standard_input_goes_out_by_standard_output() {
         let runtime = watchdog::runtime(1);
         runtime.block_on(async {
             let mut child = volt::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "fs::what_comes_by_standard_input_goes_out_by_standard_output", "--nocapture"])
+                .args(["--exact", "fs::standard_input_is_copied_to_standard_output", "--nocapture"])
                 .env(CHILD, "1")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())

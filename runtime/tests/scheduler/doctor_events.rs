@@ -99,7 +99,7 @@ fn goes_on_until(runtime: &Runtime, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_stall_is_told_once_with_its_place_and_once_when_it_is_over() {
+fn a_stall_is_logged_once_with_its_line_and_once_when_it_ends() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("stalls").build().unwrap();
@@ -129,8 +129,52 @@ fn a_stall_is_told_once_with_its_place_and_once_when_it_is_over() {
     });
 }
 
+/// The program is idle then: no client takes a snapshot, and the sentinel is about to doze.
 #[test]
-fn who_does_not_want_it_is_told_nothing() {
+fn an_idle_programs_deadlock_is_told_within_five_seconds() {
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("deadlocked").build().unwrap();
+            let began = Instant::now();
+            let locks = std::sync::Arc::new([volt::sync::Mutex::new(()), volt::sync::Mutex::new(())]);
+            let met = std::sync::Arc::new(volt::sync::Barrier::new(2));
+            let line = line!() + 4;
+            for order in [[0, 1], [1, 0]] {
+                let (locks, met) = (locks.clone(), met.clone());
+                drop(runtime.spawn(async move {
+                    let _first = locks[order[0]].lock().await;
+                    met.wait().await;
+                    drop(locks[order[1]].lock().await);
+                }));
+            }
+            let deadlocks =
+                || told().iter().filter(|told| told.field("rule") == "deadlock").cloned().collect::<Vec<_>>();
+            while deadlocks().is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+            let deadlock = &deadlocks()[0];
+            assert_eq!(deadlock.field("severity"), "critical", "{deadlock:#?}");
+            for line in [line, line + 2] {
+                let at = format!("tests/scheduler/doctor_events.rs:{line}:");
+                assert!(deadlock.field("evidence").contains(&at), "{deadlock:#?}");
+            }
+            // As soon as two snapshots a while apart report equally many checks.
+            let checks = || runtime.handle().snapshot().sentinel.checks;
+            let mut before = checks();
+            loop {
+                std::thread::sleep(Duration::from_millis(200));
+                let now = checks();
+                if std::mem::replace(&mut before, now) == now {
+                    break;
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn with_doctor_events_off_the_log_has_none() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("silent").doctor_events(false).build().unwrap();
@@ -144,7 +188,7 @@ fn who_does_not_want_it_is_told_nothing() {
 }
 
 #[test]
-fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
+fn an_idle_runtime_stays_asleep_despite_an_open_finding() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("rests").build().unwrap();
@@ -173,7 +217,7 @@ fn a_runtime_at_rest_is_left_asleep_though_something_is_open() {
 /// Of a thousand polls, twenty block for 20 ms. That is less than four times the 99th percentile,
 /// and so usual there.
 #[test]
-fn blocking_that_is_usual_is_a_warning_as_long_as_it_goes_on() {
+fn usual_blocking_is_a_warning_while_it_continues() {
     const OBSERVED_FOR: Duration = Duration::from_secs(5);
     alone(|| {
         watched(|| {

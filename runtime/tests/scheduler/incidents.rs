@@ -104,7 +104,7 @@ fn a_poll_whose_cause_changes_gets_the_stack_of_the_new_one() {
 }
 
 #[test]
-fn causes_are_told_apart_while_the_poll_lasts() {
+fn causes_are_distinguished_while_the_poll_lasts() {
     watched(|| {
         let runtime = with_sentinel(2).build().unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
@@ -123,7 +123,10 @@ fn causes_are_told_apart_while_the_poll_lasts() {
         });
         is_over.store(true, Ordering::Relaxed);
         runtime.block_on(spinner).unwrap();
-        assert!(spins.guilty().unwrap().function.as_deref().unwrap().contains("causes_are_told_apart"), "{spins:#?}");
+        assert!(
+            spins.guilty().unwrap().function.as_deref().unwrap().contains("causes_are_distinguished"),
+            "{spins:#?}"
+        );
 
         let lock = Arc::new(Mutex::new(()));
         let held = lock.lock().unwrap();
@@ -144,7 +147,7 @@ fn causes_are_told_apart_while_the_poll_lasts() {
 }
 
 #[test]
-fn what_was_done_about_it_is_told() {
+fn an_incident_has_the_action_of_the_runtime() {
     watched(|| {
         let runtime = with_sentinel(1).build().unwrap();
         let (open, is_open) = mpsc::channel::<()>();

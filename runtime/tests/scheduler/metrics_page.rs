@@ -199,7 +199,7 @@ fn a_busy_port_is_reported_once_and_the_program_runs() {
     let Some(stderr) = stderr else { return };
     let told = format!("volt: VOLT_METRICS={taken}: the address is already in use: choose another port; the program");
     assert_eq!(stderr.matches(&told).count(), 1, "{stderr}");
-    let event = "ERROR volt::observe: no metrics are served; the program runs on";
+    let event = "ERROR volt::observe: no metrics are served; the program continues";
     assert_eq!(stderr.matches(event).count(), 1, "{stderr}");
 }
 

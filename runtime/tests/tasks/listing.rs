@@ -95,7 +95,7 @@ fn a_task_that_waited_behind_another_has_suffered_the_delay() {
 }
 
 #[test]
-fn the_highest_rank_stands_first_and_the_rest_is_counted() {
+fn the_highest_rank_is_first_and_the_others_are_counted() {
     let (runtime, mut client) = runtime("ranked", 2);
     let polls_of = |count: u64| async move {
         for _ in 0..count {
@@ -181,6 +181,43 @@ fn a_task_reports_its_current_await_point() {
     // Its next wait has no description.
     runtime.block_on(sender.send(())).unwrap();
     assert_eq!(told(None), None);
+}
+
+#[test]
+fn a_task_that_awaits_a_lock_reports_its_holder() {
+    let (runtime, mut client) = runtime("holders", 1);
+    let lock = std::sync::Arc::new(volt::sync::Mutex::new(()));
+    let (release, released) = volt::sync::oneshot::channel::<()>();
+    let held = lock.clone();
+    let line = line!() + 2;
+    let holder = spawn_named(&runtime, "holds", async move {
+        let _guard = held.lock().await;
+        released.await.unwrap();
+    });
+    let waits = |name| {
+        let lock = lock.clone();
+        spawn_named(&runtime, name, async move {
+            let _guard = lock.lock().await;
+            std::future::pending().await
+        })
+    };
+    let mut holder_of = |name, id| {
+        let query = query(Rank::Id, name);
+        let list = ask(&mut client, "holders", &query, |list| list.rows.first().and_then(|row| row.held_by) == id);
+        list.rows[0].clone()
+    };
+    assert_eq!(holder_of("holds", None).waiting_ns, None);
+    let next = waits("waits first");
+    let row = holder_of("waits first", Some(holder));
+    assert!(row.held_at.as_ref().unwrap().contains(&format!("{}:{line}:", file!())), "{row:?}");
+    assert!(row.held_ns >= row.waiting_ns && row.waiting_ns > Some(0), "{row:?}");
+    waits("waits last");
+    assert_eq!(holder_of("waits last", Some(holder)).held_at, row.held_at);
+    release.send(()).unwrap();
+    // The lock was handed on.
+    let row = holder_of("waits last", Some(next));
+    assert!(row.held_at.as_ref().unwrap().contains(&format!("{}:{}:", file!(), line + 6)), "{row:?}");
+    assert_eq!(holder_of("waits first", None).held_at, None);
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod watchdog;
 
 mod attributes;
 mod budget;
+mod deadlocks;
+mod dump;
 mod ids;
 mod items;
 mod join_set;

@@ -47,7 +47,7 @@ fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
     let title = format!(" {kind} {}{thread}, {duty}{phase} ", worker.index);
     let unit = " since the runtime started ";
     let room = columns.saturating_sub(width(&title) + 2);
-    let unit = if width(unit) <= room { unit } else { " since start " };
+    let unit = if width(unit) <= room { unit } else { " totals " };
     let fill = "─".repeat(columns.saturating_sub(width(&title) + width(unit) + 2));
     Line::from(vec![
         Span::styled("─", theme.label()),

@@ -98,13 +98,13 @@ fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hit
     // A digit and two columns around each name, and one more bracket.
     let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
     let has_room = whole < usize::from(area.width);
-    for (index, screen) in Screen::ALL.into_iter().enumerate() {
+    for screen in Screen::ALL {
         let is_shown = model.screen == screen;
         let name = if has_room || is_shown { screen.name() } else { screen.short_name() };
         let text = if is_shown { format!("[{name}]") } else { format!("{name} ") };
         let style = if is_shown { theme.strong() } else { theme.label() };
         let columns = 2 + text.len() as u16;
-        spans.push(Span::styled(format!("{} ", index + 1), theme.title()));
+        spans.push(Span::styled(format!("{} ", screen.key()), theme.title()));
         spans.push(Span::styled(text, style));
         hits.add(Rect { x, y: area.y, width: columns, height: 1 }, Action::Show(screen));
         x += columns;
@@ -121,12 +121,13 @@ fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
         Screen::Tasks => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
         Screen::Processes if model.processes.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
         Screen::Processes => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
-        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll time")],
+        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll")],
         Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
         Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
         Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],
         Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack")],
         Screen::Events => &[("↑↓", "row")],
+        Screen::Waits => &[("↑↓", "row"), ("r", "look again")],
     }
 }
 

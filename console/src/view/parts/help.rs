@@ -11,7 +11,7 @@ use crate::view::theme::Theme;
 /// The keys that every screen has. A line has at most 75 columns, so that it fits the smallest
 /// screen.
 const KEYS: [&str; 6] = [
-    "1 to 9 screen (t tasks, p processes)   space pause   Tab ←→ runtime",
+    "0 to 9 screen (t tasks, p processes, w waits)   space pause  Tab runtime",
     "↑ ↓ j k  row or worker   PgUp PgDn  page   Home End g G  first or last row",
     "- shorter interval  + longer    ? h F1 help  Esc back    q Ctrl-C quit",
     "Mouse: click a screen name or a row (again to open it); wheel moves",
@@ -23,7 +23,7 @@ const KEYS: [&str; 6] = [
 fn keys(is_replay: bool) -> [&'static str; 6] {
     let mut keys = KEYS;
     if is_replay {
-        keys[0] = "1 to 9 screen   space play, stop   ←→ seek   Tab runtime";
+        keys[0] = "0 to 9 screen   space play, stop   ←→ seek   Tab runtime";
         keys[2] = "- play faster  + play slower    ? h F1 help  Esc back    q Ctrl-C quit";
     }
     keys
@@ -38,13 +38,13 @@ const WORKERS: [&str; 15] = [
     "       M maintenance  A away: stuck in a poll  K block_in_place  - stopped",
     "queue  LIFO slot, batch from the global queue, ring: local queue (tasks)",
     "budget polls left in this tick; spent: ticks that used the whole budget",
-    "ewma   average poll time; intv: polls between checks of the global queue",
+    "ewma   average poll duration; intv: polls between global queue checks",
     "lifo   hits: polls from the slot; evict: displaced; cap: flushed at limit",
     "steals tries; ok: successful tries; tasks: stolen tasks; races: lost to",
     "       another worker; given: tasks that other workers stole from this one",
     "unpark reason to wake: notif claimed by another thread, io, timer,",
     "       t.out park time-out, spur no known reason",
-    "delay  scheduling delay: time from a task's wake-up to its poll",
+    "poll   poll duration   delay  schedule delay: time from wake-up to poll",
     "runtime name and number of workers, without spare workers",
 ];
 
@@ -56,8 +56,8 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "< > sort   i reverse   / filter   r totals or rates per second",
             "Above: the table. Below: the selected worker since the runtime started.",
             "queues    tasks in its ring, LIFO slot, batch and inbox; its budget",
-            "busy, search, asleep   share of time in percent; latest at the right",
-            "polls/s, queued        the same, scaled to the largest value shown",
+            "busy, search, idle     share of time; idle: parked or waiting in the driver",
+            "polls/s, queued        scaled to the largest value; latest at the right",
             "run delay              time in which the kernel ran other threads",
             "╳ no connection at that time",
         ],
@@ -66,7 +66,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "< > sort   i reverse   / filter by name, #id, spawn location or state",
             "state   waits, queued, polled; stranded: waits without a waker",
             "awaits  what it waits for: lock, permits, notice, message, value …",
-            "busy    total poll time; now: share of the last interval",
+            "busy    total duration of its polls; now: share of the last interval",
             "longest longest poll, with an error of at most 1/16",
             "delay   total time from wake-ups to polls",
             "woken   time since the last wake-up, and its cause",
@@ -83,17 +83,17 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "        complete: it has exited",
             "mailbox waiting messages; ! half full   !! full   peak  maximum so far",
             "lost    messages that its mailbox dropped or refused",
-            "steps   number of steps   busy  total poll time of its task",
+            "steps   number of steps   busy  total duration of them",
             "parent  process that started it",
             "A program with very many processes lists only the highest-ranked.",
         ],
         Screen::Latency => &[
-            "↑ ↓ worker or all  Enter delay or poll time  r since the runtime started",
+            "↑ ↓ worker or all  Enter delay or poll  r since the runtime started",
             "Bars: number of polls or delays in each range of durations.",
             "Heat map: one column for each snapshot, latest at the right; darker",
             "cells have a larger share of the snapshot. ╳ no connection.",
-            "scheduling delay  time from a task's wake-up to its poll",
-            "poll time         time that a task occupied its worker",
+            "schedule delay  time from a task's wake-up to its poll",
+            "poll duration   time that a task occupied its worker",
         ],
         Screen::Incidents => &[
             "Enter stack of the selected incident   < > sort   i reverse   / filter",
@@ -115,7 +115,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "caused   total delay of other tasks behind long polls of these",
             "now      tasks delayed at a time, on average, in the last interval",
             "suffered total delay of these tasks behind long polls of others",
-            "stuck    stuck polls     longest  longest poll   busy  total poll time",
+            "stuck    stuck polls     longest  longest poll   busy  total duration",
             "stranded waiting tasks that have no waker left",
         ],
         Screen::Doctor => &[
@@ -123,6 +123,17 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "Findings of the doctor, checked every second, worst first. Below:",
             "the evidence, the line of code, and what to change.",
             "To print the same as text: volt-console doctor",
+        ],
+        Screen::Waits => &[
+            "↑ ↓ group   r look again   i reverse   / filter by name or place",
+            "Tasks that wait at the same place form a group, longest wait first.",
+            "Below: the chain of awaits of the selected group. Its last line is",
+            "the pending operation; the line above it is the application's.",
+            "tasks    number of tasks      longest  since the last wake-up",
+            "× 20     the task waits for 20 operations at this place",
+            "To find the chain, the program polls each waiting task once. So this",
+            "screen looks only when it is opened, and when r is pressed.",
+            "To print the same as text: volt-console dump",
         ],
         Screen::Events => &[
             "i reverse   / filter by kind, runtime or text",

@@ -1,5 +1,5 @@
 //! The runtime as a whole on a wide screen: a row of panels and, if there is room, the
-//! distributions of poll times and delays.
+//! distributions of poll durations and delays.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -55,14 +55,14 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     draw_facts(frame, blocking, &scene.blocking(), theme);
 }
 
-/// Draws the distributions of the poll times and schedule delays of the last interval. `area` has
-/// one of [`SPREAD_HEIGHTS`].
+/// Draws the distributions of the poll durations and schedule delays of the last interval. `area`
+/// has one of [`SPREAD_HEIGHTS`].
 pub fn draw_spread(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2]).areas(area);
     let poll_time = scene.rates.map(|rates| &rates.poll_time_histogram);
     let delay = scene.rates.map(|rates| &rates.schedule_delay_histogram);
-    draw_histogram(frame, left, "poll time in the last interval", poll_time, theme);
-    draw_histogram(frame, right, "scheduling delay (wake-up to poll) in the last interval", delay, theme);
+    draw_histogram(frame, left, "poll duration in the last interval", poll_time, theme);
+    draw_histogram(frame, right, "schedule delay (wake-up to poll) in the last interval", delay, theme);
 }
 
 fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect {

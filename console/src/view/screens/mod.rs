@@ -8,4 +8,5 @@ pub mod latency;
 pub mod overview;
 pub mod processes;
 pub mod tasks;
+pub mod waits;
 pub mod worker;

@@ -1,5 +1,5 @@
 //! The tasks screen: the tasks that rank highest and, if it is open, the detail of the selected
-//! one: its state, its poll times, and the chain of wake-ups that led to its last poll.
+//! one: its state, its poll durations, and the chain of wake-ups that led to its last poll.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -9,7 +9,7 @@ use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, State, Task};
 use crate::facts::why;
 use crate::facts::{LONG_NS, Tone};
 use crate::model::Model;
-use crate::tables::tasks::{COLUMNS, NAME_TITLE, awaits, summary};
+use crate::tables::tasks::{COLUMNS, NAME_TITLE, awaits, held_by, summary};
 use crate::text::figures::{ABSENT, count, duration, head, maybe_duration, tail, width, wrapped};
 use crate::view::hits::Hits;
 use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
@@ -106,6 +106,9 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
     if let Some((what, at)) = awaits(task) {
         let at = at.map_or_else(String::new, |at| format!(", at {}", tail(at, room.saturating_sub(width(what) + 5))));
         lines.extend(fact("awaits", format!("{what}{at}"), Tone::Plain));
+    }
+    if let Some(holder) = held_by(task) {
+        lines.extend(fact("held by", holder, Tone::Plain));
     }
     lines.extend(fact("polls", polls, tone_of_polls));
     lines.extend(fact("delay", delay, Tone::Plain));

@@ -28,7 +28,7 @@ struct Curve {
 const CURVES: [Curve; 5] = [
     Curve { title: "busy", of: |point| point.busy.into(), top: Some(100), style: Theme::curve },
     Curve { title: "search", of: |point| point.searching.into(), top: Some(100), style: Theme::title },
-    Curve { title: "asleep", of: |point| point.asleep.into(), top: Some(100), style: Theme::label },
+    Curve { title: "idle", of: |point| point.asleep.into(), top: Some(100), style: Theme::label },
     Curve { title: "polls/s", of: |point| point.polls.into(), top: None, style: Theme::curve },
     Curve { title: "queued", of: |point| point.queued.into(), top: None, style: Theme::title },
 ];

@@ -126,7 +126,7 @@ fn every_tab_and_every_row_is_where_a_click_finds_it() {
 }
 
 #[test]
-fn below_the_minimum_every_screen_says_so_down_to_one_by_one() {
+fn every_screen_asks_for_more_room_below_its_minimum() {
     for model in every_screen() {
         for size in [(1, 1), (2, 50), (300, 1), (79, 24)] {
             screen(&model, size);
@@ -148,7 +148,7 @@ fn a_filter_is_shown_while_it_is_typed_and_afterwards() {
 }
 
 #[test]
-fn a_lost_connection_says_since_when_and_why() {
+fn a_lost_connection_shows_its_time_and_reason() {
     let mut model = fixture::model(2, 4);
     let reason = "there is no socket /run/user/1000/volt/48213-77.sock".to_string();
     model.update(Message::Disconnected { reason, retry_in: Duration::from_secs(5) });
@@ -163,7 +163,7 @@ fn a_lost_connection_says_since_when_and_why() {
 }
 
 #[test]
-fn a_silent_connection_says_so() {
+fn a_silent_connection_is_marked() {
     let mut model = fixture::model(2, 4);
     model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(9)));
     assert!(screen(&model, (80, 24)).contains("no snapshot for 9s"));
@@ -199,6 +199,7 @@ fn every_screen_is_complete_at_every_supported_size() {
             let mut model = fixture::model(3, 2);
             model.update(Message::Tasks(Box::new(fixture::tasks("app", written, 2))));
             model.update(Message::Processes(Box::new(fixture::processes("app", written, 2))));
+            model.update(Message::Dump(Box::new(fixture::dump())));
             let process = fixture::stalled(fixture::process(3, 3), written);
             model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
             show(&mut model, chosen);
@@ -226,7 +227,7 @@ fn every_screen_is_complete_at_every_supported_size() {
 }
 
 #[test]
-fn without_incidents_and_blame_the_screens_say_so() {
+fn without_incidents_and_blame_the_screens_have_a_note() {
     let mut model = fixture::model(2, 2);
     show(&mut model, Screen::Incidents);
     assert!(screen(&model, (80, 24)).contains("No stuck polls since the runtime started"));
@@ -243,7 +244,7 @@ fn nothing_is_blank_at_200_by_50() {
 }
 
 #[test]
-fn the_selected_worker_stands_right_below_the_table() {
+fn the_selected_worker_is_below_the_table() {
     for size in [(80, 24), (100, 40), (200, 50), (300, 100)] {
         let screen = screen(&fixture::model(1, 3), size);
         let lines: Vec<&str> = screen.lines().collect();
@@ -253,7 +254,7 @@ fn the_selected_worker_stands_right_below_the_table() {
 }
 
 #[test]
-fn before_the_first_snapshot_and_without_runtimes_it_says_so() {
+fn the_screen_explains_missing_snapshots_and_runtimes() {
     assert!(screen(&Model::new(fixture::STEP), (80, 24)).contains("Waiting for the first snapshot"));
     let mut model = fixture::model(2, 1);
     let process = volt_telemetry::snapshot::Process { runtimes: Vec::new(), ..fixture::process(2, 2) };
@@ -301,6 +302,7 @@ fn every_screen() -> Vec<Model> {
         let mut model = fixture::stalled_model(9, 5);
         model.update(Message::Tasks(Box::new(fixture::tasks("app", 40, 5))));
         model.update(Message::Processes(Box::new(fixture::processes("app", 40, 5))));
+        model.update(Message::Dump(Box::new(fixture::dump())));
         show(&mut model, screen);
         model
     });
@@ -312,7 +314,7 @@ fn every_screen() -> Vec<Model> {
 }
 
 #[test]
-fn without_colors_the_screens_say_the_same() {
+fn without_colors_the_screens_have_the_same_text() {
     for model in every_screen() {
         let mut plain = terminal((200, 50));
         plain.draw(|frame| draw(frame, &model, Theme::new(false), &mut Hits::default())).unwrap();
@@ -327,6 +329,7 @@ fn without_colors_the_screens_say_the_same() {
             Screen::Events => "!! worker 1",
             Screen::Tasks => "ms!",
             Screen::Processes => "1024!!",
+            Screen::Waits => "1.4s!!",
             _ => "230ms!!",
         };
         assert!(text.contains(mark), "what is red has a mark on {:?}:\n{text}", model.screen);

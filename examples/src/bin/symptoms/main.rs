@@ -122,6 +122,8 @@ enum Symptom {
     TaskLeak,
     /// A future drops its waker; the counterpart keeps it
     LostWaker,
+    /// Two tasks lock two locks in opposite order; the counterpart's lock them in the same order
+    Deadlock,
     /// A process receives more messages than it handles; the counterpart's sender waits for room
     MailboxGrowing,
     /// A process fails immediately and is restarted without a pause; the counterpart's supervisor
@@ -183,6 +185,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::BlockingPoolSaturated => piles::blocking_pool_saturated(&scene),
         Symptom::TaskLeak => piles::task_leak(&mut scene),
         Symptom::LostWaker => piles::lost_waker(&scene),
+        Symptom::Deadlock => piles::deadlock(&scene),
         Symptom::MailboxGrowing => processes::mailbox_growing(&mut scene),
         Symptom::RestartStorm => processes::restart_storm(&mut scene),
     }

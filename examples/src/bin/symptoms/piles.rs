@@ -1,7 +1,7 @@
 //! Symptoms of tasks and jobs that pile up.
 
 use std::future::poll_fn;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
@@ -24,6 +24,8 @@ const SPAWNED: usize = 5;
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 /// The number of tasks that are never woken.
 const FORGOTTEN: usize = 3;
+/// How long a task works while it has the first of two locks.
+const TRANSFER: Duration = Duration::from_millis(5);
 
 /// More jobs than the pool can finish, or one for each thread.
 pub(crate) fn blocking_pool_saturated(scene: &Scene) {
@@ -70,5 +72,25 @@ pub(crate) fn lost_waker(scene: &Scene) {
             }
             Poll::<()>::Pending
         })));
+    }
+}
+
+/// Two tasks that transfer between two accounts, in opposite directions. Each first locks the
+/// account that it takes from, or both lock them in the same order.
+pub(crate) fn deadlock(scene: &Scene) {
+    let accounts = Arc::new([volt::sync::Mutex::new(0_i64), volt::sync::Mutex::new(0)]);
+    for (name, from, to) in [("settlement", 0, 1), ("pricing", 1, 0)] {
+        let accounts = accounts.clone();
+        let [first, second] = if scene.is_ill { [from, to] } else { [0, 1] };
+        let transfers = async move {
+            loop {
+                let mut one = accounts[first].lock().await;
+                volt::time::sleep(TRANSFER).await;
+                let mut other = accounts[second].lock().await;
+                *one -= 1;
+                *other += 1;
+            }
+        };
+        drop(volt::task::Builder::new().name(name).spawn_on(transfers, &scene.runtime));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Builder;
 use crate::clock;
 use crate::config::{self, Backend, ParkSpin, Placement};
+use crate::coop;
 
 /// # Tuning
 ///
@@ -49,7 +50,8 @@ impl Builder {
     /// tasks keep others waiting; raise it if tasks that handle many ready items spend their time
     /// on yields. `volt_worker_coop_yields_total` counts the forced yields.
     pub fn coop_budget(mut self, operations: u32) -> Self {
-        self.config.coop_budget = operations;
+        // The largest number means no limit, to which the sentinel's requests do not apply.
+        self.config.coop_budget = operations.min(coop::UNLIMITED - 1);
         self
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use volt_stacks::fork;
 
+use self::cycles::segment::Kept;
 use self::cycles::source::{self, Source};
 use self::cycles::{Clock, Fault};
 
@@ -18,6 +19,12 @@ pub(crate) mod cycles;
 mod tests;
 
 static CLOCK: Clock<Machine> = Clock::new(Machine);
+
+thread_local! {
+    /// The segment of the clock that this thread read last. Needs no destructor, so it can be used
+    /// until the thread has ended.
+    static KEPT: Kept = const { Kept::new() };
+}
 
 /// This machine's counter and system clock, or a counter that a test has injected.
 struct Machine;
@@ -62,7 +69,7 @@ pub(crate) fn now_ns() -> u64 {
     if let Some(now_ns) = simulated::now_ns() {
         return now_ns;
     }
-    CLOCK.now_ns()
+    KEPT.with(|kept| CLOCK.now_ns_by(kept))
 }
 
 /// Returns the present time, after a comparison with `Instant`. The comparison costs one reading of

@@ -1,9 +1,10 @@
 //! The handle of a runtime: spawns tasks and takes snapshots, from any thread.
 //!
-//! The methods that affect the calling thread (`enter`, `block_on`) are in `here`, and those that
-//! describe the runtime in `about`.
+//! The methods that affect the calling thread (`enter`, `block_on`) are in `here`, those that
+//! describe the runtime in `about`, and dumps of its tasks in `dump`.
 
 mod about;
+mod dump;
 mod here;
 
 use std::fmt;

@@ -24,6 +24,9 @@ pub(super) struct Limits {
     /// How long a client waits for its next answer, as a multiple of the processor time of its last
     /// answers. 50 limits a client to 2 % of one processor.
     pub(super) pays: u32,
+    /// The same for a dump, which people request one at a time. 5 limits a client that requests
+    /// nothing else to 20 % of one processor.
+    pub(super) dump_pays: u32,
     /// Processor time that a client's answers may take before it has to wait.
     pub(super) credit: Duration,
     /// How long the observer continues after the last runtime that wants it. Zero: the drop of that
@@ -45,6 +48,7 @@ impl Limits {
         reply_bytes: MAX_REPLY_BYTES,
         rest: 200,
         pays: 50,
+        dump_pays: 5,
         credit: Duration::from_millis(100),
         linger: Duration::ZERO,
     };

@@ -24,10 +24,11 @@
 //!   counted.
 //! * *Asleep unless asked*: without a client there is no wake-up, except one or two after the last
 //!   runtime has ended.
-//! * *It never stops the application*: without a socket the program runs on, with a warning.
+//! * *It never stops the application*: without a socket the program continues, with a warning.
 
 mod connection;
 mod cuts;
+mod dumping;
 mod limits;
 mod listener;
 mod observer;

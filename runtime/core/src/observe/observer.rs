@@ -40,7 +40,7 @@ impl Registry {
             tracing::warn!(
                 target: "volt::observe",
                 %error,
-                "no control socket: consoles cannot attach until another runtime is built; the program runs on"
+                "no control socket: consoles cannot attach until another runtime is built; the program continues"
             );
         }
     }

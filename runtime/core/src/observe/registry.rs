@@ -44,6 +44,7 @@ use std::{ptr, thread};
 
 use mio::Waker;
 use volt_stacks::fork::Home;
+use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::health::Health;
 use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::snapshot::{Process, Snapshot};
@@ -82,6 +83,11 @@ pub(crate) trait Observed: Send + Sync {
     /// Lists the tasks that match `query`. Waits for no worker.
     fn tasks(&self, _query: &Query) -> TaskList {
         TaskList::default()
+    }
+
+    /// Returns what the tasks that match `query` wait for. Waits for workers, up to seconds.
+    fn dump(self: Arc<Self>, _query: &dump::Query) -> Dump {
+        Dump::default()
     }
 
     /// Lists the processes that match `query`. Waits for no worker.

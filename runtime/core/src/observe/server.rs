@@ -35,6 +35,7 @@ use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
 
 use super::connection::{Asked, Connection, Gone};
 use super::cuts::encode_cutting;
+use super::dumping::Dumping;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::recording::{FAULT, Recording};
@@ -229,6 +230,11 @@ impl Server {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
             client.tick(now);
+            if let Err(gone) = send_dump(client, registry, &self.limits, now) {
+                self.remove(index, gone, registry);
+                continue;
+            }
+            let Some(client) = &mut self.clients[index] else { continue };
             if let Err(gone) = client.send_recording(now, &self.limits, registry) {
                 self.remove(index, gone, registry);
             }
@@ -292,11 +298,11 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
     match client.read(now, limits)? {
         Asked::Nothing | Asked::Snapshot => Ok(()),
         Asked::Other(request) => {
-            let mut reply = reply_to(request, client, registry, now).unwrap_or_else(|message| Reply::Error { message });
-            if let Some(frame) = encode_shortening(&mut reply, limits.reply_bytes) {
-                client.push(frame, limits);
+            let reply = reply_to(request, client, registry, now);
+            match reply.unwrap_or_else(|message| Some(Reply::Error { message })) {
+                Some(reply) => send(reply, client, limits, now),
+                None => Ok(()),
             }
-            client.flush(now, limits)
         }
         Asked::Unknown => {
             let message = format!(
@@ -311,6 +317,24 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
     }
 }
 
+/// Sends the dump of a client, if it is complete.
+fn send_dump(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Gone> {
+    let Some((reply, took)) = client.dumping.as_ref().and_then(Dumping::take) else { return Ok(()) };
+    client.dumping = None;
+    send(reply, client, limits, now)?;
+    if client.charge(took * limits.dump_pays / limits.pays, now, limits) {
+        registry.count(|health| health.throttles += 1);
+    }
+    client.flush(now, limits)
+}
+
+fn send(mut reply: Reply, client: &mut Connection, limits: &Limits, now: Instant) -> Result<(), Gone> {
+    if let Some(frame) = encode_shortening(&mut reply, limits.reply_bytes) {
+        client.push(frame, limits);
+    }
+    client.flush(now, limits)
+}
+
 /// Encodes the reply as a frame. A list loses rows until it fits.
 fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
     loop {
@@ -318,15 +342,31 @@ fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
             (Ok(frame), _) => return Some(frame),
             (Err(_), Reply::Tasks(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
             (Err(_), Reply::Processes(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
+            (Err(_), Reply::Dump(dump)) if !dump.groups.is_empty() => {
+                let kept = dump.groups.len() / 2;
+                dump.groups_left_out += (dump.groups.len() - kept) as u64;
+                dump.groups.truncate(kept);
+            }
             (Err(_), _) => return None,
         }
     }
 }
 
-/// Returns the reply to a request that needs no snapshot, or an error text with the remedy.
-fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now: Instant) -> Result<Reply, String> {
+/// Returns the reply to a request that needs no snapshot, or an error text with the remedy. `None`
+/// if the reply will be sent later.
+fn reply_to(
+    request: Request,
+    client: &mut Connection,
+    registry: &Registry,
+    now: Instant,
+) -> Result<Option<Reply>, String> {
     let gone = || "the runtime has ended".to_owned();
-    match request {
+    let reply = match request {
+        Request::Dump { runtime, query } => {
+            let (_, runtime) = registry.find(runtime.as_deref())?;
+            client.dumping = Some(Dumping::begin(runtime, query)?);
+            return Ok(None);
+        }
         Request::Record { runtime, look_back_ms } => {
             let (name, runtime) = registry.find(runtime.as_deref())?;
             let look_back = Duration::from_millis(look_back_ms);
@@ -369,7 +409,8 @@ fn reply_to(request: Request, client: &mut Connection, registry: &Registry, now:
             Ok(Reply::Processes(Box::new(list)))
         }
         _ => Err("this request is not answered with a single reply".to_owned()),
-    }
+    };
+    reply.map(Some)
 }
 
 /// Returns whether `accept` failed because of the connection that it accepted, so that the next one

@@ -27,8 +27,6 @@ pub(crate) struct Core {
     pub(crate) tuner: Tuner,
     /// Where a task goes that is woken on this thread.
     pub(crate) road: Road,
-    /// The last reading of the clock.
-    pub(crate) now_ns: u64,
     /// Polls from the LIFO slot since this count was last reset.
     pub(crate) lifo_polls: u32,
     /// Whether the ring had its turn since then.
@@ -78,7 +76,6 @@ impl Core {
             rng: FastRand::new(seed, index as u64),
             tuner: Tuner::new(config),
             road: Road::Lifo,
-            now_ns,
             lifo_polls: 0,
             has_come_to_ring: false,
             polls_since_check: 0,
@@ -103,10 +100,10 @@ impl Core {
     /// comparison. One local poll comes first, whatever the time: otherwise slow polls and a global
     /// queue that is never empty would keep local tasks waiting for ever.
     #[inline]
-    pub(crate) fn due_check(&self) -> Option<Trigger> {
+    pub(crate) fn due_check(&self, now_ns: u64) -> Option<Trigger> {
         if self.polls_since_check > self.tuner.interval() {
             Some(Trigger::Interval)
-        } else if self.now_ns >= self.check_at_ns && self.polls_since_check > 1 {
+        } else if now_ns >= self.check_at_ns && self.polls_since_check > 1 {
             Some(Trigger::Elapsed)
         } else {
             None
@@ -114,9 +111,10 @@ impl Core {
     }
 
     /// Records that the global queue was checked. If it was empty, a local task is polled instead.
-    pub(crate) fn note_check(&mut self, has_brought: bool, config: &Config) {
+    #[inline]
+    pub(crate) fn note_check(&mut self, has_brought: bool, now_ns: u64, config: &Config) {
         self.polls_since_check = u32::from(!has_brought);
-        self.check_at_ns = self.now_ns.saturating_add(config.target_global_queue_latency_ns);
+        self.check_at_ns = now_ns.saturating_add(config.target_global_queue_latency_ns);
     }
 
     /// Ends a tick: resets the count of LIFO polls, unless the ring has not had its turn yet.

@@ -22,6 +22,8 @@ pub mod current;
 #[cfg(not(loom))]
 mod doctor;
 #[cfg(not(loom))]
+pub(crate) mod dump;
+#[cfg(not(loom))]
 pub mod listing;
 #[cfg(not(loom))]
 mod placement;

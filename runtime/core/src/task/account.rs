@@ -42,6 +42,9 @@ const BUSY_FULL: u64 = u64::MAX >> BUSY_SHIFT;
 const DELAY_BITS: u32 = 32;
 const DELAY_FULL: u64 = (1 << DELAY_BITS) - 1;
 const ONE_POLL: u64 = 1 << DELAY_BITS;
+/// The highest bits of both halves of `begun`. If one is set, the half has half of its maximum, and
+/// each addition checks exactly whether there is room.
+const NEARLY_FULL: u64 = 1 << (u64::BITS - 1) | 1 << (DELAY_BITS - 1);
 const _: () = assert!((unbounded_bucket_of(u64::MAX) as u64) <= LONGEST_MASK);
 
 /// The account of a task. See the module documentation.
@@ -82,11 +85,11 @@ impl Account {
         // successive runners.
         let before = self.begun.load(Ordering::Relaxed);
         let after = before.wrapping_add(ONE_POLL + units);
-        let has_room = after > before && after as u32 >= before as u32 && units < ONE_POLL;
+        let has_room = after & NEARLY_FULL == 0 && units < NEARLY_FULL & DELAY_FULL;
         self.begun.store(if has_room { after } else { Self::at_largest(before, units) }, Ordering::Relaxed);
     }
 
-    /// Returns the value after `before` if one of its halves is at its maximum.
+    /// Returns the value after `before` if one of its halves is near its maximum, or at it.
     #[cold]
     fn at_largest(before: u64, units: u64) -> u64 {
         let polls = (before >> DELAY_BITS).saturating_add(1).min(DELAY_FULL);
@@ -100,18 +103,30 @@ impl Account {
         if !counting::IS_ON {
             return;
         }
+        // Rounded like the delay.
+        let rest_ns = now_ns & BUSY_MASK;
         // ORDERING: Relaxed, both: as in `begin`.
         let took = self.took.load(Ordering::Relaxed);
-        // Rounded like the delay.
-        let units = took_ns.saturating_add(now_ns & BUSY_MASK) >> BUSY_UNIT_BITS;
+        // Most polls are short, and the longest of them is of no interest.
+        let after = if took_ns < LONGEST_FROM_NS && took <= u64::MAX / 2 {
+            took + ((took_ns + rest_ns) >> BUSY_UNIT_BITS << BUSY_SHIFT)
+        } else {
+            Self::after_long(took, took_ns, rest_ns)
+        };
+        self.took.store(after & !Note::MASK | awaits.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the value after `took` if the poll may be the longest, or if the busy time is near
+    /// its maximum.
+    #[cold]
+    fn after_long(took: u64, took_ns: u64, rest_ns: u64) -> u64 {
+        let units = took_ns.saturating_add(rest_ns) >> BUSY_UNIT_BITS;
         let busy = (took >> BUSY_SHIFT).saturating_add(units).min(BUSY_FULL);
         let mut longest = took >> Note::BITS & LONGEST_MASK;
-        // Most polls are short, and the longest of them is of no interest. They skip the search for
-        // a bucket.
         if took_ns >= LONGEST_FROM_NS {
             longest = longest.max(unbounded_bucket_of(took_ns) as u64);
         }
-        self.took.store(busy << BUSY_SHIFT | longest << Note::BITS | awaits.to_bits(), Ordering::Relaxed);
+        busy << BUSY_SHIFT | longest << Note::BITS
     }
 
     /// Returns what the task recorded in its last poll that it waits for.

@@ -20,7 +20,7 @@ use crate::stats::locations::{PLACES as LOCATIONS_MAX, number_of, of_number};
 const KIND_BITS: u32 = 3;
 
 /// The kinds of things that a task may wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Awaits {
     /// A lock.
@@ -35,7 +35,8 @@ pub enum Awaits {
     Room,
     /// A value that another task sets.
     Value,
-    /// Other tasks: their arrival at a barrier, or their end.
+    /// Other tasks: their arrival at a barrier, or their end. For a JoinHandle, the location is
+    /// that of the spawn.
     Others,
 }
 
@@ -64,6 +65,8 @@ pub(crate) struct Note(u16);
 impl Note {
     /// The number of bits of a note.
     pub(super) const BITS: u32 = KIND_BITS + 11;
+    pub(super) const MASK: u64 = (1 << Self::BITS) - 1;
+    #[cfg(test)]
     pub(super) const NOTHING: Note = Note(0);
 
     /// Returns a note that the task waits for `awaits` at the location `at`.
@@ -72,13 +75,15 @@ impl Note {
         Self(number_of(at) << KIND_BITS | awaits as u16)
     }
 
+    #[inline]
     pub(super) fn to_bits(self) -> u64 {
         u64::from(self.0)
     }
 
     /// Returns the note in the lowest [`BITS`](Self::BITS).
+    #[inline]
     pub(super) fn from_bits(bits: u64) -> Self {
-        Self((bits & ((1 << Self::BITS) - 1)) as u16)
+        Self((bits & Self::MASK) as u16)
     }
 
     /// Returns what the task waits for, and the location if it has a number.

@@ -24,7 +24,8 @@
 use std::cell::Cell;
 use std::mem::{self, ManuallyDrop};
 use std::panic::Location;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
 
 use volt_telemetry::recording::event::Waker as By;
 
@@ -36,18 +37,83 @@ use super::id::Id;
 #[derive(Clone, Copy)]
 struct Running {
     task: Option<NonNull<Header>>,
-    has_woken_itself: bool,
-    awaits: Note,
+    marks: Marks,
 }
 
-const NOTHING: Running = Running { task: None, has_woken_itself: false, awaits: Note::NOTHING };
+/// What the task has done in the poll: `| what it waits for | has it woken itself 1 |`.
+#[derive(Clone, Copy)]
+struct Marks(u32);
+
+impl Marks {
+    const NOTHING: Self = Self(0);
+    const HAS_WOKEN_ITSELF: u32 = 1;
+
+    #[inline]
+    fn has_woken_itself(self) -> bool {
+        self.0 & Self::HAS_WOKEN_ITSELF != 0
+    }
+
+    #[inline]
+    fn awaits(self) -> Note {
+        Note::from_bits(u64::from(self.0 >> 1))
+    }
+
+    fn with_awaits(self, awaits: Note) -> Self {
+        Self((awaits.to_bits() as u32) << 1 | self.0 & Self::HAS_WOKEN_ITSELF)
+    }
+}
+
+const NOTHING: Running = Running { task: None, marks: Marks::NOTHING };
+
+/// What this thread does, in one thread-local: a wake-up reads most of it.
+struct Here {
+    // The record of the present poll.
+    task: Cell<Option<NonNull<Header>>>,
+    marks: Cell<Marks>,
+    /// What kind of thread this is, or what it does between two polls.
+    by: Cell<By>,
+}
 
 thread_local! {
-    static CURRENT: Cell<Running> = const { Cell::new(NOTHING) };
-    /// What kind of thread this is, or what it does between two polls.
-    static BY: Cell<By> = const { Cell::new(By::Outside) };
+    static HERE: Here = const {
+        Here {
+            task: Cell::new(NOTHING.task),
+            marks: Cell::new(NOTHING.marks),
+            by: Cell::new(By::Outside),
+        }
+    };
     /// The ended task whose output is being dropped on this thread.
     static ENDED: Cell<Option<Id>> = const { Cell::new(None) };
+}
+
+impl Here {
+    #[inline]
+    fn running(&self) -> Running {
+        Running { task: self.task.get(), marks: self.marks.get() }
+    }
+
+    #[inline]
+    fn set_running(&self, running: Running) {
+        self.task.set(running.task);
+        self.marks.set(running.marks);
+    }
+
+    fn set_awaits(&self, awaits: Note) {
+        self.marks.set(self.marks.get().with_awaits(awaits));
+    }
+
+    #[inline]
+    fn replace_running(&self, running: Running) -> Running {
+        let former = self.running();
+        self.set_running(running);
+        former
+    }
+}
+
+/// Replaces the record of the poll on this thread.
+#[inline]
+fn replace(running: Running) -> Running {
+    HERE.with(|here| here.replace_running(running))
 }
 
 /// What wakes tasks on this thread at the moment.
@@ -61,17 +127,19 @@ pub(super) struct WakesHere<'a> {
 /// Calls `f` with what wakes tasks on this thread at the moment.
 #[inline]
 pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
-    let running = CURRENT.get();
-    // SAFETY: Alive while current.
-    let task = running.task.as_ref().map(|task| unsafe { task.as_ref() });
-    f(WakesHere { by: BY.get(), task })
+    HERE.with(|here| {
+        let task = here.task.get();
+        // SAFETY: Alive while current.
+        let task = task.as_ref().map(|task| unsafe { task.as_ref() });
+        f(WakesHere { by: here.by.get(), task })
+    })
 }
 
 /// Attributes wake-ups outside of polls on this thread to `by` from now on. Returns the former
 /// value.
 #[inline]
 pub(crate) fn wake_as(by: By) -> By {
-    BY.replace(by)
+    HERE.with(|here| here.by.replace(by))
 }
 
 /// Makes `task` current until this is dropped. Then the former one is current again.
@@ -85,7 +153,7 @@ impl<'a> Current<'a> {
     #[inline]
     pub(super) fn enter(task: &'a Task) -> Self {
         let running = Running { task: Some(task.as_raw()), ..NOTHING };
-        Self { former: CURRENT.replace(running), _task: task }
+        Self { former: replace(running), _task: task }
     }
 
     /// Ends the poll: the former task is current again. Returns whether this task has woken itself
@@ -93,17 +161,17 @@ impl<'a> Current<'a> {
     /// over*.
     #[inline]
     pub(super) fn leave(self) -> (bool, Note) {
-        let ended = CURRENT.replace(self.former);
+        let ended = replace(self.former);
         // The destructor would reset the current task a second time.
         mem::forget(self);
-        (ended.has_woken_itself, ended.awaits)
+        (ended.marks.has_woken_itself(), ended.marks.awaits())
     }
 }
 
 impl Drop for Current<'_> {
     #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.former);
+        replace(self.former);
     }
 }
 
@@ -113,11 +181,11 @@ pub(crate) fn run_outside_tasks(by: By, f: impl FnOnce()) {
     struct Reset(Running, By);
     impl Drop for Reset {
         fn drop(&mut self) {
-            CURRENT.set(self.0);
-            BY.set(self.1);
+            replace(self.0);
+            wake_as(self.1);
         }
     }
-    let _reset = Reset(CURRENT.replace(NOTHING), BY.replace(by));
+    let _reset = Reset(replace(NOTHING), wake_as(by));
     f();
 }
 
@@ -127,11 +195,11 @@ pub(crate) fn run_blocking(f: impl FnOnce()) {
     struct Reset(Note, By);
     impl Drop for Reset {
         fn drop(&mut self) {
-            CURRENT.set(Running { awaits: self.0, ..CURRENT.get() });
-            BY.set(self.1);
+            HERE.with(|here| here.set_awaits(self.0));
+            wake_as(self.1);
         }
     }
-    let _reset = Reset(CURRENT.get().awaits, BY.replace(By::Outside));
+    let _reset = Reset(HERE.with(|here| here.marks.get().awaits()), wake_as(By::Outside));
     f();
 }
 
@@ -141,11 +209,11 @@ pub(super) fn run_as_ended(id: Id, f: impl FnOnce()) {
     struct Reset(Running, Option<Id>);
     impl Drop for Reset {
         fn drop(&mut self) {
-            CURRENT.set(self.0);
+            replace(self.0);
             ENDED.set(self.1);
         }
     }
-    let _reset = Reset(CURRENT.replace(NOTHING), ENDED.replace(Some(id)));
+    let _reset = Reset(replace(NOTHING), ENDED.replace(Some(id)));
     f();
 }
 
@@ -153,31 +221,40 @@ pub(super) fn run_as_ended(id: Id, f: impl FnOnce()) {
 /// reschedule it. Returns false if the wake-up is for another task.
 #[inline]
 pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
-    let running = CURRENT.get();
-    let is_own = running.task == Some(task);
-    if is_own {
-        CURRENT.set(Running { has_woken_itself: true, ..running });
-    }
-    is_own
+    HERE.with(|here| {
+        let is_own = here.task.get() == Some(task);
+        if is_own {
+            here.marks.set(Marks(here.marks.get().0 | Marks::HAS_WOKEN_ITSELF));
+        }
+        is_own
+    })
 }
 
 impl Awaits {
     /// Records that the task polled on this thread waits for this, at that code location.
     pub fn note(self, at: &'static Location<'static>) {
         let awaits = Note::of(self, at);
-        CURRENT.set(Running { awaits, ..CURRENT.get() });
+        HERE.with(|here| here.set_awaits(awaits));
     }
+}
+
+/// Returns whether this is the waker of the task that this thread polls, and not one that a
+/// combinator made for one of its futures.
+#[inline]
+pub(super) fn is_woken_by(waker: &Waker) -> bool {
+    let data = waker.data().cast();
+    HERE.with(|here| here.task.get().is_some_and(|task| ptr::eq(task.as_ptr(), data)))
 }
 
 /// Returns whether the task that this thread polls has woken itself since the poll began.
 #[cfg(test)]
 fn has_woken_itself() -> bool {
-    CURRENT.get().has_woken_itself
+    HERE.with(|here| here.marks.get().has_woken_itself())
 }
 
 /// Calls `f` with the task that this thread polls, if there is one.
 pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
-    match CURRENT.try_with(Cell::get).ok().and_then(|running| running.task) {
+    match HERE.try_with(|here| here.task.get()).ok().flatten() {
         None => f(None),
         Some(raw) => {
             // SAFETY: Alive while current; ManuallyDrop borrows the runner's reference and does not
@@ -221,6 +298,13 @@ pub(super) fn is_cancelled() -> bool {
 /// poll.
 pub fn is_cancellation_effective() -> bool {
     with(|task| task.is_some_and(|task| task.header().state.cancellation().is_effective))
+}
+
+/// Runs `f` as if in a poll of `task`.
+#[cfg(test)]
+pub(super) fn run_as(task: &Task, f: impl FnOnce()) {
+    let _current = Current::enter(task);
+    f();
 }
 
 #[cfg(test)]

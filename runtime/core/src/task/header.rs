@@ -11,7 +11,7 @@
 //!   only ever cast, never rebuilt.
 
 use std::panic::Location;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
@@ -20,6 +20,7 @@ use super::awaits::{Awaits, Note};
 use super::id::Id;
 use super::origin::{Extra, Origin};
 use super::state::State;
+use super::waker::WakerKind;
 use crate::queue::lifo::RawPointer;
 use crate::stats::counting;
 
@@ -83,9 +84,9 @@ pub struct Header {
 
 /// The functions of the typed cell, for code that has only a pointer to its header.
 pub(crate) struct Vtable {
-    /// Polls or drops the future. The `u64` is the time at which the poll begins. Takes over the
-    /// reference of a `Notified`.
-    pub(crate) run: unsafe fn(NonNull<Header>, u64) -> Ran,
+    /// Polls or drops the future. The `u64` is the time at which the poll begins; the waker of the
+    /// poll has the given functions. Takes over the reference of a `Notified`.
+    pub(crate) run: unsafe fn(NonNull<Header>, u64, WakerKind) -> PackedRan,
     /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s. The caller owns
     /// another reference until the call returns.
     pub(crate) schedule: unsafe fn(NonNull<Header>),
@@ -123,15 +124,81 @@ pub enum Ran {
     Ended(Ended),
 }
 
-impl Ran {
-    /// Returns when the poll ended, unless the task ended. The task's account was updated at that
-    /// time, while the caller still was its runner.
-    #[inline]
-    pub(crate) fn at_ns(&self) -> Option<u64> {
-        match *self {
-            Ran::Pending { at_ns } | Ran::Woken { at_ns, .. } => Some(at_ns),
-            Ran::Ended(_) => None,
+/// A [`Ran`] in two words, which a function returns in registers: the task to enqueue, with the
+/// lowest bit set if it woke itself, or one of the numbers below in place of a pointer; and when
+/// the poll ended.
+#[must_use = "a task that was woken during its poll has to be enqueued again"]
+pub(crate) struct PackedRan(*mut (), u64);
+
+// In place of a pointer, lower than every address, with the lowest bit free: the task waits, or has
+// ended.
+const PENDING: usize = 0;
+const COMPLETED: usize = 2;
+const CANCELLED: usize = 4;
+const PANICKED: usize = 6;
+const _: () = assert!(align_of::<Header>() > PANICKED, "a header has an address above the numbers");
+
+impl PackedRan {
+    #[inline(always)]
+    pub(crate) fn pack(ran: Ran) -> Self {
+        match ran {
+            Ran::Pending { at_ns } => Self(ptr::without_provenance_mut(PENDING), at_ns),
+            Ran::Woken { task, by_itself, at_ns } => {
+                let raw = task.0.into_raw().as_ptr().cast::<()>();
+                Self(raw.map_addr(|addr| addr | usize::from(by_itself)), at_ns)
+            }
+            Ran::Ended(Ended::Completed) => Self(ptr::without_provenance_mut(COMPLETED), 0),
+            Ran::Ended(Ended::Cancelled) => Self(ptr::without_provenance_mut(CANCELLED), 0),
+            Ran::Ended(Ended::Panicked) => Self(ptr::without_provenance_mut(PANICKED), 0),
         }
+    }
+
+    /// Returns whether the task waits to be woken.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.0.addr() == PENDING
+    }
+
+    /// Returns whether the task woke itself and did not end.
+    #[inline(always)]
+    pub(crate) fn has_woken_itself(&self) -> bool {
+        self.0.addr() & 1 != 0
+    }
+
+    /// Returns how the task ended, if it did.
+    #[inline(always)]
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        match self.0.addr() {
+            PENDING => None,
+            COMPLETED => Some(Ended::Completed),
+            CANCELLED => Some(Ended::Cancelled),
+            PANICKED => Some(Ended::Panicked),
+            _ => None,
+        }
+    }
+
+    /// Returns when the poll ended, unless the task ended. The task's account was updated at
+    /// that time, while the caller still was its runner.
+    #[inline(always)]
+    pub(crate) fn at_ns(&self) -> Option<u64> {
+        let has_ended = self.0.addr().wrapping_sub(1) < PANICKED;
+        (!has_ended).then_some(self.1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn unpack(self) -> Ran {
+        let Self(word, at_ns) = self;
+        if self.is_pending() {
+            return Ran::Pending { at_ns };
+        }
+        if let Some(ended) = self.ended() {
+            return Ran::Ended(ended);
+        }
+        let raw = word.map_addr(|addr| addr & !1).cast::<Header>();
+        let raw = NonNull::new(raw).expect("the other numbers are above 1");
+        // SAFETY: `pack` made the word from a Notified, which it did not drop, and it is unpacked
+        // once.
+        Ran::Woken { task: unsafe { Notified::from_raw(raw) }, by_itself: self.has_woken_itself(), at_ns }
     }
 }
 
@@ -151,6 +218,7 @@ impl Header {
         self.extra()?.name.as_deref()
     }
 
+    #[inline]
     pub(crate) fn location(&self) -> &'static Location<'static> {
         self.origin.location()
     }
@@ -217,6 +285,7 @@ impl Header {
         self.account.awaits().read()
     }
 
+    #[inline]
     pub(crate) fn submitted_at_ns(&self) -> u64 {
         // ORDERING: Relaxed: single-writer cell. The submitter wrote it before it enqueued the
         // task, and the queue orders the two.
@@ -238,20 +307,24 @@ unsafe impl Sync for Task {}
 impl Task {
     /// # Safety
     /// The caller hands over one reference.
+    #[inline]
     pub(crate) unsafe fn from_raw(raw: NonNull<Header>) -> Self {
         Self(raw)
     }
 
+    #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Header> {
         let raw = self.0;
         std::mem::forget(self);
         raw
     }
 
+    #[inline]
     pub(crate) fn as_raw(&self) -> NonNull<Header> {
         self.0
     }
 
+    #[inline]
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: Live by reference: this Task owns one.
         unsafe { self.0.as_ref() }
@@ -266,6 +339,14 @@ impl Task {
         let wake = unsafe { raw.as_ref() }.vtable.wake;
         // SAFETY: the waker's reference is handed over.
         unsafe { wake(raw) }
+    }
+}
+
+impl Task {
+    /// Claims the task for a poll outside the queues, if it waits: see `state`.
+    pub(crate) fn claim(&self) -> Option<Notified> {
+        // SAFETY: the transition made the task SCHEDULED and added a reference.
+        self.header().state.claim().then(|| unsafe { Notified::from_raw(self.0) })
     }
 }
 
@@ -305,6 +386,7 @@ impl Notified {
         Self(unsafe { Task::from_raw(raw) })
     }
 
+    #[inline]
     pub(crate) fn header(&self) -> &Header {
         self.0.header()
     }
@@ -317,11 +399,27 @@ impl Notified {
     /// Polls the future once, or drops it if the task was cancelled. The poll begins at
     /// `began_at_ns`. A scheduler that does not measure polls may pass any value.
     pub fn run(self, began_at_ns: u64) -> Ran {
+        self.run_packed(began_at_ns).unpack()
+    }
+
+    /// As [`run`](Self::run).
+    #[inline]
+    pub(crate) fn run_packed(self, began_at_ns: u64) -> PackedRan {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the `Notified`'s is still owned here.
         let run = unsafe { raw.as_ref() }.vtable.run;
         // SAFETY: the Notified's reference is handed over.
-        unsafe { run(raw, began_at_ns) }
+        unsafe { run(raw, began_at_ns, WakerKind::ORDINARY) }
+    }
+
+    /// Polls the future once as `run` does, with a waker that notes on the thread's
+    /// [`Tape`](volt_stacks::Tape) where it is cloned.
+    pub(crate) fn run_traced(self, began_at_ns: u64) -> Ran {
+        let raw = self.0.into_raw();
+        // SAFETY: Live by reference: the `Notified`'s is still owned here.
+        let run = unsafe { raw.as_ref() }.vtable.run;
+        // SAFETY: the Notified's reference is handed over.
+        unsafe { run(raw, began_at_ns, WakerKind::TRACED) }.unpack()
     }
 }
 

@@ -12,6 +12,8 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::awaits::Awaits;
+use super::current;
 use super::header::{Header, Task};
 use super::id::Id;
 use crate::coop;
@@ -106,6 +108,9 @@ impl<T> Future for JoinHandle<T> {
         unsafe { (self.task.header().vtable.poll_join)(self.task.as_raw(), into, cx.waker()) };
         if output.is_ready() {
             unit.made_progress();
+        } else if current::is_woken_by(cx.waker()) {
+            // With another waker, some other future decides when the task is polled again.
+            Awaits::Others.note(self.task.header().location());
         }
         output
     }

@@ -3,7 +3,7 @@
 //! A spawn creates a task in `cell`. Queues, wakers and join handles point to its `header`; `state`
 //! is the protocol by which their threads share it, and `handover` the part for the output.
 //! `current` is the task that a thread polls. `registry` lists the tasks that wait. `account`,
-//! `awaits`, `wakes`, `origin` and `trace` are for observers.
+//! `awaits`, `waits`, `wakes`, `origin` and `trace` are for observers.
 
 pub(crate) mod state;
 
@@ -20,6 +20,9 @@ pub(crate) mod account;
 
 #[cfg(not(loom))]
 pub mod awaits;
+
+#[cfg(not(loom))]
+pub mod waits;
 
 #[cfg(not(loom))]
 pub mod header;

@@ -60,11 +60,11 @@ impl Origin {
 
     #[inline]
     pub(crate) fn location(&self) -> &'static Location<'static> {
-        match self.extra() {
-            Some(extra) => extra.location,
+        if self.pointer.addr().get() & IS_EXTRA == 0 {
             // SAFETY: without the tag, `new` made the pointer from a `&'static Location`.
-            None => unsafe { self.pointer.cast().as_ref() },
+            return unsafe { self.pointer.cast().as_ref() };
         }
+        self.extra().expect("it has the tag").location
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! Why two levels: a span is expensive. The subscriber formats and stores its fields; the task gets
 //! a box, a place in the registry, and two calls of the subscriber per poll. A task that does
-//! nothing costs 5 to 18 times as much with a span (`benches/peers/RESULTS.md`). An ordinary logger
+//! nothing costs 5 to 19 times as much with a span (`benches/peers/RESULTS.md`). An ordinary logger
 //! at INFO should not multiply the cost of tasks that nothing in the log refers to. Therefore it
 //! gets only the spans of tasks with a name. The filter `volt::task=debug` enables the spans of all
 //! tasks, and `volt::task=off` those of none. A filter that names only the application, such as
@@ -116,16 +116,14 @@ fn console_span(id: Id, name: &str, location: &'static Location<'static>, kind: 
     }
 }
 
-/// Reports an operation of a waker of `task`.
+/// Returns whether operations of wakers are reported.
 #[inline]
-pub(super) fn waker(task: &Task, op: &'static str) {
-    if counting::IS_ON && LevelFilter::current() == LevelFilter::TRACE {
-        tell_waker(task, op);
-    }
+pub(super) fn is_on() -> bool {
+    counting::IS_ON && LevelFilter::current() == LevelFilter::TRACE
 }
 
-#[cold]
-fn tell_waker(task: &Task, op: &'static str) {
+/// Reports an operation of a waker of `task`.
+pub(super) fn tell_waker(task: &Task, op: &'static str) {
     if let Some(id) = task.header().extra().and_then(|extra| extra.console.id()) {
         tracing::trace!(target: "tokio::task::waker", op, task.id = id.into_u64());
     }

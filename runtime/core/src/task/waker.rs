@@ -3,17 +3,36 @@
 //!
 //! If a task wakes itself in its own poll, on the thread that polls it, the wake-up is recorded in
 //! that thread (`current`). All other wake-ups change the task word.
+//!
+//! A poll for a task dump passes a *traced* waker. It differs only in `clone`, which notes the
+//! stack of the thread and returns an ordinary waker: a traced waker is never stored. It has its
+//! own vtable, so `will_wake` is false for every stored waker, and each future that waits clones
+//! it.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
+use volt_stacks::Tape;
+
 use super::current::has_noted_own_wake;
 use super::header::{Header, Task};
 use super::trace;
 
-static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop);
+// Statics, since a waker is recognized by the address of its vtable.
+static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
+static TRACED_VTABLE: RawWakerVTable = RawWakerVTable::new(clone_traced, wake, wake_by_ref, drop_waker);
+
+/// Which waker a poll passes to the future.
+#[derive(Clone, Copy)]
+pub(crate) struct WakerKind(&'static RawWakerVTable);
+
+impl WakerKind {
+    pub(crate) const ORDINARY: Self = Self(&VTABLE);
+    /// Its clones note where they were made, on the thread's [`Tape`](volt_stacks::Tape).
+    pub(crate) const TRACED: Self = Self(&TRACED_VTABLE);
+}
 
 fn raw(task: NonNull<Header>) -> RawWaker {
     RawWaker::new(task.as_ptr().cast_const().cast(), &VTABLE)
@@ -26,10 +45,11 @@ pub(crate) struct WakerRef<'a> {
 }
 
 impl<'a> WakerRef<'a> {
-    pub(crate) fn new(task: &'a Task) -> Self {
+    pub(crate) fn new(task: &'a Task, kind: WakerKind) -> Self {
+        let data = task.as_raw().as_ptr().cast_const().cast();
         // SAFETY: the vtable fulfils the contract of Waker. The reference is borrowed from `task`,
         // which outlives this value, and ManuallyDrop prevents its release.
-        let waker = unsafe { Waker::from_raw(raw(task.as_raw())) };
+        let waker = unsafe { Waker::from_raw(RawWaker::new(data, kind.0)) };
         Self { waker: ManuallyDrop::new(waker), _task: task }
     }
 }
@@ -47,39 +67,89 @@ impl Deref for WakerRef<'_> {
 /// # Safety
 /// `data` is that of a live waker from this module.
 unsafe fn borrow(data: *const ()) -> ManuallyDrop<Task> {
-    let header = NonNull::new(data.cast_mut().cast::<Header>()).expect("made from a NonNull");
+    // SAFETY: `raw` made it from a NonNull.
+    let header = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Header>()) };
     // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not
     // release it.
     ManuallyDrop::new(unsafe { Task::from_raw(header) })
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: `data` is a live waker's, as Waker guarantees.
+    if trace::is_on() {
+        // SAFETY: `data` is a live waker's, as Waker guarantees.
+        unsafe { report(data, "waker.clone") };
+    }
+    // SAFETY: as above.
     let task = unsafe { borrow(data) };
-    trace::waker(&task, "waker.clone");
     raw(Task::clone(&task).into_raw())
 }
 
+unsafe fn clone_traced(data: *const ()) -> RawWaker {
+    Tape::note();
+    // SAFETY: by contract.
+    unsafe { clone(data) }
+}
+
 unsafe fn wake(data: *const ()) {
-    // SAFETY: `data` is a live waker's, as Waker guarantees.
-    let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
-    trace::waker(&task, "waker.wake");
-    if !has_noted_own_wake(task.as_raw()) {
-        task.wake_owned();
+    if trace::is_on() {
+        // SAFETY: `data` is a live waker's, as Waker guarantees, and is handed over.
+        return unsafe { wake_and_report(data) };
     }
+    // SAFETY: as above.
+    unsafe { wake_unreported(data) }
+}
+
+/// Apart, so that a wake without a subscriber saves no registers for the report.
+///
+/// # Safety
+/// As for `wake_unreported`.
+#[cold]
+#[inline(never)]
+unsafe fn wake_and_report(data: *const ()) {
+    // SAFETY: by contract.
+    unsafe { report(data, "waker.wake") };
+    // SAFETY: by contract.
+    unsafe { wake_unreported(data) }
+}
+
+/// # Safety
+/// `data` is that of a live waker from this module, which is handed over.
+#[inline(always)]
+unsafe fn wake_unreported(data: *const ()) {
+    // SAFETY: `data` is a live waker's, by contract.
+    let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
+    if has_noted_own_wake(task.as_raw()) { drop(task) } else { task.wake_owned() }
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: `data` is a live waker's, as Waker guarantees.
+    if trace::is_on() {
+        // SAFETY: `data` is a live waker's, as Waker guarantees.
+        unsafe { report(data, "waker.wake_by_ref") };
+    }
+    // SAFETY: as above.
     let task = unsafe { borrow(data) };
-    trace::waker(&task, "waker.wake_by_ref");
     if !has_noted_own_wake(task.as_raw()) {
         task.wake();
     }
 }
 
-unsafe fn drop(data: *const ()) {
-    // SAFETY: `data` is a live waker's, as Waker guarantees, and is not used after this.
-    let task = ManuallyDrop::into_inner(unsafe { borrow(data) });
-    trace::waker(&task, "waker.drop");
+unsafe fn drop_waker(data: *const ()) {
+    if trace::is_on() {
+        // SAFETY: `data` is a live waker's, as Waker guarantees.
+        unsafe { report(data, "waker.drop") };
+    }
+    // SAFETY: as above, and `data` is not used after this.
+    drop(ManuallyDrop::into_inner(unsafe { borrow(data) }));
+}
+
+/// Reports an operation of a waker.
+///
+/// # Safety
+/// `data` is that of a live waker from this module.
+#[cold]
+#[inline(never)]
+unsafe fn report(data: *const (), op: &'static str) {
+    // SAFETY: by contract.
+    let task = unsafe { borrow(data) };
+    trace::tell_waker(&task, op);
 }

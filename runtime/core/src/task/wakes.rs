@@ -43,6 +43,7 @@ impl Header {
     }
 
     /// Records the time of a submission. Called before the task is enqueued.
+    #[inline]
     fn stamp_submission(&self, now_ns: u64) {
         // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
         self.submitted_at_ns.store(now_ns, Ordering::Relaxed);

@@ -35,6 +35,7 @@ impl Key {
             | Rule::NoYield
             | Rule::SelfWakeLoop
             | Rule::LostWaker
+            | Rule::Deadlock
             | Rule::TaskLeak
             | Rule::MailboxGrowing => {
                 finding.locations.iter().map(|place| group(place, is_sampled).into_owned()).collect()

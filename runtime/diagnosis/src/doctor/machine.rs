@@ -90,8 +90,8 @@ pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn cpu_starved_threshold() -> String {
     format!(
-        "A worker waits for a processor for {} of the time, and longer than it runs. Severity: {} from {}. Does not \
-         fire if there are more busy workers than processors, or if the CPU quota is used up",
+        "A worker waits for a processor for {} of the time, and longer than it runs. The finding is {} from {}. The \
+         rule does not fire if there are more busy workers than processors, or if the CPU quota is used up.",
         percent(STARVED_RATIO),
         Severity::Critical.name(),
         percent(STARVED_BADLY_RATIO)
@@ -121,12 +121,14 @@ pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "More workers (without spare workers) need a processor for {} of the time than there are processors. Together \
-         they get at least {} of the processor time (with less, other programs take it), and one of them waits as for \
-         `cpu-starved` ({})",
+        "More workers need a processor for {} of the time than there are processors; spare workers do not count. \
+         Together they get at least {} of the processor time; with less, other programs take it. One of them waits \
+         for a processor for {} of the time, and longer than it runs. The finding is {} from {}.",
         percent(WANTING_RATIO),
         percent(OWN_RATIO),
-        percent(STARVED_RATIO)
+        percent(STARVED_RATIO),
+        Severity::Critical.name(),
+        percent(STARVED_BADLY_RATIO)
     )
 }
 
@@ -192,8 +194,8 @@ fn throttled(span: &Span<'_>) -> Option<(u64, u64)> {
 
 pub(super) fn cgroup_throttled_threshold() -> String {
     format!(
-        "The CPU quota delayed the program for {} of the time, summed over processors (severity: {} from {}); or an \
-         incident shows that it delayed a poll",
+        "The CPU quota delayed the program for {} of the time, summed over processors, or an incident shows that it \
+         delayed a poll. The finding is {} from {}.",
         percent(THROTTLED_RATIO),
         Severity::Critical.name(),
         percent(THROTTLED_BADLY_RATIO)
@@ -247,7 +249,8 @@ fn pauses(span: &Span<'_>) -> u64 {
 
 pub(super) fn program_paused_threshold() -> String {
     format!(
-        "The sentinel was 50 ms late, or an incident shows that its thread was stopped. Severity: always {}",
+        "The sentinel was 50 ms late, or an incident shows that the thread of a poll was stopped. The finding is \
+         always {}.",
         Severity::Info.name()
     )
 }

@@ -24,6 +24,7 @@ mod processes;
 mod queues;
 mod stalls;
 mod tasks;
+mod waits;
 mod wakes;
 
 #[cfg(test)]

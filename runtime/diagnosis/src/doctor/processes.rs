@@ -35,9 +35,9 @@ fn process(pid: &str, name: Option<&str>, kind: &str) -> String {
 
 pub(super) fn mailbox_growing_threshold() -> String {
     format!(
-        "A mailbox contains {LEN_MIN} messages and is half full, or contains {LEN_ALWAYS}; and in {RISES_MIN} consecutive checks, at least {} \
-         apart, it has grown or lost messages. Severity: critical if it is full and loses messages. Does not fire for a full mailbox whose \
-         senders wait (`Overflow::Block`)",
+        "A mailbox contains {LEN_MIN} messages and is half full, or contains {LEN_ALWAYS}. In {RISES_MIN} consecutive \
+         checks, at least {} apart, it has grown or lost messages. The finding is critical if it is full and loses \
+         messages. The rule does not fire for a full mailbox whose senders wait (`Overflow::Block`).",
         duration(SAMPLE_NS)
     )
 }
@@ -83,8 +83,8 @@ fn growing(mailbox: &Mailbox) -> Finding {
 
 pub(super) fn restart_storm_threshold() -> String {
     format!(
-        "Supervisors restart {RESTARTS_MIN} processes between two snapshots, and {RESTARTS_PER_SECOND} per second. Severity: critical if most \
-         starts are restarts"
+        "Supervisors restart {RESTARTS_MIN} processes between two snapshots, and {RESTARTS_PER_SECOND} per second. The \
+         finding is critical if most starts are restarts."
     )
 }
 

@@ -48,11 +48,12 @@ const IMBALANCE_LEN: u32 = 16;
 
 pub(super) fn lost_wakeup_threshold() -> String {
     format!(
-        "A park time-out found work for which no worker had been woken; or, in both snapshots, all workers have been \
-         parked for {} with tasks in their queues or in the global queue. Severity: {} if it happened only before \
-         the first snapshot",
+        "A park time-out found work for which no worker had been woken. Or, in both snapshots, all workers have been \
+         parked for {} while tasks wait in their queues or in the global queue. The finding is {} if it happened only \
+         before the first snapshot, and {} otherwise.",
         duration(LATE_NS),
-        Severity::Info.name()
+        Severity::Info.name(),
+        Severity::Critical.name()
     )
 }
 
@@ -113,9 +114,9 @@ fn wait(tasks: u64) -> String {
 
 pub(super) fn parked_while_backlog_threshold() -> String {
     format!(
-        "A worker was parked for {} of the time while another, busy for {} of it, had {BACKLOG_LEN} tasks in its queues \
-         in both snapshots (1 if it is stuck in a poll); or a worker is parked in both snapshots while the oldest task \
-         of the global queue has waited for {}",
+        "A worker was parked for {} of the time, while another, busy for {} of it, had {BACKLOG_LEN} tasks in its \
+         queues in both snapshots (1 if it is stuck in a poll). Or a worker is parked in both snapshots while the \
+         oldest task of the global queue has waited for {}.",
         percent(ASLEEP_RATIO),
         percent(BUSY_RATIO),
         duration(LATE_NS)
@@ -179,8 +180,8 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
 pub(super) fn global_starved_threshold() -> String {
     format!(
         "In both snapshots, the oldest task of the global queue has waited for {TARGETS_MISSED} times the target \
-         latency and for at least {}. No worker is parked, polls are shorter than that, and less than {} of them were \
-         of tasks from the global queue (with more, the runtime is overloaded). Severity: {} from {}",
+         latency, and for at least {}. No worker is parked, and polls are shorter than that. Less than {} of the polls \
+         were of tasks from the global queue; with more, the runtime is overloaded. The finding is {} from {}.",
         duration(LATE_NS),
         percent(GLOBAL_SHARE),
         Severity::Critical.name(),
@@ -238,7 +239,7 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn lifo_held_threshold() -> String {
     format!(
-        "A task waits in a worker's LIFO slot, the worker's poll has lasted {}, and another worker is parked",
+        "A task waits in the LIFO slot of a worker whose poll has lasted {}, while another worker is parked.",
         duration(LIFO_HELD_NS)
     )
 }
@@ -283,8 +284,8 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
 
 pub(super) fn lifo_monopoly_threshold() -> String {
     format!(
-        "{} of a worker's polls (at least {LIFO_POLLS_MIN} polls) are of tasks from its LIFO slot, while tasks wait in \
-         its other queues in both snapshots and one waited {} or longer",
+        "{} of a worker's polls (at least {LIFO_POLLS_MIN} polls) are of tasks from its LIFO slot. Meanwhile, tasks \
+         wait in its other queues in both snapshots, and one of them waited for {} or longer.",
         percent(LIFO_SHARE),
         duration(FELT_NS)
     )
@@ -327,8 +328,8 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
 pub(super) fn imbalance_threshold() -> String {
     format!(
         "One worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues in both \
-         snapshots. Workers that are stuck do not count, and it does not fire if the machine keeps workers from running, \
-         or together with `parked-while-backlog`",
+         snapshots. Stuck workers do not count. The rule does not fire together with `parked-while-backlog`, or if the \
+         machine keeps workers from running.",
         percent(IMBALANCE_RATIO)
     )
 }

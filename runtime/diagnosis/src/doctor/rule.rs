@@ -3,9 +3,9 @@
 //! # Shape
 //!
 //! [`RULES`] has a row for each [`Rule`], in the order of the enum. A row contains the meaning of
-//! the rule, its threshold as text, and the function that judges. The thresholds are constants next
-//! to those functions, each with its reason. The threshold texts are generated from them, so that
-//! the documentation and the code cannot differ.
+//! the rule, the conditions under which it fires, as text, and the function that judges. The
+//! thresholds are constants next to those functions, each with its reason. The texts are generated
+//! from them, so that the documentation and the code cannot differ.
 //!
 //! # Invariants
 //!
@@ -26,7 +26,7 @@ use volt_telemetry::snapshot::Snapshot;
 
 use super::case::{Case, Span};
 use super::growth::Growth;
-use super::{machine, processes, queues, stalls, tasks, wakes};
+use super::{machine, processes, queues, stalls, tasks, waits, wakes};
 
 /// A row of [`RULES`].
 #[derive(Clone, Copy, Debug)]
@@ -209,6 +209,14 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         judge: Judge::Span(tasks::lost_waker),
     },
     RuleEntry {
+        rule: Rule::Deadlock,
+        name: Rule::Deadlock.name(),
+        meaning: "Tasks wait for each other: each for a lock that the next one holds, or for its end.",
+        threshold: waits::deadlock_threshold,
+        is_told: waits::are_deadlocks_told,
+        judge: Judge::Case(waits::deadlock),
+    },
+    RuleEntry {
         rule: Rule::MailboxGrowing,
         name: Rule::MailboxGrowing.name(),
         meaning: "A process handles its messages more slowly than they arrive.",
@@ -259,7 +267,7 @@ impl RuleEntry {
         !matches!(self.judge, Judge::Span(_))
     }
 
-    /// Returns the threshold at which the rule fires, as text.
+    /// Returns the conditions under which the rule fires, as text.
     pub fn threshold(&self) -> String {
         (self.threshold)()
     }
@@ -320,11 +328,15 @@ pub fn count_of(findings: &[Finding], rule: Rule, severity: Severity) -> u64 {
     findings.iter().filter(|finding| finding.rule == rule && finding.severity == severity).count() as u64
 }
 
-/// Returns the table as Markdown, for documentation.
+/// Returns the rules as Markdown, for documentation: a table, and a list of their conditions.
 pub fn markdown_table() -> String {
-    let mut table = String::from("| Rule | Problem | Fires when |\n|---|---|---|\n");
+    let mut text = String::from("| Rule | Problem |\n|---|---|\n");
     for entry in &RULES {
-        table += &format!("| `{}` | {} | {} |\n", entry.name, entry.meaning, entry.threshold());
+        text += &format!("| `{}` | {} |\n", entry.name, entry.meaning);
     }
-    table
+    text += "\nThe rules fire under these conditions. Unless stated otherwise, the finding is a warning.\n\n";
+    for entry in &RULES {
+        text += &format!("* `{}`: {}\n", entry.name, entry.threshold());
+    }
+    text
 }

@@ -60,9 +60,10 @@ fn is_of_the_task(cause: Cause) -> bool {
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
-        "Polls at one place in the code last 10 ms or more (`Builder::incident_after`). Severity: {} if one has lasted \
-         {} and continues, or no spare worker was available; {} if one lasted {}, or such polls occur in \
-         {RECURRING_MOMENTS} different seconds of a minute; {} otherwise. Polls that the kernel delays do not count",
+        "Polls at one place in the code last 10 ms or longer (`Builder::incident_after`). The finding is {} if one of \
+         them has lasted {} and continues, or if no spare worker was available. It is a {} if one of them lasted {}, \
+         or if such polls occur in {RECURRING_MOMENTS} different seconds of a minute. Otherwise it is {}. Polls that \
+         the kernel delays do not count.",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
@@ -325,8 +326,8 @@ pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn no_yield_threshold() -> String {
     format!(
-        "Polls of one spawn location last {} or more on average, without incidents. Their tasks delay other tasks by \
-         {} of the time more than they are delayed themselves",
+        "Polls of one spawn location last {} or longer on average, without incidents. Their tasks delay other tasks \
+         for {} of the time more than they are delayed themselves.",
         duration(LONG_POLL_NS),
         percent(NET_DELAY_RATIO)
     )
@@ -376,7 +377,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
 pub(super) fn driver_held_threshold() -> String {
     format!(
         "No worker has polled the driver (timers and sockets) for {}, or timers fired that late, although a worker was \
-         awake and the machine let it run. Severity: {} from {}",
+         awake and the machine let it run. The finding is {} if no worker has polled the driver for {}.",
         duration(DRIVER_IDLE_NS),
         Severity::Critical.name(),
         duration(DRIVER_OUTAGE_NS)

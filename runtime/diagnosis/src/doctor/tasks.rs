@@ -18,8 +18,8 @@ const LEAKS_MAX: usize = 16;
 
 pub(super) fn blocking_pool_saturated_threshold() -> String {
     format!(
-        "In both snapshots, jobs wait and all allowed blocking threads are in use. Severity: {} if no job completed in \
-         between",
+        "In both snapshots, jobs wait and all allowed blocking threads are in use. The finding is {} if no job \
+         completed in between.",
         Severity::Critical.name()
     )
 }
@@ -64,10 +64,10 @@ pub(super) fn are_alive_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn task_leak_threshold() -> String {
     format!(
-        "The live tasks of one spawn location grow by {LEAK_GROWN_MIN} or more, at every check, over {}; or over {} if \
-         less than {} as many tasks end as are spawned. Stops firing at half of that growth. Severity: warning; {} if \
-         the growth may belong to the start-up of the runtime, which is when it began in the first {} s (long window) \
-         or {} s (short window)",
+        "The live tasks of one spawn location grow by {LEAK_GROWN_MIN} or more over {}, at every check. Or they grow \
+         like this over {}, while less than {} as many tasks end as are spawned. The rule stops firing at half of that \
+         growth. The finding is {} if the growth may belong to the start-up of the runtime: if it began in the first \
+         {} s for the long window, or in the first {} s for the short one.",
         duration(LONG_NS),
         duration(SHORT_NS),
         percent(LEAK_ENDED_RATIO),
@@ -107,7 +107,7 @@ pub(super) fn are_stranded_told(snapshot: &Snapshot) -> bool {
 }
 
 pub(super) fn lost_waker_threshold() -> String {
-    "In both snapshots, a spawn location has waiting tasks that have no waker left".to_owned()
+    "In both snapshots, a spawn location has waiting tasks that have no waker left.".to_owned()
 }
 
 pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {

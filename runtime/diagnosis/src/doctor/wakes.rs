@@ -35,8 +35,9 @@ const EMPTY_POLL_NS: u64 = 10_000;
 
 pub(super) fn steal_contention_threshold() -> String {
     format!(
-        "{RACES_PER_SECOND} steal attempts per second lose a race, which is {} of those that found tasks. Does not fire \
-         if the machine keeps workers from running, since an interrupted thief delays the others",
+        "{RACES_PER_SECOND} steal attempts per second lose a race, and they are {} of the attempts that found tasks. \
+         The rule does not fire if the machine keeps workers from running, because an interrupted thief delays the \
+         others.",
         percent(RACES_RATIO)
     )
 }
@@ -69,8 +70,8 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn wake_storm_threshold() -> String {
     format!(
-        "Threads wake workers {WAKES_PER_SECOND} times per second. At a cost of {} each, the wake-ups take longer than \
-         all polls together",
+        "Workers are woken {WAKES_PER_SECOND} times per second. At a cost of {} each, the wake-ups take longer than \
+         all polls together.",
         duration(WAKE_COST_NS)
     )
 }
@@ -111,8 +112,8 @@ pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn self_wake_loop_threshold() -> String {
     format!(
-        "{SELF_WAKES_PER_SECOND} polls a second of one spawn location, {} of its polls, end with the task woken by \
-         itself, and take less than {} on average",
+        "{SELF_WAKES_PER_SECOND} polls per second of one spawn location, and {} of all its polls, end with the task \
+         woken by itself. Its polls take less than {} on average.",
         percent(SELF_WAKES_RATIO),
         duration(EMPTY_POLL_NS)
     )

@@ -72,7 +72,7 @@ impl<T> Sender<T> {
     /// closed.
     ///
     /// # Panics
-    /// Panics outside a runtime, like [`timeout`](crate::time::timeout).
+    /// Panics if first polled outside a runtime, like [`timeout`](crate::time::timeout).
     ///
     /// # Cancel safety
     /// Same as [`send`](Self::send).
@@ -228,7 +228,7 @@ impl<T> Sender<T> {
     }
 
     /// Creates a [`WeakSender`], which does not keep the channel open.
-    #[must_use = "the sender keeps the channel open until it is dropped, too"]
+    #[must_use = "downgrade does not consume the sender, which keeps the channel open"]
     pub fn downgrade(&self) -> WeakSender<T> {
         WeakSender(self.0.downgrade())
     }

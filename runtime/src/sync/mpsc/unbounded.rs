@@ -65,7 +65,7 @@ impl<T> UnboundedSender<T> {
     }
 
     /// Creates a [`WeakUnboundedSender`], which does not keep the channel open.
-    #[must_use = "the sender keeps the channel open until it is dropped, too"]
+    #[must_use = "downgrade does not consume the sender, which keeps the channel open"]
     pub fn downgrade(&self) -> WeakUnboundedSender<T> {
         WeakUnboundedSender(self.0.downgrade())
     }

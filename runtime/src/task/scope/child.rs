@@ -18,7 +18,7 @@ use volt_core::task::current;
 ///
 /// # Cancel safety
 /// Cancel safe: the value is kept until it is received.
-#[must_use = "awaiting it gives the child's value; the child runs in any case"]
+#[must_use = "await it to get the child's value; the child runs in any case"]
 pub struct Child<T>(pub(super) Awaits<T>);
 
 pub(super) enum Awaits<T> {

@@ -9,6 +9,7 @@ use rustix::net::sockopt::{self, Timeout};
 
 use super::error::{ConnectError, Kind};
 use super::open::{check_peer, open};
+use crate::dump::{self, Dump};
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
 use crate::snapshot::Process;
@@ -263,6 +264,22 @@ impl Client {
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
         self.ask(&Request::Processes { runtime, query }, |reply| match reply {
             Reply::Processes(list) => Some(*list),
+            _ => None,
+        })
+    }
+
+    /// Returns what the tasks of `runtime` that `query` selects wait for. The runtime polls each
+    /// waiting task once, unless the query says otherwise.
+    ///
+    /// `runtime` may be `None` if there is only one.
+    ///
+    /// # Errors
+    /// Same as [`Client::record`].
+    pub fn dump(&mut self, runtime: Option<&str>, query: &dump::Query) -> Result<Dump, ConnectError> {
+        self.check_minor(5, "dump its tasks")?;
+        let (runtime, query) = (runtime.map(str::to_owned), query.clone());
+        self.ask(&Request::Dump { runtime, query }, |reply| match reply {
+            Reply::Dump(dump) => Some(*dump),
             _ => None,
         })
     }

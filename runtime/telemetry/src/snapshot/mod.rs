@@ -21,6 +21,7 @@ use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
 use crate::processes::Processes;
+use crate::waits::{self, Deadlock};
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 
@@ -107,6 +108,10 @@ pub struct Snapshot {
     /// When the tasks in `blame.alive` and `blame.stranded` were counted, which takes time when
     /// there are many. `None` if they were not counted, or the time is not known.
     pub alive_counted_at_ns: Option<u64>,
+    /// Tasks that wait for each other, and have been seen to do so twice. `None` in a program older
+    /// than this field.
+    #[serde(deserialize_with = "waits::deadlocks")]
+    pub deadlocks: Option<Vec<Deadlock>>,
     /// The findings of the runtime's own doctor, which uses history, most severe first. `None` in a
     /// program older than this field.
     #[serde(deserialize_with = "message::of_message")]

@@ -149,3 +149,26 @@ fn help_covers_the_screen_and_names_the_keys() {
     model.update(Message::Do(Action::ToggleHelp));
     assert_screen("help", &model, (80, 24));
 }
+
+#[test]
+fn what_tasks_wait_for_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::model(2, 40);
+    show(&mut model, Screen::Waits);
+    assert!(screen(&model, (80, 24)).contains("Polling each waiting task once"));
+    let number = |model: &Model| model.wish().dump.map(|(_, _, number)| number);
+    assert_eq!(number(&model), Some(1), "requested when the screen is opened");
+    model.update(Message::Dump(Box::new(fixture::dump())));
+    model.update(Message::Do(Action::Move(1)));
+    assert_screen("waits", &model, (80, 24));
+    assert_screen("waits", &model, (200, 50));
+    model.update(Message::Do(Action::ToggleTotals));
+    assert_eq!(number(&model), Some(2), "requested again by a key");
+}
+
+#[test]
+fn the_waits_screen_shows_why_there_is_no_dump() {
+    let mut model = fixture::model(2, 40);
+    show(&mut model, Screen::Waits);
+    model.update(Message::Refused("version 1.4 cannot dump its tasks".into()));
+    assert!(screen(&model, (80, 24)).contains("No dump: version 1.4 cannot dump its tasks"));
+}

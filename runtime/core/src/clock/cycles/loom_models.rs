@@ -51,6 +51,11 @@ impl Source for Arc<Machine> {
 
 type Subject = Clock<Arc<Machine>>;
 
+loom::thread_local! {
+    /// The segment that a thread has kept.
+    static KEPT: Kept = Kept::new();
+}
+
 /// The steps that a fault can replace.
 trait Steps {
     fn now_ns(clock: &Subject) -> u64 {
@@ -71,6 +76,15 @@ trait Steps {
 struct AsBuilt;
 
 impl Steps for AsBuilt {}
+
+/// Threads that keep the segment that they read last.
+struct Keeps;
+
+impl Steps for Keeps {
+    fn now_ns(clock: &Subject) -> u64 {
+        KEPT.with(|kept| clock.now_ns_by(kept))
+    }
+}
 
 struct World {
     machine: Arc<Machine>,
@@ -137,6 +151,11 @@ fn loom_a_reader_beside_renewals_sees_whole_segments() {
 }
 
 #[test]
+fn loom_a_reader_that_keeps_its_segment_sees_whole_segments() {
+    holds(Some(2), reader_and_writer::<Keeps>());
+}
+
+#[test]
 fn loom_threads_that_all_renew_never_go_back() {
     holds(Some(2), || {
         let world = World::new();
@@ -190,6 +209,24 @@ impl Steps for DoesNotCheckAgain {
 #[test]
 fn loom_a_reader_that_does_not_check_again_is_found() {
     breaks("BACKWARDS", None, reader_and_writer::<DoesNotCheckAgain>());
+}
+
+/// Fault: Read (3) of a kept segment without the generation.
+struct KeepsForGood;
+
+impl Steps for KeepsForGood {
+    fn now_ns(clock: &Subject) -> u64 {
+        KEPT.with(|kept| {
+            let since = clock.source.cycles().wrapping_sub(kept.begin_cycles.get());
+            let is_inside = since < kept.cycles.get();
+            if is_inside { kept.begin_ns.get() + line(since, kept.rate.get()) } else { clock.now_ns_anew(kept) }
+        })
+    }
+}
+
+#[test]
+fn loom_a_kept_segment_that_is_used_for_good_is_found() {
+    breaks("BACKWARDS", Some(2), reader_and_writer::<KeepsForGood>());
 }
 
 /// Fault: Read with words that order nothing.

@@ -1,6 +1,8 @@
 //! A segment of the clock, which is a line through a reading of both clocks, and its slot of three
 //! words.
 
+use std::cell::Cell;
+
 use volt_shim::{AtomicU64, Ordering, const_new};
 
 use super::source::Source;
@@ -113,6 +115,37 @@ impl Reading {
             }
         }
         best
+    }
+}
+
+/// A thread's copy of a segment and of its generation. A segment of the system clock, like none at
+/// all, is kept as one without length, which is over.
+pub(crate) struct Kept {
+    pub(super) generation: Cell<u64>,
+    pub(super) begin_cycles: Cell<u64>,
+    pub(super) begin_ns: Cell<u64>,
+    pub(super) rate: Cell<u64>,
+    /// Length, cycles.
+    pub(super) cycles: Cell<u64>,
+}
+
+impl Kept {
+    pub(crate) const fn new() -> Self {
+        Self {
+            generation: Cell::new(NEVER),
+            begin_cycles: Cell::new(0),
+            begin_ns: Cell::new(0),
+            rate: Cell::new(0),
+            cycles: Cell::new(0),
+        }
+    }
+
+    pub(super) fn keep(&self, generation: u64, [begin_cycles, begin_ns, pace]: [u64; 3]) {
+        self.generation.set(generation);
+        self.begin_cycles.set(begin_cycles);
+        self.begin_ns.set(begin_ns);
+        self.rate.set(pace >> 32);
+        self.cycles.set(u64::from(pace as u32));
     }
 }
 

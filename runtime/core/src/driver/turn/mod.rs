@@ -23,8 +23,9 @@
 //!
 //! Invariants:
 //! * *One turn*: at most one thread is in the poller.
-//! * *Collected*: nothing here calls a waker. Wakers are appended to the caller's list, and the
-//!   caller calls them when it has released every lock.
+//! * *Collected*: no waker is called under a lock. A turn appends wakers to the caller's list, and
+//!   the caller calls them after the turn. `fire_due`, `turn_without_workers` and `shut_down` call
+//!   them themselves, after they have released every lock.
 //! * *Fresh token*: a token is an index and a generation. So an event for a socket that was
 //!   deregistered never reaches the socket that has its index now.
 //!
@@ -87,7 +88,7 @@ pub struct Driver {
     home: Home,
 }
 
-/// Cells that are written under the lock named with each (a single writer) and read by loads.
+/// Cells that are read by loads. A cell with a named lock is written only under that lock.
 #[derive(Debug)]
 struct Counters {
     /// When the kernel's ready list was last read. Lock: the turn.
@@ -161,7 +162,7 @@ impl Driver {
     ) -> io::Result<Self> {
         if let Some(backend) = backend.filter(|&backend| backend != NATIVE.0) {
             let text = format!(
-                "backend_type {backend:?} is not in this build for {}: ask for {:?}, or for none",
+                "backend_type {backend:?} is not in this build for {}: choose {:?}, or leave it out",
                 std::env::consts::OS,
                 NATIVE.0,
             );

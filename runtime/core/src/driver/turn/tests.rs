@@ -43,7 +43,7 @@ fn an_unavailable_backend_is_an_error_naming_an_available_one() {
     let foreign = if NATIVE.0 == Backend::Epoll { Backend::Kqueue } else { Backend::Epoll };
     let error = Driver::new(Some(foreign), 64, troubles()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-    assert!(error.to_string().contains(&format!("{foreign:?}")) && error.to_string().contains("ask for"), "{error}");
+    assert!(error.to_string().contains(&format!("{foreign:?}")) && error.to_string().contains("choose"), "{error}");
     assert!(Driver::new(Some(NATIVE.0), 64, troubles()).is_ok());
 }
 

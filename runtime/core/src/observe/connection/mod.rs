@@ -26,6 +26,7 @@ use mio::net::UnixStream;
 use volt_telemetry::socket;
 use volt_telemetry::wire::{self, MAX_REQUEST_BYTES, MIN_INTERVAL_MS, Reply, Request};
 
+use super::dumping::Dumping;
 use super::limits::Limits;
 use super::recording::Recording;
 use super::registry::Registry;
@@ -79,6 +80,8 @@ pub(super) struct Connection {
     subscription: Option<Subscription>,
     /// The recording that it receives.
     pub(super) recording: Option<Recording>,
+    /// The dump that is being made for it.
+    pub(super) dumping: Option<Dumping>,
     /// When a request must be complete.
     request_by: Option<Instant>,
     /// When some of the outbox must have been sent.
@@ -116,6 +119,7 @@ impl Connection {
             unpaid: Duration::ZERO,
             subscription: None,
             recording: None,
+            dumping: None,
             request_by: Some(now + limits.request),
             read_by: None,
             lost: 0,
@@ -144,13 +148,13 @@ impl Connection {
 
     /// The same without regard to what it has to pay off.
     fn would_read(&self) -> bool {
-        self.is_readable && self.outbox.is_empty() && !self.is_owed
+        self.is_readable && self.outbox.is_empty() && !self.is_owed && self.dumping.is_none()
     }
 
     /// Charges the processor time of reading its request. If the answer is still to come, charges
     /// it later: the answer is added to an empty outbox whatever its size, but might not fit after
     /// a notice that the client has to wait.
-    #[must_use = "it is counted how often clients are made to wait"]
+    #[must_use = "true means that the client has to wait; the caller counts that"]
     pub(super) fn charge_request(&mut self, took: Duration, now: Instant, limits: &Limits) -> bool {
         if self.is_owed {
             self.unpaid += took;
@@ -162,7 +166,7 @@ impl Connection {
     /// Charges the processor time of its answer. See *A client's share is bounded*. Returns whether
     /// the client has to wait from now on; then there is a notice in the outbox, which the caller
     /// has to flush.
-    #[must_use = "it is counted how often clients are made to wait"]
+    #[must_use = "true means that the client has to wait; the caller counts that"]
     pub(super) fn charge(&mut self, took: Duration, now: Instant, limits: &Limits) -> bool {
         let was_waiting = self.is_waiting(now);
         let took = took + std::mem::take(&mut self.unpaid);
@@ -244,7 +248,8 @@ impl Connection {
             | Request::Recorder { .. }
             | Request::Why { .. }
             | Request::Tasks { .. }
-            | Request::Processes { .. }) => {
+            | Request::Processes { .. }
+            | Request::Dump { .. }) => {
                 return Asked::Other(request);
             }
             _ => return Asked::Unknown,
@@ -355,7 +360,8 @@ impl Connection {
         // Nothing is collected for a client that does not read.
         let recording = self.recording.as_ref().filter(|_| self.outbox.is_empty()).map(Recording::due_at);
         let request = self.read_at.filter(|_| self.would_read());
-        [tick, recording, request, self.request_by, self.read_by].into_iter().flatten().min()
+        let dump = self.dumping.as_ref().map(Dumping::due_at);
+        [tick, recording, request, dump, self.request_by, self.read_by].into_iter().flatten().min()
     }
 }
 

@@ -61,7 +61,7 @@ pub fn metrics_addr() -> Option<SocketAddr> {
 
 /// Serves the page if the environment requests it. Does nothing if it was called before in this
 /// program or in a parent that forked it. If the page cannot be served, reports that, and the
-/// program runs on.
+/// program continues.
 pub(crate) fn serve_if_requested() {
     static WAS_CALLED: AtomicBool = AtomicBool::new(false);
     // ORDERING: Relaxed; only one caller receives false, and it publishes nothing by this. A `Once`
@@ -87,9 +87,8 @@ pub(crate) fn serve_if_requested() {
             let shown = wanted.escape_debug();
             // Also on stderr, since the program may have no subscriber. Not a print macro, which
             // panics if stderr is closed.
-            let _ =
-                writeln!(io::stderr(), "volt: {VARIABLE}={shown}: {error}; the program runs on and serves no metrics");
-            tracing::error!(target: "volt::observe", address = %shown, %error, "no metrics are served; the program runs on");
+            let _ = writeln!(io::stderr(), "volt: {VARIABLE}={shown}: {error}; the program continues without metrics");
+            tracing::error!(target: "volt::observe", address = %shown, %error, "no metrics are served; the program continues");
         }
     }
 }

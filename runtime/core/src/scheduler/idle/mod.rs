@@ -1,6 +1,10 @@
 //! The idle set: which workers are parked, how many search for work, and the protocol that loses no
 //! wake-up between them.
 //!
+//! A worker without a task sleeps, so that an idle program uses no processor time. A new task must
+//! then wake a worker: a wake-up too few, and the task waits for ever. A wake-up costs more than a
+//! short poll, so one too many wastes time. This module decides which worker is woken, and when.
+//!
 //! A worker that finds no task *parks*: it sets its bit in the idle set and sleeps. A thread that
 //! publishes new work *submits* it: it *claims* one parked worker, by clearing that worker's bit,
 //! and gives it a *token*, which ends its sleep. A *searcher* is a worker that is searching for
@@ -43,16 +47,16 @@
 //! 1. leave the searchers if it was one, then publish "parked" by setting the bit; each of the two
 //!    is a read-modify-write;
 //! 2. `fence(SeqCst)`;
-//! 3. check everything once more: inbox, every ring and batch, the global queue, shutdown. Timers
-//!    are not checked: the worker that has the driver turn handles them. On a hit: retract, become
-//!    a searcher ([`Idle::start_searching`]), search. Otherwise sleep; after waking up, for
-//!    whatever reason, retract.
+//! 3. check everything once more: the inbox, ring and batch of each worker, the global queue, a
+//!    wake-up of the main future (`seat`), shutdown. With stealing off, the queues of other workers
+//!    are left out. Timers are not checked: the worker that has the driver turn handles them. On a
+//!    hit: retract, become a searcher ([`Idle::start_searching`]), search. Otherwise sleep; after
+//!    waking up, for whatever reason, retract.
 //!
 //! Spin, by a worker that has parked and found no work, before it sleeps:
-//! 1. if no other worker spins, enter its index in `spinner`; otherwise sleep, or spin without
-//!    entering it;
+//! 1. if no other worker spins, enter its index in `spinner`; otherwise sleep;
 //! 2. check its own park word for a while (`Parker::has_token`), but do not take the token;
-//! 3. clear `spinner` if (1) set it. If a token came: continue as after a sleep. If not: sleep.
+//! 3. clear `spinner`. If a token came: continue as after a sleep. If not: sleep.
 //!
 //! To all other threads a spinning worker is parked: its bit is set, it is not a searcher, and a
 //! claimer gives it a token as usual. It is only cheaper to wake, and therefore the first to be
@@ -90,7 +94,8 @@
 //!   bit was cleared again. In that case W was woken or woke up, and it will park once more, with a
 //!   later P.
 //!
-//! So if no sleeping worker saw the work, then Submit (3) saw a set bit, and there are two cases.
+//! So if no sleeping worker saw the work, a set bit was visible to Submit (3), and there are two
+//! cases.
 //!
 //! * The submitter claimed a worker. That worker wakes up and searches. It either finds the work or
 //!   parks with a P after the claim.
@@ -138,8 +143,8 @@
 //! * Spinning as a searcher, without the bit: then no other worker is woken during the spin. The
 //!   spinning worker alone must find all submitted work, by checking all queues again and again
 //!   instead of one word that belongs to it.
-//! * A summary word above the words: with at most 16 words the scan is as fast, and there is no
-//!   additional state to keep consistent.
+//! * A summary word above the words: there are few words, one for 64 workers and spares, so a scan
+//!   is as fast, and there is no additional state to keep consistent.
 
 use volt_shim::{AtomicU64, AtomicUsize, CachePadded, Ordering, fence};
 
@@ -263,7 +268,7 @@ impl Idle {
 
     /// Spin (1): tries to enter `worker`, which is parked and may be claimed, as the spinner.
     /// Returns whether it did; there is one spinner at a time.
-    #[must_use = "false means that another worker was claimed"]
+    #[must_use = "false means that another worker is the spinner"]
     pub(crate) fn begin_spin(&self, worker: usize) -> bool {
         // ORDERING: Relaxed, both: only a hint to claimers, which clear the bit in any case.
         self.spinner.compare_exchange(0, worker + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -343,7 +348,11 @@ impl Idle {
     /// Returns whether no worker is parked.
     #[inline]
     pub(crate) fn is_nobody_parked(&self) -> bool {
-        self.words().all(|word| word == 0)
+        // ORDERING: Relaxed, both: as in `searching`. There is a first word, and few runtimes have
+        // more.
+        let is_nobody_in = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
+        let [first, others @ ..] = &*self.parked else { return true };
+        is_nobody_in(first) && (others.is_empty() || others.iter().all(|word| is_nobody_in(word)))
     }
 
     /// Executes the fence between a change of a worker's bit and the check whether the sentinel

@@ -77,7 +77,7 @@ struct Count {
 impl Census {
     /// Adds the counts of each location to `blame`, and returns when they were taken; `None` if
     /// there are too many tasks.
-    #[must_use = "what is not known is to be said"]
+    #[must_use = "None means that the numbers are unknown, which must be reported"]
     pub(crate) fn tell(&self, registry: &Registry, blame: &mut Vec<Blame>) -> Option<u64> {
         let mut last = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now_ns = clock::now_ns();
@@ -230,7 +230,7 @@ mod tests {
         [|| Location::caller(), || Location::caller(), || Location::caller(), || Location::caller()];
 
     #[test]
-    fn of_too_many_tasks_nothing_is_told() {
+    fn too_many_tasks_are_not_listed() {
         let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let registry = &runtime.handle().shared().registry;
         (0..9).for_each(|_| drop(runtime.spawn(std::future::pending::<()>())));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_is_told_again_for_as_long_as_it_is_good() {
+    fn a_walk_is_reported_again_while_it_is_valid() {
         let (census, registry) = (Census::default(), Registry::new(1));
         let place = Location::caller();
         let places = Places::from([(0, (place, Count { alive: 3, stranded: 2 }))]);

@@ -25,15 +25,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::fmt::Write as _;
-use std::panic::Location;
-use std::ptr;
 
 use volt_telemetry::InFlight;
 use volt_telemetry::processes::ProcessList;
 use volt_telemetry::tasks::{MAX_FILTER_BYTES, MAX_ROWS, Query, Rank, State, Task, TaskList};
 
 use self::chosen::Chosen;
+use self::deadlocks::Holders;
+use self::sieve::Sieve;
 use super::shared::Shared;
 use crate::clock;
 use crate::scheduler::ends::Ends;
@@ -41,7 +40,9 @@ use crate::task::header::{Header, Place};
 
 pub(crate) mod census;
 pub(crate) mod chosen;
+pub(crate) mod deadlocks;
 pub mod processes;
+pub(super) mod sieve;
 mod why;
 
 /// How many tasks are walked through.
@@ -82,6 +83,8 @@ impl Shared {
         let matching = chosen.matching + (rows.len() - before) as u64;
         rows.sort_by_key(|task| (Reverse(turned(task.weight(chosen.query.rank), chosen.query.is_inverted)), task.id));
         rows.truncate(chosen.query.limit as usize);
+        let holders = Holders::new();
+        rows.iter_mut().for_each(|row| holders.add_to(row, now_ns));
         let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
         TaskList {
             runtime: self.name.clone(),
@@ -236,6 +239,7 @@ fn row(header: &Header, poll: Option<&Poll>, now_ns: u64) -> Task {
         awaits: awaits.map(|(what, _)| what.name().to_owned()),
         awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
         wakers: Some(header.state.wakers()),
+        ..Task::default()
     }
 }
 
@@ -249,59 +253,4 @@ fn of_first_poll(poll: &Poll) -> Task {
         in_poll_ns: Some(poll.poll.for_ns),
         ..Task::default()
     }
-}
-
-/// Accepts the tasks that have a text in their name, id, location or state.
-struct Sieve {
-    /// In lower case.
-    wanted: String,
-    /// Whether a location contains the text, by its address; there are few locations.
-    places: HashMap<usize, bool>,
-    text: String,
-}
-
-impl Sieve {
-    fn new(wanted: &str) -> Self {
-        Self { wanted: wanted.to_lowercase(), places: HashMap::new(), text: String::new() }
-    }
-
-    fn has(&mut self, header: &Header, is_polled: bool) -> bool {
-        if self.wanted.is_empty() {
-            return true;
-        }
-        header.name().is_some_and(|name| has_in(name, &self.wanted))
-            || self.has_place(header.location())
-            || has_in(state_of(header, is_polled).name(), &self.wanted)
-            || self.has_id(header.id.as_u64())
-    }
-
-    fn has_task(&mut self, task: &Task) -> bool {
-        self.wanted.is_empty()
-            || task.name.as_ref().is_some_and(|name| has_in(name, &self.wanted))
-            || has_in(&task.spawned_at, &self.wanted)
-            || has_in(task.state.name(), &self.wanted)
-            || self.has_id(task.id)
-    }
-
-    fn has_place(&mut self, location: &'static Location<'static>) -> bool {
-        let wanted = &self.wanted;
-        let has = || has_in(&location.to_string(), wanted);
-        *self.places.entry(ptr::from_ref(location).addr()).or_insert_with(has)
-    }
-
-    fn has_id(&mut self, id: u64) -> bool {
-        self.text.clear();
-        // Writing to a String never fails.
-        let _ = write!(self.text, "#{id}");
-        self.text.contains(&self.wanted)
-    }
-}
-
-/// Returns whether `text` contains `wanted`, which is in lower case, regardless of the case.
-fn has_in(text: &str, wanted: &str) -> bool {
-    if text.is_ascii() {
-        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-        return wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted));
-    }
-    text.to_lowercase().contains(wanted)
 }

@@ -13,6 +13,7 @@
 use volt_telemetry::recording::event::Waker as By;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
+use super::deadlocks::Holders;
 use crate::clock;
 use crate::scheduler::shared::Shared;
 use crate::task::header::Header;
@@ -68,6 +69,15 @@ impl Shared {
                 _ => break End::Source,
             }
         };
+        let holders = Holders::new();
+        for link in why.links.iter_mut().filter(|link| link.awaits.is_some()) {
+            let Some((since_ns, holding)) = holders.of(link.task) else { continue };
+            link.waiting_ns = Some(now_ns.saturating_sub(since_ns));
+            link.held_by = holding.and_then(|holding| holding.task);
+            link.held_at = holding.map(|holding| holding.at.to_string());
+            let held_since_ns = holding.and_then(|holding| holding.since_ns);
+            link.held_ns = held_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
+        }
         (!why.links.is_empty()).then_some(why)
     }
 
@@ -100,6 +110,15 @@ impl Shared {
 fn of(header: &Header) -> Seen {
     let state = if header.state.is_idle() { State::Waits } else { State::Queued };
     let (name, spawned_at) = (header.name().map(str::to_owned), header.location().to_string());
-    let link = Link { task: header.id.as_u64(), name, spawned_at, state, woken: None };
+    let awaits = if header.state.is_idle() { header.awaits() } else { None };
+    let link = Link {
+        task: header.id.as_u64(),
+        name,
+        spawned_at,
+        state,
+        awaits: awaits.map(|(what, _)| what.name().to_owned()),
+        awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
+        ..Link::default()
+    };
     Seen { link, wake: Some(header.last_wake()) }
 }

@@ -37,7 +37,8 @@
 //! blocks again. Then the surplus spares leave.
 //!
 //! Each stuck poll is also examined, and recorded as an incident if it lasts: see `witness`. Once a
-//! second the sentinel requests an examination by the doctor: see `doctor`.
+//! second the sentinel requests an examination by the doctor: see `doctor`. If tasks seem to wait
+//! for each other, it stays awake for a few seconds: a program in a deadlock is idle.
 //!
 //! The time between two checks is `sentinel_interval`. While spares linger it is
 //! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too; after `PATIENCE` checks that had
@@ -82,6 +83,9 @@ const PATIENCE: u32 = 8;
 /// costs the worker that wakes up 4 µs before it runs its task. So a runtime that is woken more
 /// than five times a second, which prevents the doze, does not pay for it.
 const QUIET_CHECKS: u32 = 20;
+/// For how long the sentinel stays awake for tasks that seem to wait for each other: three
+/// examinations by the doctor, of which the second reports a deadlock.
+const SUSPICION: Duration = Duration::from_millis(3500);
 /// How many workers that burn processor time are replaced at a time, at least; more if a quarter of
 /// the workers is more.
 const MIN_BURNING: usize = 2;
@@ -97,6 +101,9 @@ struct Rounds {
     idle_checks: u32,
     /// Checks in a row that found all workers at rest.
     quiet_checks: u32,
+    /// The cycles of tasks that seem to wait for each other, and until when the sentinel does not
+    /// doze for them.
+    suspicion: Option<(u64, u64)>,
     /// When the doctor's examination was last requested, or the sentinel started.
     examined_at_ns: u64,
     /// The ring that stolen tasks pass through.
@@ -134,6 +141,7 @@ impl Rounds {
             stalled_at_ns: None,
             idle_checks: 0,
             quiet_checks: 0,
+            suspicion: None,
             examined_at_ns: clock::now_ns(),
             basket: ring(shared.config.local_queue_capacity).0,
             witness: Witness::new(shared),
@@ -167,13 +175,29 @@ impl Rounds {
         self.pause(is_suspicious || !stuck.is_empty(), has_acted)
     }
 
+    /// Returns whether the sentinel must not doze yet, although all workers are at rest: tasks seem
+    /// to wait for each other, and it takes two examinations to know. A cycle that is still not
+    /// reported after `SUSPICION` may be none.
+    fn is_wary(&mut self, now_ns: u64) -> bool {
+        if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config) {
+            return false;
+        }
+        let until_ns = self.shared.suspicion(now_ns).map(|cycles| match self.suspicion {
+            Some((known, until_ns)) if known == cycles => (cycles, until_ns),
+            _ => (cycles, now_ns.saturating_add(clock::saturating_ns(SUSPICION))),
+        });
+        self.suspicion = until_ns;
+        until_ns.is_some_and(|(_, until_ns)| now_ns < until_ns)
+    }
+
     /// Requests an examination by the doctor at intervals and before the sentinel dozes, if its
     /// result can be read.
     fn consult(&mut self, now_ns: u64) {
-        let shared = &self.shared;
+        let shared = &self.shared.clone();
         let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
         let is_leaving = self.quiet_checks == QUIET_CHECKS;
-        let is_asked = is_due || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell());
+        let is_asked = is_due
+            || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell() || self.is_wary(now_ns));
         if is_asked && Doctor::is_wanted(&shared.config) {
             self.examined_at_ns = now_ns;
             self.witness.have_examined();

@@ -88,7 +88,7 @@ pub(crate) struct Watched {
     place: Mutex<Place>,
 }
 
-/// What the sentinel knows of a runtime.
+/// The checks of a runtime in the list.
 enum Place {
     /// No check was needed so far.
     New,
@@ -246,7 +246,10 @@ impl Watched {
             shared.troubles.leave();
             return u64::MAX;
         };
-        if rounds.quiet_checks >= QUIET_CHECKS && shared.sentinel.doze.begin(&shared.idle, || shared.is_at_rest()) {
+        if rounds.quiet_checks >= QUIET_CHECKS
+            && !rounds.is_wary(now_ns)
+            && shared.sentinel.doze.begin(&shared.idle, || shared.is_at_rest())
+        {
             // The first check after the doze is made as soon as it ends.
             *due_at_ns = now_ns;
             // `Sentinel::end` finds either this doze, or it came before and is seen here.
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_given_up_leaves_once_its_worker_has_ended() {
+    fn an_abandoned_runtime_is_removed_after_its_worker_ends() {
         let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
         let shared = runtime.handle().shared().clone();
         let (open, is_open) = std::sync::mpsc::channel::<()>();
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_runtime_given_up_leaves_the_list() {
+    fn an_idle_abandoned_runtime_leaves_the_list() {
         for _ in 0..100 {
             let runtime = Builder::new_multi_thread().worker_threads(2).control_socket(false).build().unwrap();
             let shared = runtime.handle().shared().clone();

@@ -90,7 +90,7 @@ impl Shared {
     }
 
     #[inline]
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::scheduler) fn is_closed(&self) -> bool {
         ends::is_closed(self)
     }
 

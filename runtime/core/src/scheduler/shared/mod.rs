@@ -12,8 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle as JoinThread;
 
 use volt_shim::CachePadded;
-use volt_stacks::Sampler;
 use volt_stacks::fork::Home;
+use volt_stacks::{Resolver, Sampler};
 
 use self::end::Running;
 use super::core::Core;
@@ -21,6 +21,7 @@ use super::idle::Idle;
 use super::leases::Leases;
 use super::listing::census::Census;
 use super::listing::chosen::Listing;
+use super::listing::deadlocks::Deadlocks;
 use super::listing::processes::Sources;
 use super::placement::Placer;
 use super::remote::{Remote, slot};
@@ -95,7 +96,11 @@ pub struct Shared {
     /// Calls of `try_spawn` that have found room and have not used it yet.
     arriving: CachePadded<AtomicUsize>,
     census: Census,
+    pub(in crate::scheduler) deadlocks: Deadlocks,
     pub(super) listing: Listing,
+    /// Locked while a dump is made. Reading debug information takes most of a first dump, so it is
+    /// kept.
+    pub(super) dumping: Mutex<Option<Resolver>>,
     pub(crate) processes: Sources,
     /// The times that snapshots have reported so far, per worker, so that later ones report no
     /// less: see `WorkerCells::read`.
@@ -150,7 +155,9 @@ impl Shared {
             submits: Submits::new(),
             arriving: CachePadded(AtomicUsize::new(0)),
             census: Census::default(),
+            deadlocks: Deadlocks::default(),
             listing: Listing::default(),
+            dumping: Mutex::default(),
             processes: Sources::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
             running: Mutex::default(),

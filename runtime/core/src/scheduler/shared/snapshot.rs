@@ -1,8 +1,9 @@
 //! Snapshots: reads all counters of a runtime into plain data.
 //!
 //! The thread that requests a snapshot takes it. It reads cells, queue lengths and the kernel's
-//! counts, and stops no worker. Of its three locks (`time_floors`, `census`, the doctor's history)
-//! no worker takes any.
+//! counts, and stops no worker. Of its four locks (`time_floors`, `census`, `deadlocks`, the
+//! doctor's history) no worker takes any. Those of the registry and of the table of waits, which
+//! workers take, too, are held for some µs at a time.
 //!
 //! Consistency: each cell is exact, but the cells are not read at the same moment. Ends are counted
 //! before spawns, so that the number of tasks alive is never negative.
@@ -118,6 +119,7 @@ impl Shared {
             host: Some(host()),
             clock: Some(clock::telemetry()),
             alive_counted_at_ns,
+            deadlocks: Some(self.deadlocks(now_ns)),
             findings: None,
             findings_left_out: None,
         };

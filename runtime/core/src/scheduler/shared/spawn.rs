@@ -240,7 +240,7 @@ impl Schedule for Lease {
         current::with_worker(|worker| worker.is_some_and(|worker| worker.is_of(self)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn schedule_here(task: Notified) {
         current::with_worker(|worker| worker.expect("`is_here` said so").take_woken(task));
     }

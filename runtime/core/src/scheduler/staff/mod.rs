@@ -32,7 +32,7 @@
 //! |---|---|---|
 //! | GONE | a spare without a thread | its caller → PRESENT |
 //! | OFF | a spare that sleeps | its caller → PRESENT; its own thread, after a long sleep → GONE |
-//! | PRESENT | on duty | the sentinel → AWAY; its own thread → BLOCKING, LEAVING |
+//! | PRESENT | on duty | the sentinel → AWAY; its own thread → BLOCKING, LEAVING; its caller, if no thread could be started → GONE |
 //! | AWAY | on duty, declared stuck in a poll by the sentinel | its own thread → PRESENT, BLOCKING; the sentinel, if it was wrong → PRESENT |
 //! | BLOCKING | on duty, about to block as it reported itself | its own thread → PRESENT |
 //! | LEAVING | a spare that empties its queues | its own thread → OFF, or PRESENT if it is to stay |
@@ -48,10 +48,11 @@
 //! Call, by the sentinel, by a worker that is about to block, or by a shutdown:
 //! 1. OFF → PRESENT, or GONE → PRESENT;
 //! 2. `able += 1`;
-//! 3. give the spare a token, or a thread. Only the thread that did (1) does this.
+//! 3. give the spare a token, or a thread. Only the thread that did (1) does this. If no thread can
+//!    be started: PRESENT → GONE, `able -= 1`.
 //!
 //! Block, by a worker that is about to block: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING,
-//! which is already counted. From then on the sentinel treats the block as intended.
+//! for which `able` was already lowered. From then on the sentinel treats the block as intended.
 //!
 //! Return, by a worker at the end of a poll or of a block, or before it parks: AWAY or BLOCKING →
 //! PRESENT, and if that succeeded, `able += 1`.
@@ -70,12 +71,12 @@
 //!   steps.
 //! * ENOUGH: a spare never leaves if fewer than `keep` able slots would remain.
 //! * ONE-TOKEN: a spare that is called gets exactly one token, or one thread.
-//! * POLLED: when a spare leaves, some worker still polls the driver. A leaving spare may be the
-//!   one that was in the I/O driver while the others sleep on futexes. A thread that gives up the
-//!   driver turn either parks again or leaves. A thread that leaves gives up the turn, executes a
-//!   fence, and checks for a parked worker. A thread that parks publishes that, executes a fence,
-//!   and tries to get the turn. So one of the two sees the other. The check for the turn's
-//!   holder only saves a wake-up.
+//! * POLLED: when a spare leaves, some worker still polls the driver. The spare may be the worker
+//!   that was in the I/O driver while the others sleep on futexes. It gives up the driver turn,
+//!   executes a fence, and claims a parked worker, which will try to get the turn. A worker that
+//!   parks publishes that it is parked, executes a fence, and tries to get the turn. So either the
+//!   spare sees the parked worker, or that worker finds the turn free. If another thread has the
+//!   turn, the spare claims no worker: that thread parks again, or leaves in the same way.
 //!
 //! A worker checks whether it was declared AWAY at the end of a long poll, and at the start of each
 //! tick. So it may miss a declaration that comes at the very end of a poll; then one spare too many
@@ -89,7 +90,7 @@
 //! * Adding a thread for each task that blocks, without a count: a pause of the whole machine would
 //!   start a storm of threads.
 
-use volt_shim::{AtomicU32, AtomicUsize, CachePadded, Ordering};
+use volt_shim::{Arc, AtomicU32, AtomicUsize, CachePadded, Ordering};
 
 #[cfg(all(test, loom))]
 mod loom_models;
@@ -103,11 +104,23 @@ const LEAVING: u32 = 5;
 
 /// The duties of all slots: see the module documentation.
 pub(crate) struct Staff {
-    duties: Box<[CachePadded<AtomicU32>]>,
+    duties: Box<[Arc<CachePadded<AtomicU32>>]>,
     able: CachePadded<AtomicUsize>,
     keep: AtomicUsize,
     in_use: AtomicUsize,
     workers: usize,
+}
+
+/// The duty of one slot, for the slot's own thread, which checks it at every wake-up.
+pub(crate) struct Post(Arc<CachePadded<AtomicU32>>);
+
+impl Post {
+    /// As [`Staff::is_present`].
+    #[inline]
+    pub(crate) fn is_present(&self) -> bool {
+        // ORDERING: Relaxed; as in `Staff::is_present`.
+        self.0.load(Ordering::Relaxed) == PRESENT
+    }
 }
 
 /// What the caller must give to a spare that was called: Call (3).
@@ -134,12 +147,17 @@ impl Staff {
     pub(crate) fn new(workers: usize, spares: usize) -> Self {
         let duty = |slot| AtomicU32::new(if slot < workers { PRESENT } else { GONE });
         Self {
-            duties: (0..workers + spares).map(|slot| CachePadded(duty(slot))).collect(),
+            duties: (0..workers + spares).map(|slot| Arc::new(CachePadded(duty(slot)))).collect(),
             able: CachePadded(AtomicUsize::new(workers)),
             keep: AtomicUsize::new(workers),
             in_use: AtomicUsize::new(workers),
             workers,
         }
+    }
+
+    /// Returns the duty of `slot`, for its own thread.
+    pub(crate) fn post(&self, slot: usize) -> Post {
+        Post(self.duties[slot].clone())
     }
 
     pub(crate) fn is_spare(&self, slot: usize) -> bool {
@@ -176,7 +194,7 @@ impl Staff {
     }
 
     /// Replace (1): returns whether `slot` was present and is now away.
-    #[must_use = "who is away is replaced"]
+    #[must_use = "true means that the caller must check the poll again: Replace (2)"]
     pub(crate) fn declare_away(&self, slot: usize) -> bool {
         let is_away = self.change(slot, PRESENT, AWAY);
         if is_away {

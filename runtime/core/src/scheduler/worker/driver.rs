@@ -21,7 +21,7 @@ impl Worker {
     /// worker. If all workers that are awake are stuck, the sentinel wakes another one.
     #[inline]
     pub(super) fn poll_driver_if_due(&self, interval_ns: u64) {
-        let now_ns = self.core.borrow().now_ns;
+        let now_ns = self.now_ns.get();
         let is_recent = now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
         if !is_recent && self.shared.driver.owner().is_none() {
             self.turn_driver_now();
@@ -32,14 +32,14 @@ impl Worker {
     fn turn_driver_now(&self) {
         let mut core = self.core.borrow_mut();
         let Some(mut turn) = self.shared.driver.try_turn(self.index) else { return };
-        self.cells().enter_phase(Phase::Maintenance, core.now_ns);
-        self.recorder.note(|| core.now_ns, || Event::DriverIn);
+        self.cells().enter_phase(Phase::Maintenance, self.now_ns.get());
+        self.recorder.note(|| self.now_ns.get(), || Event::DriverIn);
         let polled = turn.poll(Wait::No, &mut core.wakers);
         drop(turn);
         core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
-        core.now_ns = clock::now_ns();
-        self.recorder.note(|| core.now_ns, || record::driver_out(&polled));
-        self.cells().enter_phase(Phase::Busy, core.now_ns);
+        self.now_ns.set(clock::now_ns());
+        self.recorder.note(|| self.now_ns.get(), || record::driver_out(&polled));
+        self.cells().enter_phase(Phase::Busy, self.now_ns.get());
         drop(core);
         self.wake_collected();
         // After the wake-ups: writing the log may block, and there is a pause after a failure.
@@ -102,7 +102,7 @@ impl Worker {
         wake_as(former);
         let mut core = self.core.borrow_mut();
         // The time that it took to wake many tasks belongs to no poll and to no task's wait.
-        core.now_ns = clock::now_ns();
+        self.now_ns.set(clock::now_ns());
         // By the number of tasks, not of wakers: a foreign waker may have started any number of
         // tasks, or none.
         let road = mem::replace(&mut core.road, Road::Lifo);

@@ -17,7 +17,7 @@ impl Worker {
     /// cache line.
     #[inline]
     pub(super) fn ensure_present(&self) {
-        if !self.shared.staff.is_present(self.index) {
+        if !self.post.is_present() {
             self.come_back();
         }
     }
@@ -28,9 +28,7 @@ impl Worker {
         let now_ns = clock::now_ns();
         // Later events of this worker must not be recorded before the return, and their delay
         // counts up to here.
-        if let Ok(mut core) = self.core.try_borrow_mut() {
-            core.now_ns = now_ns;
-        }
+        self.now_ns.set(now_ns);
         self.recorder.note(|| now_ns, || Event::Return);
     }
 

@@ -27,6 +27,7 @@ use super::core::{Core, Road};
 use super::leases::stock::Stock;
 use super::remote::Remote;
 use super::shared::Shared;
+use super::staff::Post;
 use crate::clock;
 use crate::config::DRIVER_INTERVALS_IN_TICK;
 use crate::coop;
@@ -35,7 +36,7 @@ use crate::recorder::lanes::RecorderHandle;
 use crate::stats::blame::LONG_NS;
 use crate::stats::cells::{Polled, WorkerCells};
 use crate::stats::counting;
-use crate::task::header::{Notified, Ran};
+use crate::task::header::{Notified, PackedRan, Ran};
 
 mod driver;
 mod duty;
@@ -49,6 +50,7 @@ use record::wake_of;
 
 #[cfg(test)]
 pub(crate) mod sim;
+mod traced;
 
 /// Ticks between two comparisons of the worker's clock with the system's, by a worker that is
 /// always busy. If the clock stood still, all work that depends on passed time would wait for ever.
@@ -60,7 +62,11 @@ pub(crate) struct Worker {
     index: usize,
     /// The part of this worker that other threads use.
     remote: Arc<Remote>,
+    /// The duty of this worker's slot.
+    post: Post,
     core: RefCell<Core>,
+    /// The last reading of the clock.
+    now_ns: Cell<u64>,
     leases: Stock,
     /// Records what the worker does.
     recorder: RecorderHandle,
@@ -79,11 +85,14 @@ impl Worker {
         let recorder = shared.recorder.handle(record::track_of(index, shared.config.workers));
         let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
         let has_poll_hooks = shared.config.hooks.are_for_polls();
+        let post = shared.staff.post(index);
         Self {
             shared,
             index,
             remote,
+            post,
             core: RefCell::new(core),
+            now_ns: Cell::new(clock::now_ns()),
             leases,
             recorder,
             lifo_hits: Cell::new(0),
@@ -125,16 +134,16 @@ impl Worker {
     }
 
     fn start_cells(&self) {
-        let (cells, mut core) = (self.cells(), self.core.borrow_mut());
+        let (cells, core) = (self.cells(), self.core.borrow());
         // The core was created before its thread was started; the time in between is not the
         // worker's.
-        core.now_ns = clock::now_ns();
+        self.now_ns.set(clock::now_ns());
         cells.thread_id.set(thread_id());
         self.remote.begin_on_this_thread();
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
         cells.renew_budget(self.shared.config.budget_per_tick);
-        cells.enter_phase(Phase::Maintenance, core.now_ns);
+        cells.enter_phase(Phase::Maintenance, self.now_ns.get());
     }
 
     /// Executes one turn of the loop.
@@ -142,7 +151,7 @@ impl Worker {
         let mut tick = self.begin_tick();
         let is_idle = loop {
             if !tick.has_budget(self.cells()) {
-                self.recorder.note(|| self.core.borrow().now_ns, || Event::BudgetExhausted);
+                self.recorder.note(|| self.now_ns.get(), || Event::BudgetExhausted);
                 break false;
             }
             let Some(task) = self.next_task() else { break true };
@@ -164,11 +173,12 @@ impl Worker {
             clock::check();
         }
         if let Some(now_ns) = counting::now_ns_of_tick() {
-            self.core.borrow_mut().now_ns = now_ns;
+            self.now_ns.set(now_ns);
         }
         self.poll_driver_if_due(config.driver_interval_ns);
         let driver_interval_ns = config.driver_interval_ns.saturating_mul(DRIVER_INTERVALS_IN_TICK);
-        Tick { budget_left: config.budget_per_tick, driver_interval_ns, busy_ns: 0, last: None }
+        let driver_at_ns = self.shared.driver.last_turn_ns().saturating_add(driver_interval_ns);
+        Tick { budget_left: config.budget_per_tick, driver_interval_ns, driver_at_ns, busy_ns: 0, last: None }
     }
 
     /// Polls one task within the tick's budget, and polls the driver if it is due.
@@ -177,7 +187,16 @@ impl Worker {
         tick.budget_left -= 1;
         tick.count_last(cells);
         self.poll(cells, task, tick);
+        if self.now_ns.get() >= tick.driver_at_ns {
+            self.poll_driver_in(tick);
+        }
+    }
+
+    /// Polls the driver between two polls of a tick, unless another worker has done so meanwhile.
+    #[cold]
+    fn poll_driver_in(&self, tick: &mut Tick) {
         self.poll_driver_if_due(tick.driver_interval_ns);
+        tick.driver_at_ns = self.shared.driver.last_turn_ns().saturating_add(tick.driver_interval_ns);
     }
 
     /// Feeds the tuner and resets the counts of the tick.
@@ -199,54 +218,60 @@ impl Worker {
     /// Not inlined, so that the stack of a stuck poll can be cut off here.
     #[inline(never)]
     pub(super) fn poll(&self, cells: &WorkerCells, task: Notified, tick: &mut Tick) {
-        let began_at_ns = self.core.borrow().now_ns;
+        let began_at_ns = self.now_ns.get();
         let location = cells.begin_poll(task.header(), began_at_ns);
         let is_recorded = self.recorder.is_on();
         if is_recorded {
             self.note_poll_begin(task.header(), began_at_ns);
         }
         coop::begin_poll(self.shared.config.coop_budget);
-        let ran = if self.has_poll_hooks { self.run_between_hooks(task, began_at_ns) } else { task.run(began_at_ns) };
+        let ran =
+            if self.has_poll_hooks { self.run_between_hooks(task, began_at_ns) } else { task.run_packed(began_at_ns) };
         let has_yielded = coop::end_poll();
         if has_yielded {
             cells.coop_yields.add(1);
         }
-        let mut now_ns = ran.at_ns().unwrap_or_else(|| counting::now_ns_after(began_at_ns));
+        let now_ns = ran.at_ns().unwrap_or_else(|| counting::now_ns_after(began_at_ns));
         let took_ns = now_ns.saturating_sub(began_at_ns);
         if is_recorded {
             self.note_poll_end(location, &ran, has_yielded, now_ns, took_ns);
         }
         cells.end_poll();
+        self.now_ns.set(now_ns);
         tick.busy_ns += took_ns;
-        tick.last =
-            Some(Polled { location, took_ns, has_woken_itself: matches!(ran, Ran::Woken { by_itself: true, .. }) });
+        tick.last = Some(Polled { location, took_ns, has_woken_itself: ran.has_woken_itself() });
         if took_ns >= LONG_NS {
-            tick.count_last(cells);
-            cells.note_long(location, took_ns);
-            now_ns = self.end_long_poll(now_ns);
+            self.end_long_poll(cells, tick);
         }
-        let mut core = self.core.borrow_mut();
-        core.now_ns = now_ns;
-        match ran {
+        if ran.is_pending() {
+            return;
+        }
+        match ran.unpack() {
             Ran::Pending { .. } => {}
-            // The task yielded: it goes behind the tasks that are already queued.
-            Ran::Woken { task, by_itself, .. } => {
-                if by_itself {
-                    task.header().stamp_own_wake(now_ns);
-                } else {
-                    task.header().stamp_wake_in_poll(now_ns);
-                }
-                cells.local_schedules.add(1);
-                self.push_back(&mut core, task);
-                self.wake_for_surplus(&core, 1);
-            }
+            Ran::Woken { task, by_itself, .. } => self.take_back(cells, task, by_itself),
             Ran::Ended(ended) => cells.count_end(ended),
         }
     }
 
+    /// Takes in the task that has just been polled and was woken in its poll. It goes behind the
+    /// tasks that are already queued.
+    #[inline]
+    fn take_back(&self, cells: &WorkerCells, task: Notified, by_itself: bool) {
+        let now_ns = self.now_ns.get();
+        if by_itself {
+            task.header().stamp_own_wake(now_ns);
+        } else {
+            task.header().stamp_wake_in_poll(now_ns);
+        }
+        cells.local_schedules.add(1);
+        let mut core = self.core.borrow_mut();
+        self.push_back(&mut core, task);
+        self.wake_for_surplus(&core, 1);
+    }
+
     /// Polls `task` between the program's callbacks, whose time counts as part of the poll.
     #[cold]
-    fn run_between_hooks(&self, task: Notified, began_at_ns: u64) -> Ran {
+    fn run_between_hooks(&self, task: Notified, began_at_ns: u64) -> PackedRan {
         let (hooks, meta) = (&self.shared.config.hooks, TaskMeta::of(task.header()));
         hooks::call_for(hooks.before_poll.as_ref(), &meta);
         let mut ran = task.run(began_at_ns);
@@ -257,23 +282,26 @@ impl Worker {
         if let Ran::Pending { at_ns } | Ran::Woken { at_ns, .. } = &mut ran {
             *at_ns = counting::now_ns_after(*at_ns);
         }
-        ran
+        PackedRan::pack(ran)
     }
 
-    /// The sentinel may have declared this worker away, which it does only for a poll of at least
-    /// this length. If it was late, `begin_tick` notices. Returns the time at which the worker
-    /// continues.
+    /// Counts a long poll that has ended. The sentinel may have declared this worker away, which it
+    /// does only for a poll of at least this length. If it was late, `begin_tick` notices.
     #[cold]
-    fn end_long_poll(&self, now_ns: u64) -> u64 {
-        self.core.borrow_mut().now_ns = now_ns;
+    fn end_long_poll(&self, cells: &WorkerCells, tick: &mut Tick) {
+        if let Some(Polled { location, took_ns, .. }) = tick.last {
+            tick.count_last(cells);
+            cells.note_long(location, took_ns);
+        }
         self.ensure_present();
-        self.core.borrow().now_ns
     }
 
     // ---- taking in tasks ------------------------------------------------------------------------
 
     /// Takes in a task that was woken on this thread, or puts it into the global queue.
-    #[inline]
+    ///
+    /// Not inlined into the functions of each type of task, which are in other crates.
+    #[inline(never)]
     pub(crate) fn take_woken(&self, task: Notified) {
         if self.recorder.is_on() {
             self.note(task.header().submitted_at_ns(), wake_of(task.header()));
@@ -288,41 +316,38 @@ impl Worker {
     ///
     /// A worker that is declared away returns it too: other workers must run what a stuck poll
     /// wakes.
+    #[inline]
     pub(crate) fn push_woken(&self, task: Notified) -> Option<Notified> {
-        if !self.shared.staff.is_present(self.index) {
+        if !self.post.is_present() {
             return Some(task);
         }
         let Ok(mut core) = self.core.try_borrow_mut() else { return Some(task) };
         let core = &mut *core;
         self.cells().local_schedules.add(1);
-        let evicted = match core.road {
-            Road::Lifo if self.has_come_to_cap(core) => {
-                self.cells().lifo_cap_flushes.add(1);
-                Some(task)
+        if let Road::Ring { pushed } = &mut core.road {
+            *pushed += 1;
+            self.push_back(core, task);
+            return None;
+        }
+        let config = &self.shared.config;
+        let evicted = if self.has_come_to_cap(core) {
+            self.cells().lifo_cap_flushes.add(1);
+            Some(task)
+        // Also at the cap, if the ring is empty. If the task went to the ring, a helper would have
+        // to be woken for it, since this poll may go on for long.
+        } else if config.max_lifo_polls_per_tick > 0 {
+            let evicted = self.remote.lifo.put(task);
+            if evicted.is_some() {
+                self.cells().lifo_evictions.add(1);
             }
-            // Also at the cap, if the ring is empty. If the task went to the ring, a helper would
-            // have to be woken for it, since this poll may go on for long.
-            Road::Lifo if self.shared.config.max_lifo_polls_per_tick > 0 => {
-                let evicted = self.remote.lifo.put(task);
-                if evicted.is_some() {
-                    self.cells().lifo_evictions.add(1);
-                }
-                evicted
-            }
-            _ => Some(task),
+            evicted
+        } else {
+            Some(task)
         };
         // A push into an empty LIFO slot wakes no worker: this worker runs the task next.
         if let Some(task) = evicted {
-            match &mut core.road {
-                Road::Lifo => {
-                    self.push_back(core, task);
-                    self.wake_for_surplus(core, 1);
-                }
-                Road::Ring { pushed } => {
-                    *pushed += 1;
-                    self.push_back(core, task);
-                }
-            }
+            self.push_back(core, task);
+            self.wake_for_surplus(core, 1);
         }
         None
     }
@@ -350,7 +375,7 @@ impl Worker {
         let _submit = self.shared.submits.begin();
         let now_ns = clock::now_ns();
         // If this is between two polls, the next poll begins after this time.
-        core.now_ns = now_ns;
+        self.now_ns.set(now_ns);
         let moved = match core.ring.take_half() {
             Some(half) => match self.shared.injector.push_batch(half, now_ns) {
                 Ok(moved) => moved,
@@ -411,6 +436,8 @@ pub(super) struct Tick {
     budget_left: u32,
     /// How long after the last poll of the driver the next one is due, between two polls of tasks.
     driver_interval_ns: u64,
+    /// When it is due, unless another worker polls the driver until then.
+    driver_at_ns: u64,
     /// Time spent in polls.
     busy_ns: u64,
     /// The last poll, if it is not counted yet. It is counted before the next one begins. By then

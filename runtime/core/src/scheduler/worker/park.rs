@@ -1,8 +1,8 @@
 //! How a worker sleeps and wakes up.
 //!
-//! `idle` describes the protocol that loses no wake-up, and `parking` takes its steps, one by one
-//! where the simulation does. This module implements these steps for a worker, as the trait
-//! [`Parks`]: which clock is read, how long the sleep lasts, and what is counted and recorded.
+//! `idle` describes the protocol that loses no wake-up, and `parking` has its steps in their order.
+//! The simulation calls the same steps one by one. This module implements the trait [`Parks`] for a
+//! worker: which clock is read, how long the sleep lasts, and what is counted and recorded.
 //!
 //! Only the worker's own thread writes the state here.
 
@@ -75,7 +75,7 @@ impl Worker {
         // no thread is between its push and its wake-up: a wake-up was lost.
         let queues = [&self.shared.injector, &self.remote.inbox];
         let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
-        let waited_ns = oldest_at_ns.map_or(0, |at_ns| core.now_ns.saturating_sub(at_ns));
+        let waited_ns = oldest_at_ns.map_or(0, |at_ns| self.now_ns.get().saturating_sub(at_ns));
         if waited_ns >= clock::saturating_ns(slept)
             && self.shared.idle.searching() == 0
             && !self.shared.submits.is_any_under_way()
@@ -124,7 +124,7 @@ impl Parks for Worker {
     fn is_spin_worth(&self) -> bool {
         let (shared, core) = (&self.shared, self.core.borrow());
         let spin = shared.config.park_spin;
-        let until_ns = core.now_ns.saturating_add(spin.lasts_ns());
+        let until_ns = self.now_ns.get().saturating_add(spin.lasts_ns());
         core.spin.is_worth(spin) && shared.driver.can_wait_until(until_ns)
     }
 
@@ -187,17 +187,17 @@ impl Parks for Worker {
         let Some(slept) = slept else { return };
         // The driver has already checked the clock.
         let now_ns = if matches!(slept, SleptBy::Futex(_)) { clock::check() } else { clock::now_ns() };
-        let began_ns = std::mem::replace(&mut core.now_ns, now_ns);
+        let began_ns = self.now_ns.replace(now_ns);
         let reason = if is_claimed { WakeReason::Notified } else { slept.reason() };
         if !matches!(slept, SleptBy::Token) {
-            let slept_ns = core.now_ns.saturating_sub(began_ns);
+            let slept_ns = self.now_ns.get().saturating_sub(began_ns);
             core.spin.note_sleep(slept_ns, reason == WakeReason::Notified);
         }
         cells.count_unpark(reason);
         if let Some(writer) = self.recorder.get() {
-            writer.unpark(core.now_ns, record::reason(reason));
+            writer.unpark(self.now_ns.get(), record::reason(reason));
         }
-        cells.enter_phase(Phase::Searching, core.now_ns);
+        cells.enter_phase(Phase::Searching, self.now_ns.get());
         self.back_off(&mut core, reason);
         drop(core);
         self.wake_collected();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_apart() {
+    fn reasons_are_distinguished() {
         let polled = |polled| SleptBy::Driver(Ok(polled)).reason();
         let nothing = Polled::default();
         assert_eq!(polled(Polled { events: 1, timers_fired: 1, ..nothing }), WakeReason::Io);
@@ -324,7 +324,7 @@ mod tests {
         assert!(shared.injector.push(task, 1).is_ok(), "the queue is open");
         let rescues_after_a_time_out = || {
             let mut core = worker.core.borrow_mut();
-            core.now_ns = clock::now_ns();
+            worker.now_ns.set(clock::now_ns());
             core.park_timeout = Some(Duration::from_nanos(1));
             worker.back_off(&mut core, WakeReason::Timeout);
             worker.cells().lost_wakeup_rescues.get()

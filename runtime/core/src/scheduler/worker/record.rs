@@ -15,7 +15,7 @@ use crate::driver::turn::Polled;
 use crate::scheduler::staff::Duty;
 use crate::stats::locations::number_of;
 use crate::stats::reasons::WakeReason;
-use crate::task::header::{Ended, Header, Ran};
+use crate::task::header::{Ended, Header, PackedRan};
 
 impl Worker {
     /// Records an event of this worker's thread from outside of the worker's loop.
@@ -43,7 +43,7 @@ impl Worker {
     pub(super) fn note_poll_end(
         &self,
         location: &'static Location<'static>,
-        ran: &Ran,
+        ran: &PackedRan,
         has_yielded: bool,
         now_ns: u64,
         took_ns: u64,
@@ -58,7 +58,7 @@ impl Worker {
 
     /// Records that a spare goes on duty, in place of the first worker that is away or blocking.
     pub(super) fn note_replacement(&self) {
-        let (staff, now_ns) = (&self.shared.staff, self.core.borrow().now_ns);
+        let (staff, now_ns) = (&self.shared.staff, self.now_ns.get());
         let is_stuck = |slot: &usize| matches!(staff.duty(*slot), Duty::Away | Duty::Blocking);
         if let Some(stuck) = (0..staff.in_use()).find(is_stuck) {
             self.note(now_ns, Event::Replace { worker: stuck as u16 });
@@ -95,12 +95,12 @@ pub(super) fn reason(reason: WakeReason) -> Reason {
     }
 }
 
-fn outcome(ran: &Ran) -> Outcome {
-    match ran {
-        Ran::Pending { .. } => Outcome::Pending,
-        Ran::Woken { .. } => Outcome::Woken,
-        Ran::Ended(Ended::Completed) => Outcome::Completed,
-        Ran::Ended(Ended::Cancelled) => Outcome::Cancelled,
-        Ran::Ended(Ended::Panicked) => Outcome::Panicked,
+fn outcome(ran: &PackedRan) -> Outcome {
+    match ran.ended() {
+        None if ran.is_pending() => Outcome::Pending,
+        None => Outcome::Woken,
+        Some(Ended::Completed) => Outcome::Completed,
+        Some(Ended::Cancelled) => Outcome::Cancelled,
+        Some(Ended::Panicked) => Outcome::Panicked,
     }
 }

@@ -159,11 +159,8 @@ impl Worker {
     /// Polls the main future. Returns whether it is ready.
     fn poll_main(&self, main: &Main, poll_main: &mut dyn FnMut() -> bool) -> bool {
         let (cells, began_at_ns) = (self.cells(), clock::now_ns());
-        {
-            let mut core = self.core.borrow_mut();
-            core.now_ns = began_at_ns;
-            self.begin_work_if_needed(&mut core);
-        }
+        self.now_ns.set(began_at_ns);
+        self.begin_work_if_needed(&mut self.core.borrow_mut());
         cells.ensure_phase(Phase::Busy, began_at_ns);
         cells.begin_poll_of_main(main.id, main.location, began_at_ns);
         coop::begin_poll(self.shared.config.coop_budget);
@@ -174,11 +171,11 @@ impl Worker {
         cells.end_poll();
         let now_ns = clock::now_ns();
         let took_ns = now_ns.saturating_sub(began_at_ns);
+        self.now_ns.set(now_ns);
         if took_ns >= LONG_NS {
             cells.note_long(main.location, took_ns);
-            self.end_long_poll(now_ns);
+            self.ensure_present();
         }
-        self.core.borrow_mut().now_ns = now_ns;
         is_ready
     }
 }

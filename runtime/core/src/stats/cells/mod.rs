@@ -283,6 +283,7 @@ impl WorkerCells {
 
     /// Counts a check of the global queue that follows `polls` local polls after the previous
     /// check.
+    #[inline]
     pub(crate) fn count_global_check(&self, trigger: Trigger, polls: u64) {
         self.global_checks[trigger as usize].add(1);
         // A worker that has run out of work checks regardless of the interval.

@@ -20,18 +20,20 @@ use std::task::{Context, Poll, Waker};
 use super::contain::contain;
 use super::current::{Current, run_as_ended};
 use super::handover::{self, Joined};
-use super::header::{Ended, Header, Notified, Ran, Task, Vtable};
+use super::header::{Ended, Header, Notified, PackedRan, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic, Refused};
 use super::origin::Extra;
-use super::state::{Pause, Start, State, Wake, WakeOwned};
+use super::state::{Pause, Start, State, Wake};
 use super::trace::{Kind, extra};
-use super::waker::WakerRef;
+use super::waker::{WakerKind, WakerRef};
 
 use self::raw::Raw;
+use self::wake::{schedule, wake};
 
 pub(crate) mod blocks;
 mod raw;
+mod wake;
 
 /// What a task requires of the scheduler that runs it.
 pub trait Schedule: Send + Sync + 'static {
@@ -295,7 +297,13 @@ unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     }
 }
 
-unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) -> Ran {
+unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64, waker: WakerKind) -> PackedRan {
+    // SAFETY: by the same contract.
+    PackedRan::pack(unsafe { run_once::<F, S>(raw, began_at_ns, waker) })
+}
+
+#[inline(always)]
+unsafe fn run_once<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64, waker: WakerKind) -> Ran {
     // SAFETY: the Notified's reference is handed over. It is released below, where `task` is
     // consumed.
     let task = unsafe { Task::from_raw(raw) };
@@ -313,7 +321,7 @@ unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64) ->
             None
         }
         Start::Poll => {
-            let waker = WakerRef::new(&task);
+            let waker = WakerRef::new(&task, waker);
             // SAFETY: One runner: `start` made this thread the runner.
             let poll = || unsafe { cell.poll_future(&waker) };
             let current = Current::enter(&task);
@@ -389,41 +397,6 @@ fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
     if cell.scheduler.is_closing() {
         let wake = cell.header.state.cancel();
         debug_assert_eq!(wake, Wake::Nothing, "its runner has it in hand");
-    }
-}
-
-unsafe fn schedule<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the caller made the task SCHEDULED and hands over the reference that this added.
-    let notified = unsafe { Notified::from_raw(raw) };
-    // SAFETY: the vtable is that of F and S. Another thread may run the task before `schedule`
-    // returns, but cannot free it: the caller owns a reference until then.
-    let cell = unsafe { cell_of::<F, S>(raw) };
-    cell.scheduler.schedule(notified);
-}
-
-unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // SAFETY: the vtable is that of F and S, and the caller owns the waker's reference. Once
-    // other threads may run the task, `cell` is used only while `_task` below owns a reference.
-    let cell = unsafe { cell_of::<F, S>(raw) };
-    let is_here = cell.scheduler.is_here();
-    match cell.header.state.wake_owned(!is_here) {
-        WakeOwned::Submit => {
-            cell.header.stamp_wake();
-            // SAFETY: the transition made the task SCHEDULED. The reference is the waker's, or was
-            // added.
-            let notified = unsafe { Notified::from_raw(raw) };
-            if is_here {
-                S::schedule_here(notified);
-            } else {
-                // SAFETY: the transition added the Notified's reference. The waker's is still owned
-                // here and keeps the scheduler alive during the call.
-                let _task = unsafe { Task::from_raw(raw) };
-                cell.scheduler.schedule(notified);
-            }
-        }
-        WakeOwned::Nothing { was_last_reference: false } => {}
-        // SAFETY: Live by reference: this was the last one.
-        WakeOwned::Nothing { was_last_reference: true } => unsafe { dealloc::<F, S>(raw) },
     }
 }
 

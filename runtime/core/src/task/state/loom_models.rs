@@ -128,6 +128,42 @@ fn loom_wake_by_value_loses_no_wake_and_no_reference() {
     holds(Some(2), || wake_owned_model(wake_owned));
 }
 
+/// Wakes as a thread of the task's own scheduler does: one try, then the general case.
+fn wake_here(state: &State) -> Wake {
+    if state.wake_idle() { Wake::Submit } else { wake_owned(state) }
+}
+
+#[test]
+fn loom_a_wake_with_a_first_try_loses_no_wake_and_no_reference() {
+    holds(None, || {
+        wake_model(|state| {
+            state.add_reference();
+            wake_here(state)
+        })
+    });
+    holds(Some(2), || wake_owned_model(wake_here));
+}
+
+/// A first try that loads and then stores.
+fn wake_idle_in_two_steps(state: &State) -> Wake {
+    let now = Word(state.0.load(Ordering::Acquire));
+    if now.lifecycle() != IDLE {
+        return wake_owned(state);
+    }
+    state.0.store(now.with_lifecycle(SCHEDULED).0, Ordering::Release);
+    Wake::Submit
+}
+
+#[test]
+fn loom_twin_a_first_try_in_two_steps_submits_twice() {
+    breaks("One Notified", None, || {
+        wake_model(|state| {
+            state.add_reference();
+            wake_idle_in_two_steps(state)
+        })
+    });
+}
+
 #[test]
 fn loom_twin_wake_by_value_without_transfer_leaks_the_task() {
     breaks("each waker's reference was handed on or released", Some(2), || wake_owned_model(State::wake));
@@ -862,4 +898,66 @@ fn loom_twin_notes_read_before_they_end_lose_a_wake_up() {
             has_woken_itself
         });
     });
+}
+
+/// A claim in two steps, between which the task may be woken.
+fn claim_in_two_steps(state: &State) -> bool {
+    let now = Word(state.0.load(Ordering::Relaxed));
+    if now.lifecycle() != IDLE {
+        return false;
+    }
+    state.0.store(Word(now.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED).0, Ordering::Relaxed);
+    true
+}
+
+/// A task that waits is claimed for a dump, beside a wake-up. The one that made it SCHEDULED is its
+/// only runner, and a poll after the wake-up sees what the waker wrote.
+fn claim_model(claim: fn(&State) -> bool) {
+    let state = Arc::new(State::new());
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!(state.pause(false), Pause::Idle);
+    // Relaxed on purpose: only the task word orders these.
+    let (written, has_seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let is_running = Arc::new(AtomicBool::new(false));
+    let run = {
+        let (state, written, has_seen) = (state.clone(), written.clone(), has_seen.clone());
+        move || {
+            assert!(!is_running.swap(true, Ordering::Relaxed), "One runner");
+            loop {
+                assert_eq!(state.start(), Start::Poll);
+                has_seen.store(written.load(Ordering::Relaxed), Ordering::Relaxed);
+                is_running.store(false, Ordering::Relaxed);
+                match state.pause(false) {
+                    Pause::Reschedule => assert!(!is_running.swap(true, Ordering::Relaxed), "One runner"),
+                    Pause::Idle => return,
+                    Pause::Cancel => unreachable!(),
+                }
+            }
+        }
+    };
+    let dump = thread::spawn({
+        let (state, run) = (state.clone(), run.clone());
+        move || {
+            if claim(&state) {
+                run();
+            }
+        }
+    });
+    written.store(true, Ordering::Relaxed);
+    if state.wake() == Wake::Submit {
+        run();
+    }
+    dump.join().unwrap();
+    assert!(has_seen.load(Ordering::Relaxed), "the last poll saw what the waker had written");
+    assert_eq!(Word(state.0.load(Ordering::Relaxed)).references(), 1, "each runner released its reference");
+}
+
+#[test]
+fn loom_a_claim_beside_a_wake_up_has_one_runner_and_loses_none() {
+    holds(None, || claim_model(State::claim));
+}
+
+#[test]
+fn loom_twin_a_claim_in_two_steps_has_two_runners() {
+    breaks("One runner", None, || claim_model(claim_in_two_steps));
 }

@@ -16,6 +16,9 @@
 //! there is no `Notified`. Later a waker calls `wake`: the task is SCHEDULED again, and the waker
 //! enqueues the new `Notified`. The next poll returns an output, and the worker calls `complete`.
 //!
+//! A task dump *claims* a task that waits: it makes it SCHEDULED, as a wake-up does, but runs the
+//! `Notified` itself instead of enqueueing it.
+//!
 //! The race. A wake-up or a cancellation may come at any moment: while the task is in a queue,
 //! during its poll, or between the end of the poll and `pause`. It must lead to one more poll, and
 //! to exactly one `Notified`. The invariants below ensure that.
@@ -36,7 +39,7 @@
 //! The lifecycle, with one arrow per transition. A SCHEDULED task is being polled between `start`
 //! and `pause` or `complete`; otherwise it is in a queue.
 //! ```text
-//!   wake, cancel                 pause, unless woken
+//!   wake, cancel, claim          pause, unless woken
 //!  IDLE ───────► SCHEDULED ───────────────────────────► IDLE
 //!                 │     ▲ │
 //!                 └─────┘ └── complete ───────────────► COMPLETE
@@ -73,6 +76,10 @@
 //! what the `Notified` shows. Also rejected: 24 bits of references, which with the same margin
 //! allow four million. A program that keeps more clones of one waker is slow but correct, and would
 //! have to be aborted.
+//!
+//! A wake-up on a thread of the task's own scheduler, and `pause`, first try the usual transition:
+//! one load and one compare-and-swap, with the same orderings. If that fails, or if the load shows
+//! anything unusual, the general transition follows, as if nothing had been tried.
 //!
 //! The transitions follow those of tokio's and async-task's `state.rs`.
 
@@ -267,6 +274,7 @@ impl State {
     /// result.
     ///
     /// It writes the word even if the value does not change: see *No lost wake-up*.
+    #[inline]
     fn transition<R>(&self, mut step: impl FnMut(Word) -> (Word, R)) -> R {
         // ORDERING: Relaxed: a stale value makes the CAS below fail and be retried.
         let mut now = Word(self.0.load(Ordering::Relaxed));
@@ -285,12 +293,26 @@ impl State {
     }
 
     /// Wakes the task.
+    #[inline]
     pub(crate) fn wake(&self) -> Wake {
         self.transition(|now| match now.lifecycle() {
             IDLE => (Word(now.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
             SCHEDULED => (Word(now.0 | NOTIFIED), Wake::Nothing),
             _ => (now, Wake::Nothing),
         })
+    }
+
+    /// Wakes the task with a waker that is consumed and whose reference becomes the `Notified`'s.
+    /// Tries once: returns false, and does nothing, unless the task is IDLE and no other thread
+    /// changes the word at the same moment. Then [`wake_owned`](Self::wake_owned) follows.
+    #[inline]
+    #[must_use = "false means that the task is not woken yet"]
+    pub(crate) fn wake_idle(&self) -> bool {
+        // ORDERING: Relaxed: a stale value makes the CAS below fail.
+        let now = self.0.load(Ordering::Relaxed);
+        // ORDERING: as in `transition`.
+        now & LIFECYCLE == IDLE
+            && self.0.compare_exchange(now, now | SCHEDULED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Wakes the task with a waker that is consumed, in one read-modify-write instead of two. If
@@ -312,6 +334,17 @@ impl State {
                 }
                 _ => (less(now), nothing),
             }
+        })
+    }
+
+    /// Makes a task that waits SCHEDULED, without waking it. If true, a reference was added for its
+    /// `Notified`, and the caller must run it. If false, the task does not wait, and nothing has
+    /// changed.
+    #[must_use = "a task that is claimed and not run is lost"]
+    pub(crate) fn claim(&self) -> bool {
+        self.transition(|now| match now.lifecycle() {
+            IDLE => (Word(now.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), true),
+            _ => (now, false),
         })
     }
 
@@ -375,6 +408,25 @@ impl State {
             let now = Word(self.0.load(Ordering::Acquire));
             return if now.is_cancellation_due() { Pause::Cancel } else { Pause::Reschedule };
         }
+        // The usual case first: one try, without a wake-up or a cancellation. The general case
+        // follows if another thread changes the word at the same moment.
+        // ORDERING: Relaxed: a stale value makes the CAS below fail.
+        let now = Word(self.0.load(Ordering::Relaxed));
+        if !now.has(NOTIFIED | CANCELLED) {
+            debug_assert!(now.references() > 1, "a task that waits has a reference");
+            let next = now.0 - ONE_REFERENCE - (SCHEDULED - IDLE);
+            // ORDERING: as in `transition`.
+            if self.0.compare_exchange(now.0, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Pause::Idle;
+            }
+        }
+        self.pause_in_general()
+    }
+
+    /// Ends a poll of a task that did not wake itself, whatever other threads do.
+    #[cold]
+    #[inline(never)]
+    fn pause_in_general(&self) -> Pause {
         self.transition(|now| {
             debug_assert_eq!(now.lifecycle(), SCHEDULED, "One runner: only a running task can pause");
             if now.is_cancellation_due() {
@@ -517,6 +569,13 @@ impl State {
         // cleared the flag, it no longer uses the field. Before completion only the calling
         // JoinHandle changes the flag.
         Word(self.0.load(Ordering::Acquire)).has(JOIN_WAKER)
+    }
+
+    /// Returns whether a task awaits the JoinHandle. A hint for reports.
+    pub(crate) fn is_joined(&self) -> bool {
+        // ORDERING: Relaxed: a hint, outdated as soon as it is read.
+        let now = Word(self.0.load(Ordering::Relaxed));
+        now.has(JOIN_WAKER) && now.lifecycle() != COMPLETE
     }
 
     /// Adds a reference. The caller owns one already.

@@ -40,7 +40,7 @@ fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
 }
 
 #[test]
-fn each_threshold_is_where_it_is_said_to_be() {
+fn each_threshold_is_at_its_documented_value() {
     for edge in EDGES {
         let worst = |(before, after): Pair| {
             let findings = examine(&before, &after);
@@ -136,7 +136,7 @@ fn every_finding_can_be_understood_alone() {
 }
 
 #[test]
-fn the_worst_comes_first() {
+fn the_worst_finding_is_first() {
     let (before, mut after) = busy();
     after.workers[0].lost_wakeup_rescues += 1;
     after.sentinel.pauses += 1;
@@ -146,12 +146,12 @@ fn the_worst_comes_first() {
 }
 
 #[test]
-fn one_snapshot_shows_only_what_is_so_at_this_moment() {
+fn one_snapshot_shows_only_problems_of_this_moment() {
     for case in all() {
         let (_, after) = case.sick();
         for finding in examine(&after, &after) {
-            let may =
-                [Rule::StalledPoll, Rule::LifoHeld, Rule::LostWakeup, Rule::MailboxGrowing].contains(&finding.rule);
+            let may = [Rule::StalledPoll, Rule::LifoHeld, Rule::LostWakeup, Rule::Deadlock, Rule::MailboxGrowing]
+                .contains(&finding.rule);
             assert!(may, "{}: {finding:#?}", case.what);
         }
     }
@@ -176,7 +176,7 @@ fn snapshots_too_close_together_count_as_one() {
 }
 
 #[test]
-fn what_counts_counts_by_how_bad_it_is() {
+fn the_metric_counts_findings_by_severity() {
     let (before, mut after) = busy();
     after.sentinel.pauses += 1;
     let findings = examine(&before, &after);
@@ -232,7 +232,7 @@ fn stalls_that_were_only_counted_belong_to_the_spawn_location() {
 }
 
 #[test]
-fn an_incident_of_long_ago_says_nothing_about_a_poll_of_today() {
+fn an_old_incident_does_not_explain_a_current_poll() {
     let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
     let (before, mut after) = case.sick();
     after.incidents.latest[0].began_at_ns -= 30_000_000_000;
@@ -243,7 +243,7 @@ fn an_incident_of_long_ago_says_nothing_about_a_poll_of_today() {
 }
 
 #[test]
-fn of_many_places_that_are_stuck_a_few_are_told() {
+fn of_many_stuck_locations_a_few_are_reported() {
     let (before, mut after) = busy();
     let stuck = |line: u32| Incident { spawned_at: format!("src/main.rs:{line}:1"), for_ns: 1, ..Incident::default() };
     after.incidents.latest = (0..64).map(stuck).collect();
@@ -282,5 +282,7 @@ fn the_table_in_the_documentation_is_this_one() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dashboards/README.md");
     let readme = std::fs::read_to_string(path).unwrap();
     let table = markdown_table();
-    assert!(readme.contains(&table), "{path} must hold this table:\n{table}");
+    // The lines of the list are wrapped in the file.
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words(&readme).contains(&words(&table)), "{path} must contain this:\n{table}");
 }

@@ -50,14 +50,14 @@ impl Worker {
             Some(task) => Some(task),
             None => {
                 let task = self.search(core);
-                core.now_ns = clock::now_ns();
-                self.recorder.note(|| core.now_ns, || Event::SearchEnd { is_hit: task.is_some() });
+                self.now_ns.set(clock::now_ns());
+                self.recorder.note(|| self.now_ns.get(), || Event::SearchEnd { is_hit: task.is_some() });
                 task
             }
         };
         if task.is_some() {
             self.begin_work_if_needed(core);
-            self.cells().ensure_phase(Phase::Busy, core.now_ns);
+            self.cells().ensure_phase(Phase::Busy, self.now_ns.get());
         }
         task
     }
@@ -93,7 +93,7 @@ impl Worker {
         }
         core.polls_since_check += 1;
         // 2. global queue, if due
-        if let Some(trigger) = core.due_check()
+        if let Some(trigger) = core.due_check(self.now_ns.get())
             && let Some(task) = self.check_global(core, trigger)
         {
             return Some(task);
@@ -107,7 +107,7 @@ impl Worker {
                 return Some(task);
             }
             remote.cells.lifo_cap_flushes.add(1);
-            self.recorder.note(|| core.now_ns, || Event::LifoFlush { task: task.header().id.as_u64() });
+            self.recorder.note(|| self.now_ns.get(), || Event::LifoFlush { task: task.header().id.as_u64() });
             if core.ring.len() == 0 {
                 core.has_come_to_ring = true;
                 return Some(task);
@@ -143,8 +143,8 @@ impl Worker {
     /// Steps 5 and 6.
     fn search(&self, core: &mut Core) -> Option<Notified> {
         let (config, cells) = (&self.shared.config, self.cells());
-        cells.ensure_phase(Phase::Searching, core.now_ns);
-        self.recorder.note(|| core.now_ns, || Event::SearchBegin);
+        cells.ensure_phase(Phase::Searching, self.now_ns.get());
+        self.recorder.note(|| self.now_ns.get(), || Event::SearchBegin);
         // 5. steal
         if config.enable_stealing && self.shared.staff.in_use() > 1 {
             core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
@@ -160,16 +160,18 @@ impl Worker {
 
     /// Checks the global queue; counts the reason and the number of local polls since the last
     /// check.
+    #[inline(always)]
     fn check_global(&self, core: &mut Core, trigger: Trigger) -> Option<Notified> {
         // Without the poll for which a task is being searched.
         self.cells().count_global_check(trigger, u64::from(core.polls_since_check.saturating_sub(1)));
-        let task = self.fetch(core);
-        core.note_check(task.is_some(), &self.shared.config);
+        let task = if self.shared.injector.len() == 0 { None } else { self.fetch(core) };
+        core.note_check(task.is_some(), self.now_ns.get(), &self.shared.config);
         task
     }
 
     /// Fetches a batch from the global queue: returns its first task, and puts the others into the
     /// batch buffer.
+    #[inline(never)]
     fn fetch(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
         let waiting = shared.injector.len();
@@ -192,7 +194,7 @@ impl Worker {
         cells.global_batches.add(u64::from(taken > 0));
         cells.global_tasks.add(taken as u64);
         if taken > 0 {
-            self.recorder.note(|| core.now_ns, || Event::GlobalFetch { count: taken as u32 });
+            self.recorder.note(|| self.now_ns.get(), || Event::GlobalFetch { count: taken as u32 });
         }
         if taken > 1 && !core.is_searching {
             // There are more tasks than this worker runs next. If it were a searcher, it would wake
@@ -239,7 +241,7 @@ impl Worker {
             }
         }
         // So that the next event that this worker records is not earlier than this one.
-        core.now_ns = now_ns;
+        self.now_ns.set(now_ns);
         self.recorder.note(|| now_ns, || Event::StealMiss { victims: count as u32 - 1 });
         None
     }

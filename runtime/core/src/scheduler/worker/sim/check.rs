@@ -114,7 +114,7 @@ impl World<'_> {
             lifo_hits: cells.lifo_hits.get(),
             steals: cells.steals.get(),
             stealable: self.stealable_by(index),
-            now_ns: core.now_ns,
+            now_ns: worker.now_ns.get(),
             interval: core.tuner.interval(),
         }
     }

@@ -5,6 +5,7 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Snapshot, Worker};
+use volt_telemetry::waits::{Deadlock, DeadlockLink};
 
 use super::{Case, after, both, incident, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, saturated};
@@ -168,7 +169,50 @@ pub(super) const CASES: &[Case] = &[
         but: "tasks without a waker at one snapshot, on their way out",
         look_alike: || after(busy(), |now| now.blame[1].stranded = Some(3)),
     },
+    Case {
+        rule: Rule::Deadlock,
+        severity: Severity::Critical,
+        what: "two tasks that wait for each other",
+        sick: || deadlock(true, 1_000, 2),
+        beside: &[],
+        but: "two tasks that have waited for each other for a moment",
+        look_alike: || deadlock(true, 999, 2),
+    },
+    Case {
+        rule: Rule::Deadlock,
+        severity: Severity::Critical,
+        what: "a task that waits for itself",
+        sick: || deadlock(true, 60_000, 1),
+        beside: &[],
+        but: "no task",
+        look_alike: || deadlock(true, 60_000, 0),
+    },
+    Case {
+        rule: Rule::Deadlock,
+        severity: Severity::Warning,
+        what: "more tasks than a finding describes, one with a time-out",
+        sick: || deadlock(false, 10_000, 20),
+        beside: &[],
+        but: "a time-out that is still to end it",
+        look_alike: || deadlock(false, 9_999, 20),
+    },
 ];
+
+/// A cycle of `tasks` tasks.
+fn deadlock(is_certain: bool, for_ms: u64, tasks: u64) -> Pair {
+    let link = |task| DeadlockLink {
+        task,
+        spawned_at: format!("src/main.rs:{task}:5"),
+        awaits: "lock".into(),
+        awaits_at: format!("src/settle.rs:{task}:9"),
+        waiting_ns: for_ms * MS,
+        held_at: Some(format!("src/pricing.rs:{task}:9")),
+        ..DeadlockLink::default()
+    };
+    after(busy(), |now| {
+        now.deadlocks = Some(vec![Deadlock { is_certain, for_ns: for_ms * MS, links: (0..tasks).map(link).collect() }]);
+    })
+}
 
 /// Workers that ran for `cpu_ms` of the second and waited for `waited_ms`, on `processors`
 /// processors.

@@ -1,0 +1,127 @@
+//! The waits screen: what the tasks wait for, in groups with the same chain of awaits, and below
+//! them the chain of the selected group.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::text::{Line, Span};
+use volt_telemetry::dump::{Link, TaskRef, rows as chain_rows};
+
+use crate::facts::Tone;
+use crate::model::{Model, WaitRow};
+use crate::text::figures::{age, count, duration, head, left, right, tail, width, wrapped};
+use crate::view::hits::Hits;
+use crate::view::parts::layout::{TITLE_WIDTH, draw_lines, draw_message, draw_rows, fact_lines, part, rows, window};
+use crate::view::theme::Theme;
+
+/// The widths of the number of tasks, and of the longest wait.
+const TASKS_WIDTH: usize = 8;
+const LONGEST_WIDTH: usize = 9;
+/// The smallest height of the list, including its heading.
+const LIST_MIN: u16 = 6;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
+    let groups = model.wait_rows();
+    let Some(dump) = model.dump() else {
+        let text = match &model.waits.error {
+            Some(error) => format!("No dump: {error}"),
+            None if model.played.is_some() => "A recording contains no dumps.".to_owned(),
+            None => "Polling each waiting task once …".to_owned(),
+        };
+        return draw_message(frame, area, &text, theme);
+    };
+    if groups.is_empty() {
+        let text = match model.list().filter.is_empty() {
+            true => "No task waits or runs; r looks again.",
+            false => "No group matches the filter; Esc shows all.",
+        };
+        return draw_message(frame, area, text, theme);
+    }
+    let selected = model.position().unwrap_or(0);
+    let columns = usize::from(area.width);
+    let mut detail = detail_lines(&groups[selected], columns, theme);
+    for remark in &dump.remarks {
+        detail.extend(fact_lines("note", remark, columns.saturating_sub(TITLE_WIDTH + 1), theme.label(), theme));
+    }
+    let wanted = (groups.len() as u16 + 2).min(LIST_MIN.max(area.height.saturating_sub(detail.len() as u16)));
+    let [top, list, below] = rows(area, [Constraint::Length(1), Constraint::Length(wanted - 1), Constraint::Fill(1)]);
+    let ago = model.now.saturating_sub(model.waits.made_at);
+    let ago = age(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
+    let summary = format!(
+        " {} tasks: {} waiting, {} running, {} queued; looked {ago} ago; r looks again",
+        count(dump.alive),
+        count(dump.waiting),
+        dump.running.len(),
+        count(dump.queued),
+    );
+    frame.render_widget(Line::styled(head(&summary, columns), theme.label()), top);
+    let shown = window(groups.len(), selected, usize::from(list.height).saturating_sub(1));
+    let titles = [right("tasks", TASKS_WIDTH), right("longest", LONGEST_WIDTH)];
+    let heads = titles.iter().fold(String::new(), |text, title| text + " " + title) + "  waits for";
+    let end = part(&shown, groups.len());
+    let heads = format!("{}{end}", left(&heads, columns.saturating_sub(width(&end))));
+    let line = |(place, row): (usize, &WaitRow<'_>)| line(row, place == selected, columns, theme);
+    let lines = groups.iter().enumerate().skip(shown.start).take(shown.len()).map(line).collect();
+    draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
+    draw_lines(frame, below, detail);
+}
+
+fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
+    let room = columns.saturating_sub(TASKS_WIDTH + LONGEST_WIDTH + 5);
+    let what = match row.worker {
+        Some(worker) => format!("running on worker {worker}: {}", what(row)),
+        None => what(row),
+    };
+    // A long wait is often as intended, a long poll never.
+    let tone = if row.worker.is_some() { Tone::of_duration(row.longest_ns) } else { Tone::Plain };
+    let longest = format!("{}{}", duration(row.longest_ns), tone.mark());
+    let line = Line::from(vec![
+        Span::styled(if is_selected { "▸" } else { " " }, theme.strong()),
+        Span::raw(format!("{} ", right(&count(row.tasks), TASKS_WIDTH))),
+        Span::styled(format!("{}  ", right(&longest, LONGEST_WIDTH)), theme.tone(tone)),
+        Span::raw(head(&what, room)),
+    ]);
+    if is_selected { line.style(theme.strong()) } else { line }
+}
+
+/// Returns what a group waits for, in one line: the operation, and the application's line.
+fn what(row: &WaitRow<'_>) -> String {
+    let Some(last) = row.chain.last() else { return row.note.unwrap_or("unknown").to_owned() };
+    let place = |link: &Link| Some(format!("{}:{}", link.file.as_deref()?, link.line?));
+    let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(place);
+    let name = last.function.as_deref().unwrap_or("");
+    format!("{name}  {}", line.unwrap_or_default())
+}
+
+fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let room = columns.saturating_sub(TITLE_WIDTH + 1);
+    let mut lines = vec![Line::styled("─".repeat(columns), theme.label())];
+    lines.extend(fact_lines("spawned", row.spawned_at, room, theme.strong(), theme));
+    let tasks: Vec<String> = row.examples.iter().map(label).collect();
+    let more = if row.tasks > tasks.len() as u64 { ", …" } else { "" };
+    lines.extend(fact_lines("tasks", &format!("{}{more}", tasks.join(", ")), room, theme.label(), theme));
+    let chain = chain_rows(row.chain);
+    let widest = |column: usize| chain.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+    let names = widest(0).min(columns / 2);
+    let places = widest(1).min(columns.saturating_sub(names + 4));
+    for ([name, place, code], link) in chain.iter().zip(row.chain) {
+        let style = if link.is_user_code { theme.strong() } else { theme.label() };
+        let left_over = columns.saturating_sub(names + places + 5);
+        lines.push(Line::from(vec![
+            Span::styled(format!("{}  ", left(&head(name, names), names)), style),
+            Span::raw(format!("{}  ", left(&tail(place, places), places))),
+            Span::styled(head(code, left_over), theme.label()),
+        ]));
+    }
+    if let Some(note) = row.note {
+        lines.extend(wrapped(note, columns.saturating_sub(2)).into_iter().map(|text| Line::raw(format!("  {text}"))));
+    }
+    lines
+}
+
+fn label(task: &TaskRef) -> String {
+    match &task.name {
+        Some(name) => format!("#{} {name}", task.id),
+        None => format!("#{}", task.id),
+    }
+}

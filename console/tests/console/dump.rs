@@ -1,0 +1,54 @@
+//! Tests of `volt-console dump`: its output and its errors.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use volt_telemetry::wire::{VERSION, Version};
+
+use crate::program::{Folder, Program, Speech, VOLT};
+
+fn run(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the console runs")
+}
+
+#[test]
+fn a_dump_is_printed_for_people_and_for_programs() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let text = run(&mut folder.console(&["dump", "shop", "--runtime", "app"]));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert_eq!(
+        text,
+        "runtime app: 1 task: 1 waiting\n\n1 task waiting for 5 s, spawned at src/main.rs:3:1  #7 \"cle[2Jrk\"\n  \
+         shop::pay  src/pay.rs:9\n"
+    );
+    let json = run(&mut folder.console(&["dump", "shop", "--json"]));
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["program"], &json["runtimes"][1]["runtime"]), (&"shop".into(), &"exporter".into()));
+    assert_eq!(json["runtimes"][0]["groups"][0]["chain"][0]["line"], 9);
+}
+
+#[test]
+fn a_task_that_neither_waits_nor_runs_is_an_error() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    assert!(run(&mut folder.console(&["dump", "shop", "--task", "7"])).status.success());
+    let output = run(&mut folder.console(&["dump", "shop", "--task", "clerk"]));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("no waiting or running task has the id or name \"clerk\""), "{stderr}");
+}
+
+#[test]
+fn an_old_program_and_an_invalid_sample_are_refused() {
+    let folder = Folder::new();
+    let old = Version { minor: 4, ..VERSION };
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Volt(old));
+    let output = run(&mut folder.console(&["dump", "shop"]));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr.contains("cannot dump its tasks, which needs version 1.5"), "{stderr}");
+    let output = run(&mut folder.console(&["dump", "shop", "--sample", "0"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("expected 1 to 200000"));
+}

@@ -1,0 +1,386 @@
+//! The task dump: finds out where every waiting task of a runtime waits.
+//!
+//! A future that waits has no stack. Its chain of awaits exists only while it is polled. So a dump
+//! polls each waiting task once, with a *traced* waker: when a future clones it to be woken later,
+//! the stack of the thread is copied. That stack leads from the task's function through the
+//! functions that it awaits to the operation that is pending, for futures of any library.
+//!
+//! Such a poll is allowed at any time by the contract of `Future`; `select!` and `join!` poll
+//! futures that were not woken all the time. A task that can make progress in it makes progress.
+//!
+//! # One ordinary case
+//!
+//! A console requests a dump. The observer starts a thread, which lists the waiting tasks and
+//! spawns a *batch* ([`batch`]): a task of the runtime that polls the first of these tasks, one
+//! after the other, in its own polls. When the batch has ended, the thread spawns the next one, and
+//! meanwhile unwinds the stacks of the first. It groups equal stacks, resolves each group once
+//! ([`chain`]), and replies.
+//!
+//! # The race
+//!
+//! A task may be woken, cancelled or dropped at any time between the listing and its poll. The
+//! batch *claims* each task by a transition of the task word (`task::state`), from IDLE to
+//! SCHEDULED. Only a task that waits can be claimed. From then on the batch is the task's runner,
+//! as a worker that has taken the task from a queue is, and wake-ups are recorded in the word as
+//! during any poll.
+//!
+//! # Protocol
+//!
+//! 1. List: walk through the registry, and keep the id, the place and the last wake-up of each task
+//!    that waits and matches the query.
+//! 2. Spawn a batch for the next [`BATCH`] of these tasks; it runs on a worker, or on the thread
+//!    that drives a current-thread runtime, so that futures that are not `Send` stay on it.
+//! 3. The batch polls its tasks. After [`batch::SLICE`] it yields. A task that was not claimed has
+//!    progressed.
+//! 4. Unwind the batch's stacks, and add each task to the group with its stacks.
+//! 5. After the last batch, resolve the groups, and add the tasks that are being polled.
+//!
+//! # Invariants
+//!
+//! * *Once*: a task is polled at most once for a dump.
+//! * *One at a time*: a runtime makes one dump at a time, and the next request waits for it.
+//! * *Never while closing*: a batch stops when the runtime shuts down.
+//! * *Bounded*: at most [`MAX_TASKS`] tasks are polled. The thread waits at most [`PATIENCE`] for a
+//!   batch.
+//! * *A wait stays as old as it is*: a poll for a dump is no wake-up, so it does not change when,
+//!   or by what, the task was woken last.
+//!
+//! # Limits
+//!
+//! Futures that poll a child only when the child's own waker was called (`FuturesUnordered`,
+//! `JoinSet` of other libraries, a `LocalSet`) hide their children: the chain ends at them. A
+//! future that keeps its first waker copies nothing in a later poll. The clone that a future makes
+//! is the task's ordinary waker, so `will_wake` between the clone and the traced waker returns
+//! false, which its contract allows. The future of `block_on` is not a task. A `select!` with
+//! random order draws a number in each poll.
+//!
+//! Rejected: waking each task, and tracing its next poll. The wake-up overwrites the cause of the
+//! last one, the poll counts a delay from it, and each poll would have to check whether it is
+//! traced. Also rejected: unwinding on the worker, which takes ten times longer than the copy.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use volt_stacks::{Calls, Marker, Resolver, Tape};
+use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, MAX_TASKS, Query, Running, TaskRef};
+use volt_telemetry::tasks::{MAX_FILTER_BYTES, Task};
+
+use self::batch::{Batch, Target, Traced};
+use super::ends::Ends;
+use super::listing::sieve::Sieve;
+use super::rng::FastRand;
+use super::shared::Shared;
+use super::worker::Worker;
+use crate::clock;
+use crate::task::awaits::Awaits;
+use crate::task::header::Header;
+
+mod batch;
+mod chain;
+
+/// The number of tasks in a batch.
+const BATCH: usize = 128;
+/// How long a dump waits for a batch before it gives up. Workers that are stuck are replaced much
+/// sooner.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// From this duration on, the stack of a task that is being polled is captured.
+const RUNNING_FROM_NS: u64 = 1_000_000;
+/// How long to wait for the stack of a running task.
+const STACK_PATIENCE: Duration = Duration::from_millis(20);
+
+/// A task's location, and where it waits. Tasks with the same key form a group.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    spawned_at: &'static Location<'static>,
+    /// The distinct stacks.
+    stacks: Vec<Calls>,
+    awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
+    left_out: bool,
+}
+
+/// The tasks of a group.
+#[derive(Default)]
+struct Members {
+    tasks: u64,
+    oldest_ns: u64,
+    newest_ns: u64,
+    /// The tasks that wait longest, in no order.
+    examples: Vec<TaskRef>,
+    /// How often each of the stacks occurred in the first task.
+    times: Vec<u32>,
+}
+
+impl Members {
+    fn add(&mut self, task: TaskRef) {
+        let waiting_ns = task.waiting_ns;
+        self.newest_ns = if self.tasks == 0 { waiting_ns } else { self.newest_ns.min(waiting_ns) };
+        self.oldest_ns = self.oldest_ns.max(waiting_ns);
+        self.tasks += 1;
+        if self.examples.len() < MAX_EXAMPLES {
+            self.examples.push(task);
+        } else if let Some(shortest) = self.examples.iter_mut().min_by_key(|task| task.waiting_ns)
+            && shortest.waiting_ns < waiting_ns
+        {
+            *shortest = task;
+        }
+    }
+}
+
+impl Shared {
+    /// Makes a dump of the tasks that match `query`. Blocks for as long as it takes, so it is
+    /// called by plain threads only, never by one that polls tasks.
+    pub(crate) fn dump(self: &Arc<Self>, query: &Query) -> Dump {
+        let mut dumping = self.dumping.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut maker = Maker {
+            shared: self,
+            query,
+            began_at_ns: clock::now_ns(),
+            resolver: dumping.get_or_insert_default(),
+            groups: HashMap::new(),
+            dump: Dump { runtime: self.name.clone(), at_ns: clock::now_ns(), ..Dump::default() },
+        };
+        maker.poll_all();
+        maker.finish()
+    }
+}
+
+/// The task that a query selects.
+enum Wanted<'a> {
+    All,
+    Id(u64),
+    Name(&'a str),
+}
+
+/// A dump that is being made.
+struct Maker<'a> {
+    shared: &'a Arc<Shared>,
+    query: &'a Query,
+    began_at_ns: u64,
+    resolver: &'a mut Resolver,
+    groups: HashMap<Key, Members>,
+    dump: Dump,
+}
+
+impl Maker<'_> {
+    /// Protocol (1).
+    fn list(&mut self) -> Vec<Target> {
+        let (mut sieve, wanted) = (self.sieve(), self.wanted());
+        let is_wanted = |header: &Header| match wanted {
+            Wanted::All => true,
+            Wanted::Id(id) => header.id.as_u64() == id,
+            Wanted::Name(name) => header.name() == Some(name),
+        };
+        let limit = if self.query.sample == 0 { MAX_TASKS } else { self.query.sample.min(MAX_TASKS) } as usize;
+        let mut rng = FastRand::new(self.began_at_ns, 0);
+        let (mut targets, mut waiting) = (Vec::new(), 0_u64);
+        let is_complete = self.shared.registry.walk(usize::MAX, |header| {
+            if !header.state.is_idle() || !is_wanted(header) || !sieve.has(header, false) {
+                return;
+            }
+            waiting += 1;
+            if targets.len() < limit {
+                targets.push(Target::of(header));
+                return;
+            }
+            // Each task has the same chance to be among the chosen ones.
+            let place = rng.below(waiting as usize);
+            if place < limit {
+                targets[place] = Target::of(header);
+            }
+        });
+        debug_assert!(is_complete, "without a limit");
+        self.dump.waiting = waiting;
+        targets.sort_by_key(|target| target.since_ns);
+        targets
+    }
+
+    /// Protocol (1) to (4).
+    fn poll_all(&mut self) {
+        let targets = self.list();
+        if !self.query.polls {
+            targets.iter().for_each(|target| self.add(target, Vec::new(), Vec::new(), false));
+            return;
+        }
+        let mut batches = targets.chunks(BATCH);
+        let mut next = batches.next().map(|targets| Batch::spawn(self.shared, targets));
+        while let Some(batch) = next {
+            let traced = match batch.wait(PATIENCE) {
+                Ok(traced) => traced,
+                Err(error) => return self.give_up(error),
+            };
+            // Polled while this thread unwinds.
+            next = batches.next().map(|targets| Batch::spawn(self.shared, targets));
+            traced.into_iter().for_each(|traced| self.take(traced));
+        }
+    }
+
+    fn give_up(&mut self, error: RecvTimeoutError) {
+        let remark = match error {
+            RecvTimeoutError::Timeout if self.shared.is_seat_free() => {
+                "no thread drives this current-thread runtime now, so its tasks cannot be polled".to_owned()
+            }
+            RecvTimeoutError::Timeout => {
+                format!("no worker polled the dump's own task within {PATIENCE:?}: see what the running tasks do")
+            }
+            RecvTimeoutError::Disconnected => "the runtime shuts down".to_owned(),
+        };
+        self.dump.remarks.push(remark);
+    }
+
+    /// Protocol (4).
+    fn take(&mut self, traced: Traced) {
+        let Traced { target, still_waits, recorded } = traced;
+        if !still_waits {
+            self.dump.progressed += 1;
+            return;
+        }
+        let marker = Tape::marker();
+        let (mut stacks, mut times): (Vec<Calls>, Vec<u32>) = (Vec::new(), Vec::new());
+        for stack in &recorded.stacks {
+            let calls = self.resolver.calls(stack, marker);
+            match stacks.iter().position(|known| *known == calls) {
+                Some(at) => times[at] += 1,
+                None => {
+                    stacks.push(calls);
+                    times.push(1);
+                }
+            }
+        }
+        self.add(&target, stacks, times, recorded.left_out > 0);
+    }
+
+    fn add(&mut self, target: &Target, stacks: Vec<Calls>, times: Vec<u32>, left_out: bool) {
+        self.dump.read += 1;
+        let key = Key { spawned_at: target.spawned_at, stacks, awaits: target.awaits, left_out };
+        let waiting_ns = self.began_at_ns.saturating_sub(target.since_ns);
+        let members = self.groups.entry(key).or_insert_with(|| Members { times, ..Members::default() });
+        members.add(TaskRef { id: target.id, name: None, waiting_ns });
+    }
+
+    /// Protocol (5).
+    fn finish(mut self) -> Dump {
+        let mut groups: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
+        groups.sort_by_key(|(_, members)| std::cmp::Reverse((members.oldest_ns, members.tasks)));
+        self.dump.groups_left_out = groups.len().saturating_sub(MAX_GROUPS) as u64;
+        groups.truncate(MAX_GROUPS);
+        let mut errors = Vec::new();
+        for (key, members) in groups {
+            let group = self.group(key, members, &mut errors);
+            self.dump.groups.push(group);
+        }
+        self.add_running();
+        // The same remedy is named once, not in each group.
+        for error in errors {
+            if !self.dump.remarks.contains(&error) && self.dump.remarks.len() < 8 {
+                self.dump.remarks.push(error);
+            }
+        }
+        let ([completed, cancelled, panicked], [inside, outside]) = self.shared.count_tasks();
+        self.dump.alive = (inside + outside).saturating_sub(completed + cancelled + panicked);
+        let queued: usize = self.shared.remotes_in_use().iter().map(|remote| remote.queued()).sum();
+        self.dump.queued = (self.shared.injector.len() + queued) as u64;
+        self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
+        self.dump
+    }
+
+    fn group(&mut self, key: Key, members: Members, errors: &mut Vec<String>) -> Group {
+        let mut frames = Vec::new();
+        let mut error = None;
+        for (calls, times) in key.stacks.iter().zip(members.times) {
+            let resolved = self.resolver.frames(calls);
+            if calls.error().is_some() {
+                error = resolved.error;
+            } else {
+                errors.extend(resolved.error);
+            }
+            frames.push((resolved.frames, times));
+        }
+        if self.query.polls && key.stacks.is_empty() {
+            error = Some("no waker registered: nothing can wake it, or its future keeps its first waker".to_owned());
+        }
+        if key.left_out {
+            error = Some("it waits for more operations than are shown".to_owned());
+        }
+        let mut examples = members.examples;
+        examples.sort_by_key(|task| std::cmp::Reverse(task.waiting_ns));
+        for task in &mut examples {
+            task.name = self.shared.registry.name_by_id(task.id);
+        }
+        let awaits = key.awaits;
+        Group {
+            spawned_at: key.spawned_at.to_string(),
+            tasks: members.tasks,
+            oldest_ns: members.oldest_ns,
+            newest_ns: members.newest_ns,
+            examples,
+            chain: chain::of(&frames, self.query.is_whole),
+            awaits: awaits.map(|(what, _)| what.name().to_owned()),
+            awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
+            error,
+        }
+    }
+
+    /// Returns whether the query selects a task that is being polled.
+    fn is_selected(&self, id: u64, name: Option<&str>, spawned_at: &str) -> bool {
+        let is_wanted = match self.wanted() {
+            Wanted::All => true,
+            Wanted::Id(wanted) => id == wanted,
+            Wanted::Name(wanted) => name == Some(wanted),
+        };
+        let task = Task { id, name: name.map(str::to_owned), spawned_at: spawned_at.to_owned(), ..Task::default() };
+        is_wanted && self.sieve().has_task(&task)
+    }
+
+    fn sieve(&self) -> Sieve {
+        let end = self.query.filter.floor_char_boundary(MAX_FILTER_BYTES);
+        Sieve::new(&self.query.filter[..end])
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        match self.query.task.as_deref() {
+            None => Wanted::All,
+            Some(task) => match task.strip_prefix('#').unwrap_or(task).parse() {
+                Ok(id) => Wanted::Id(id),
+                Err(_) => Wanted::Name(task),
+            },
+        }
+    }
+
+    /// Adds the tasks that are being polled, with the stacks of those whose poll lasts.
+    fn add_running(&mut self) {
+        let mut running = Vec::new();
+        for (worker, remote) in self.shared.remotes_in_use().iter().enumerate() {
+            let poll_seq = remote.cells.poll_seq();
+            let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
+            if poll.spawned_at.contains(file!()) {
+                // A batch that was given up.
+                continue;
+            }
+            let name = self.shared.registry.name_by_id(poll.task_id);
+            if !self.is_selected(poll.task_id, name.as_deref(), &poll.spawned_at) {
+                continue;
+            }
+            let mut chain = Vec::new();
+            if poll.for_ns >= RUNNING_FROM_NS
+                && let (Some(sampler), Some(thread)) = (&self.shared.sampler, remote.stack_of())
+                && let marker = Marker::function(Worker::poll as *const ())
+                && let Ok(resolved) = self.resolver.stack_of(sampler, &thread, Some(marker), STACK_PATIENCE)
+                && remote.cells.poll_seq() == poll_seq
+            {
+                chain = chain::of(&[(resolved.frames, 1)], self.query.is_whole);
+            }
+            running.push(Running {
+                task: TaskRef { id: poll.task_id, name, waiting_ns: 0 },
+                spawned_at: poll.spawned_at,
+                worker: worker as u32,
+                for_ns: poll.for_ns,
+                chain,
+            });
+        }
+        running.sort_by_key(|running| std::cmp::Reverse(running.for_ns));
+        self.dump.running = running;
+    }
+}

@@ -1,0 +1,482 @@
+//! Who holds a lock, and which tasks wait for it: the data behind *held by* and the rule
+//! `deadlock`.
+//!
+//! A lock contains a [`Holder`]: which task acquired it, where, and when. An operation that waits
+//! for the lock has a [`Wait`]: an entry in a table of the program, by the address of the holder.
+//! From both follow the edges *task → lock → task* of the wait-for graph.
+//!
+//! An ordinary case: task 1 acquires lock A. Task 2 calls `lock` on A, and its poll is pending. It
+//! adds an entry for A to the table, with what the holder says: task 1. Task 1 releases A, which
+//! clears the holder, and the lock is handed to task 2. When task 2 is polled, it writes itself
+//! into the holder, and its entry is removed. If task 3 waits, too, the table then says task 2.
+//!
+//! Protocol:
+//! 1. Acquire: the new owner stores *since*, *task* and *at*.
+//! 2. Release: the owner clears *at*, before the lock is free.
+//! 3. Wait: a pending operation, after it joined the queue of the lock, adds its entry and copies
+//!    the holder, under the lock of the table's shard. It does so again in each further poll.
+//! 4. End of the wait, by success or cancellation: the entry is removed, and the holder is copied
+//!    again if others wait. On success that is after *Acquire*.
+//!
+//! Acquire and release cost two loads and four relaxed stores to memory that the lock has in the
+//! cache anyway; everything else happens only in operations that are pending.
+//!
+//! Writers: the task that acquires or releases; operations that wait. Readers: threads that list
+//! tasks or take snapshots, which read only the table.
+//!
+//! Invariants:
+//! * *No pointer to a lock is followed*: the table contains copies, and addresses only as keys. A
+//!   lock may be moved or freed while a forgotten operation still has its entry.
+//! * *Fair locks*: while an operation waits in the queue of a lock, every acquisition comes out of
+//!   that queue. So (4) updates the copy in the table.
+//! * *A copy may be outdated, which can be seen*: after a release, the copy names the former owner
+//!   until the waiter to whom the lock was handed is polled. That waiter has been woken. So the
+//!   copy is right if all tasks that wait for the lock have waited, unwoken, since their entries
+//!   were made.
+//! * *A copy may be missing*: an owner that acquired the lock at the same moment has not stored
+//!   *at* yet. Then nothing is known, and nothing is reported.
+//!
+//! The owner is the task that acquired the lock. An owned guard is meant to be moved to other
+//! tasks, so *owned* is recorded.
+//!
+//! Rejected: an entry per guard (a look-up for each acquisition); a pointer from the table to the
+//! lock (a forgotten operation keeps it beyond the life of the lock); a field in the task's header
+//! (16 bytes per task, after the allocator's rounding).
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+
+use super::awaits::Awaits;
+use super::current;
+use crate::clock;
+
+/// The number of shards of the table: more than threads that wait at the same moment.
+const SHARDS: usize = 64;
+/// How many locks that no operation waits for any more a shard may keep for the next waits.
+const KEPT_MAX: usize = 16;
+/// The lowest bit of `Holder::since`: the guard is an owned one.
+const OWNED: u64 = 1;
+
+/// Records who holds a lock. See the module documentation.
+#[derive(Debug)]
+pub struct Holder {
+    /// Where the lock was acquired; null if it is not held, or the owner is not known.
+    at: AtomicPtr<Location<'static>>,
+    /// The id of the task that acquired it; 0 if that was no task.
+    task: AtomicU64,
+    /// `| when the owner was woken for the poll in which it acquired the lock, ns 63 | OWNED 1 |`
+    since: AtomicU64,
+}
+
+/// Whether a guard borrows its lock or shares its ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// It borrows the lock.
+    Borrowed,
+    /// It contains an `Arc` of the lock, and can be moved to any task.
+    Owned,
+}
+
+/// A copy of a [`Holder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holding {
+    /// The task that acquired the lock; `None` if that was no task.
+    pub(crate) task: Option<u64>,
+    pub(crate) at: &'static Location<'static>,
+    /// When the task was woken for the poll in which it acquired the lock, on the process clock.
+    /// `None` if it was no task.
+    pub(crate) since_ns: Option<u64>,
+    pub(crate) guard: Guard,
+}
+
+impl Default for Holder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Holder {
+    /// Returns the holder of a free lock.
+    pub const fn new() -> Self {
+        Self { at: AtomicPtr::new(ptr::null_mut()), task: AtomicU64::new(0), since: AtomicU64::new(0) }
+    }
+
+    /// Records that the calling task has acquired the lock, at the location `at`.
+    #[inline]
+    pub fn acquired(&self, at: &'static Location<'static>, guard: Guard) {
+        let (task, since_ns) = current::with(|task| {
+            task.map_or((0, 0), |task| (task.header().id.as_u64(), task.header().submitted_at_ns()))
+        });
+        let since = since_ns & !OWNED | if guard == Guard::Owned { OWNED } else { 0 };
+        // ORDERING: Relaxed, all: only the owner of the lock writes, and the lock orders owners. A
+        // copy that mixes two owners is discarded (`read`), or outdated (module documentation).
+        self.task.store(task, Ordering::Relaxed);
+        self.since.store(since, Ordering::Relaxed);
+        self.at.store(ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Records that the lock is about to be released.
+    #[inline]
+    pub fn released(&self) {
+        // ORDERING: Relaxed: as in `acquired`.
+        self.at.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Option<Holding> {
+        // ORDERING: Relaxed, all: a copy for a report. It is checked for a change meanwhile.
+        let at = self.at.load(Ordering::Relaxed);
+        let (task, since) = (self.task.load(Ordering::Relaxed), self.since.load(Ordering::Relaxed));
+        if at != self.at.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: null, or a `&'static Location` that `acquired` stored.
+        let at = unsafe { at.as_ref() }?;
+        let guard = if since & OWNED == 0 { Guard::Borrowed } else { Guard::Owned };
+        Some(Holding { task: (task > 0).then_some(task), at, since_ns: (task > 0).then_some(since & !OWNED), guard })
+    }
+
+    fn key(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+}
+
+/// An operation that waits for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    /// Increases in the order in which the operations began to wait.
+    ticket: u64,
+    /// The task; `None` if a thread or a future outside of tasks waits.
+    pub(crate) task: Option<u64>,
+    /// When the task was submitted for the last poll in which the operation was pending.
+    pub(crate) submitted_at_ns: u64,
+    /// When the task was submitted for the first of them.
+    pub(crate) since_ns: u64,
+    pub(crate) awaits: Awaits,
+    pub(crate) at: &'static Location<'static>,
+    /// Whether the operation has the waker of the task itself. A combinator may use a separate
+    /// waker for each of its futures.
+    pub(crate) has_own_waker: bool,
+}
+
+/// The entry of an operation while it is pending; none before. See the module documentation.
+#[derive(Debug)]
+pub struct Wait<'a> {
+    holder: &'a Holder,
+    ticket: Option<u64>,
+}
+
+impl<'a> Wait<'a> {
+    /// Returns a wait for the lock of this holder that has not begun yet.
+    pub fn new(holder: &'a Holder) -> Self {
+        Self { holder, ticket: None }
+    }
+
+    /// Records that a poll of the operation is pending, after the operation joined the lock's
+    /// queue.
+    #[cold]
+    pub fn pending(&mut self, cx: &Context<'_>, awaits: Awaits, at: &'static Location<'static>) {
+        let (task, submitted_at_ns) = current::with(|task| match task {
+            Some(task) => (Some(task.header().id.as_u64()), task.header().submitted_at_ns()),
+            None => (None, clock::now_ns()),
+        });
+        let has_own_waker = current::is_woken_by(cx.waker());
+        self.enter(Waiter { ticket: 0, task, submitted_at_ns, since_ns: submitted_at_ns, awaits, at, has_own_waker });
+    }
+
+    /// Records that a thread is about to block until it has the lock.
+    #[cold]
+    pub fn blocking(&mut self, awaits: Awaits, at: &'static Location<'static>) {
+        let now_ns = clock::now_ns();
+        let waiter = Waiter {
+            ticket: 0,
+            task: None,
+            submitted_at_ns: now_ns,
+            since_ns: now_ns,
+            awaits,
+            at,
+            has_own_waker: false,
+        };
+        self.enter(waiter);
+    }
+
+    fn enter(&mut self, waiter: Waiter) {
+        let mut shard = shard_of(self.holder.key());
+        self.ticket = Some(shard.enter(self.holder, self.ticket, waiter));
+    }
+}
+
+impl Drop for Wait<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            shard_of(self.holder.key()).leave(self.holder, ticket);
+        }
+    }
+}
+
+/// A lock that operations wait for.
+#[derive(Debug, Default)]
+struct Resource {
+    holding: Option<Holding>,
+    /// By ticket.
+    waiters: VecDeque<Waiter>,
+}
+
+/// Shards by the address of the holder.
+#[repr(align(128))]
+struct Room(Mutex<Shard>);
+
+struct Shard {
+    resources: HashMap<usize, Resource, BuildHasherDefault<AddressHasher>>,
+    /// The number of operations that wait.
+    waiting: usize,
+    last_ticket: u64,
+}
+
+static TABLE: [Room; SHARDS] = [const { Room(Mutex::new(Shard::new())) }; SHARDS];
+
+fn lock(room: &Room) -> MutexGuard<'_, Shard> {
+    room.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn shard_of(key: usize) -> MutexGuard<'static, Shard> {
+    lock(&TABLE[hash(key) as usize % SHARDS])
+}
+
+/// Distributes addresses, whose lowest bits are equal.
+fn hash(key: usize) -> u64 {
+    (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are addresses")
+    }
+
+    fn write_usize(&mut self, key: usize) {
+        // The map takes its tag from the highest bits, and the position from the lowest.
+        self.0 = hash(key).wrapping_mul(0x1_0000_0001);
+    }
+}
+
+impl Shard {
+    const fn new() -> Self {
+        Self { resources: HashMap::with_hasher(BuildHasherDefault::new()), waiting: 0, last_ticket: 0 }
+    }
+
+    /// Adds the waiter, or updates the one that has this ticket. Returns the ticket.
+    fn enter(&mut self, holder: &Holder, ticket: Option<u64>, waiter: Waiter) -> u64 {
+        let resource = self.resources.entry(holder.key()).or_default();
+        resource.holding = holder.read();
+        if let Some(ticket) = ticket {
+            if let Some(known) = resource.find(ticket).map(|index| &mut resource.waiters[index]) {
+                *known = Waiter { ticket, since_ns: known.since_ns, ..waiter };
+            }
+            return ticket;
+        }
+        self.waiting += 1;
+        self.last_ticket += 1;
+        resource.waiters.push_back(Waiter { ticket: self.last_ticket, ..waiter });
+        self.last_ticket
+    }
+
+    fn leave(&mut self, holder: &Holder, ticket: u64) {
+        let Some(resource) = self.resources.get_mut(&holder.key()) else { return };
+        match resource.waiters.front() {
+            Some(first) if first.ticket == ticket => drop(resource.waiters.pop_front()),
+            _ => match resource.find(ticket) {
+                Some(index) => drop(resource.waiters.remove(index)),
+                None => return,
+            },
+        }
+        self.waiting -= 1;
+        if !resource.waiters.is_empty() {
+            resource.holding = holder.read();
+            return;
+        }
+        resource.holding = None;
+        // A lock that was waited for is soon waited for again.
+        if self.resources.len() > KEPT_MAX {
+            self.resources.remove(&holder.key());
+        }
+    }
+}
+
+impl Resource {
+    fn find(&self, ticket: u64) -> Option<usize> {
+        self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()
+    }
+}
+
+/// A copy of a lock that operations wait for.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Identifies the lock while operations wait for it.
+    pub(crate) key: usize,
+    pub(crate) holding: Option<Holding>,
+    /// In the order in which they began to wait.
+    pub(crate) waiters: Vec<Waiter>,
+    /// Whether there are more.
+    pub(crate) is_cut: bool,
+}
+
+/// Returns whether any operation waits for a lock.
+pub(crate) fn is_any() -> bool {
+    TABLE.iter().any(|room| lock(room).waiting > 0)
+}
+
+/// Returns the locks that operations wait for, each with at most `waiters_max` of these, and with
+/// at most `max` in total. Locks one shard after the other, so the copies are of different moments.
+pub(crate) fn held(max: usize, waiters_max: usize) -> Vec<Held> {
+    let (mut held, mut left) = (Vec::new(), max);
+    for room in &TABLE {
+        let shard = lock(room);
+        for (&key, resource) in shard.resources.iter().filter(|(_, resource)| !resource.waiters.is_empty()) {
+            if left == 0 {
+                return held;
+            }
+            let len = resource.waiters.len().min(waiters_max).min(left);
+            left -= len;
+            let waiters = resource.waiters.iter().take(len).copied().collect();
+            held.push(Held { key, holding: resource.holding, waiters, is_cut: len < resource.waiters.len() });
+        }
+    }
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::task::cell::{Nowhere, new_task};
+    use crate::task::header::Task;
+    use crate::task::id::Id;
+
+    /// The number of locks, and of turns of each thread, in a test with threads.
+    const LOCKS: usize = 4;
+    const TURNS: usize = if cfg!(miri) { 40 } else { 20_000 };
+
+    fn task() -> Task {
+        let (notified, _join) = new_task(async {}, Nowhere, Id::next(), Location::caller(), None);
+        notified.task().clone()
+    }
+
+    /// Returns the copy of this holder's lock; other tests use the table at the same time.
+    fn copy_of(holder: &Holder) -> Option<Held> {
+        held(usize::MAX, usize::MAX).into_iter().find(|held| held.key == holder.key())
+    }
+
+    fn pending(wait: &mut Wait<'_>) {
+        wait.pending(&Context::from_waker(Waker::noop()), Awaits::Lock, Location::caller());
+    }
+
+    fn tickets(holder: &Holder) -> Vec<u64> {
+        copy_of(holder).map_or(Vec::new(), |held| held.waiters.iter().map(|waiter| waiter.ticket).collect())
+    }
+
+    #[test]
+    fn a_wait_has_the_holder_as_of_its_last_poll() {
+        let (holder, at) = (Holder::new(), Location::caller());
+        holder.acquired(at, Guard::Owned);
+        let mut wait = Wait::new(&holder);
+        assert!(copy_of(&holder).is_none(), "it is not pending yet");
+        pending(&mut wait);
+        let holding = copy_of(&holder).unwrap().holding.unwrap();
+        assert_eq!((holding.task, holding.since_ns, holding.guard), (None, None, Guard::Owned), "acquired by no task");
+        assert_eq!(holding.at, at);
+        holder.released();
+        assert!(copy_of(&holder).unwrap().holding.is_some(), "outdated until the next poll");
+        pending(&mut wait);
+        assert_eq!(copy_of(&holder).unwrap().holding, None);
+        drop(wait);
+        assert!(copy_of(&holder).is_none());
+    }
+
+    #[test]
+    fn the_end_of_a_wait_updates_the_others() {
+        let holder = Holder::new();
+        let mut waits = [const { None }; 3];
+        for wait in &mut waits {
+            pending(wait.insert(Wait::new(&holder)));
+        }
+        let [first, second, third] = tickets(&holder)[..] else { panic!("three wait") };
+        assert!(first < second && second < third);
+        // One gives up, and another acquires the lock.
+        waits[1] = None;
+        assert_eq!(tickets(&holder), [first, third]);
+        holder.acquired(Location::caller(), Guard::Borrowed);
+        waits[0] = None;
+        let held = copy_of(&holder).unwrap();
+        assert_eq!((held.waiters.len(), held.holding.unwrap().guard), (1, Guard::Borrowed));
+    }
+
+    #[test]
+    fn the_owner_is_the_task_that_is_polled() {
+        let (polled, holder) = (task(), Holder::new());
+        let mut wait = Wait::new(&holder);
+        current::run_as(&polled, || {
+            holder.acquired(Location::caller(), Guard::Borrowed);
+            pending(&mut wait);
+        });
+        let held = copy_of(&holder).unwrap();
+        let id = Some(polled.header().id.as_u64());
+        assert_eq!((held.holding.unwrap().task, held.waiters[0].task), (id, id));
+        assert!(!held.waiters[0].has_own_waker, "it is a waker that does nothing");
+    }
+
+    /// The entry remains, and is never followed to the lock.
+    #[test]
+    fn a_forgotten_wait_may_outlive_its_lock() {
+        let holder = Box::new(Holder::new());
+        holder.acquired(Location::caller(), Guard::Borrowed);
+        let mut wait = Wait::new(&holder);
+        pending(&mut wait);
+        std::mem::forget(wait);
+        let key = holder.key();
+        drop(holder);
+        let held = held(usize::MAX, usize::MAX).into_iter().find(|held| held.key == key).unwrap();
+        assert!(held.holding.is_some());
+        // Not for other tests, whose locks may get the same address.
+        shard_of(key).waiting -= 1;
+        shard_of(key).resources.remove(&key);
+    }
+
+    #[test]
+    fn threads_that_wait_and_copies_of_the_table_do_not_interfere() {
+        let holders: [Holder; LOCKS] = Default::default();
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let holders = &holders;
+                scope.spawn(move || {
+                    for turn in 0..TURNS {
+                        let holder = &holders[(turn + thread) % LOCKS];
+                        let mut wait = Wait::new(holder);
+                        pending(&mut wait);
+                        holder.acquired(Location::caller(), Guard::Borrowed);
+                        drop(wait);
+                        holder.released();
+                    }
+                });
+            }
+            for _ in 0..TURNS / 10 {
+                let copies = held(usize::MAX, 2);
+                assert!(copies.iter().all(|held| !held.waiters.is_empty() && held.waiters.len() <= 2));
+                assert!(copies.iter().all(|held| held.waiters.is_sorted_by_key(|waiter| waiter.ticket)));
+            }
+        });
+        assert!(holders.iter().all(|holder| copy_of(holder).is_none()));
+    }
+}

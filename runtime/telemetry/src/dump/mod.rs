@@ -1,0 +1,188 @@
+//! A task dump: what every task of a runtime waits for, as plain data.
+//!
+//! A [`Query`] selects tasks. In a [`Dump`], tasks that wait at the same place of the code form a
+//! [`Group`]. Its chain leads from the function that was spawned, through the functions that it
+//! awaits, to the operation that is pending. The runtime fills in the dump; the console and the
+//! program's log show it ([`Dump::text`]).
+//!
+//! Invariants:
+//! * BOUNDED: at most [`MAX_GROUPS`] groups with [`MAX_LINKS`] links and [`MAX_EXAMPLES`] tasks.
+//! * ABSENT IS NONE: a value that is not known is `None`.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounded;
+
+mod text;
+
+pub use text::rows;
+
+/// Maximum number of groups in a dump.
+pub const MAX_GROUPS: usize = 500;
+/// Maximum number of links in a chain.
+pub const MAX_LINKS: usize = 400;
+/// Maximum number of tasks that a group names.
+pub const MAX_EXAMPLES: usize = 10;
+/// Maximum number of tasks that are polled for a dump.
+pub const MAX_TASKS: u32 = 200_000;
+/// Maximum number of running tasks in a dump, one per worker.
+const MAX_RUNNING: usize = 1024;
+/// Maximum number of remarks.
+const MAX_REMARKS: usize = 32;
+
+/// Selects the tasks of a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Query {
+    /// Only the task with this id (`#7` or `7`) or this name.
+    pub task: Option<String>,
+    /// Only tasks whose name, `#id` or spawn location contains this text, ignoring case. Empty
+    /// selects all.
+    pub filter: String,
+    /// How many of the waiting tasks to poll, chosen at random; 0 means all, up to [`MAX_TASKS`].
+    pub sample: u32,
+    /// Whether waiting tasks are polled once to find out where they wait. If not, only the data
+    /// that `volt::sync` has recorded is in the dump.
+    pub polls: bool,
+    /// Whether chains contain all functions, also those of libraries.
+    pub is_whole: bool,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self { task: None, filter: String::new(), sample: 0, polls: true, is_whole: false }
+    }
+}
+
+/// What every task of a runtime waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dump {
+    /// The runtime's name.
+    pub runtime: String,
+    /// When the dump was made: ns on the program's monotonic clock.
+    pub at_ns: u64,
+    /// How long it took, ns.
+    pub took_ns: u64,
+    /// Number of tasks that are alive.
+    pub alive: u64,
+    /// Number of tasks that wait and match the query.
+    pub waiting: u64,
+    /// Number of these that are in the groups. Others were not chosen, or are in `progressed`.
+    pub read: u64,
+    /// Number of tasks that were woken or ended before the dump came to them, or in the poll for
+    /// it.
+    pub progressed: u64,
+    /// Number of tasks in queues.
+    pub queued: u64,
+    /// Tasks that are being polled by a worker, longest first.
+    #[serde(deserialize_with = "running")]
+    pub running: Vec<Running>,
+    /// Waiting tasks by where they wait. The group with the task that waits longest comes first.
+    #[serde(deserialize_with = "groups")]
+    pub groups: Vec<Group>,
+    /// Number of groups that were left out because there are too many.
+    pub groups_left_out: u64,
+    /// What is missing and why, with the remedy.
+    #[serde(deserialize_with = "remarks")]
+    pub remarks: Vec<String>,
+}
+
+/// A task that is being polled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Running {
+    /// The task.
+    pub task: TaskRef,
+    /// Where it was spawned: `file:line:column`.
+    pub spawned_at: String,
+    /// The worker that polls it.
+    pub worker: u32,
+    /// How long the poll has lasted, ns.
+    pub for_ns: u64,
+    /// The calls of its stack, outermost first, if the poll lasts long enough to be looked at.
+    #[serde(deserialize_with = "links")]
+    pub chain: Vec<Link>,
+}
+
+/// Tasks that were spawned at the same place, and wait at the same place.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// Where they were spawned: `file:line:column`.
+    pub spawned_at: String,
+    /// Number of tasks.
+    pub tasks: u64,
+    /// How long the task has waited that waits longest, ns: since its last wake-up.
+    pub oldest_ns: u64,
+    /// How long the task has waited that waits shortest, ns.
+    pub newest_ns: u64,
+    /// The tasks that wait longest.
+    #[serde(deserialize_with = "examples")]
+    pub examples: Vec<TaskRef>,
+    /// The chain of calls to the operation that is pending. A task that waits for several
+    /// operations has a tree.
+    #[serde(deserialize_with = "links")]
+    pub chain: Vec<Link>,
+    /// What the tasks await, if that is a primitive of `volt::sync` that has recorded it: `lock`,
+    /// `permits`, `notice`, `message`, `room`, `value`, `others`.
+    pub awaits: Option<String>,
+    /// The location of that await: `file:line:column`.
+    pub awaits_at: Option<String>,
+    /// Why the chain, or some of it, is missing.
+    pub error: Option<String>,
+}
+
+/// A task in a dump.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskRef {
+    /// Its id, as in log lines.
+    pub id: u64,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// How long it has waited, ns.
+    pub waiting_ns: u64,
+}
+
+/// A call in a chain. The list of links is a tree in preorder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Link {
+    /// The number of calls between this one and the task. The call above is the nearest previous
+    /// link whose depth is smaller by one.
+    pub depth: u32,
+    /// The function, if its name is known.
+    pub function: Option<String>,
+    /// The source file, as passed to the compiler.
+    pub file: Option<String>,
+    /// The line in the file, from 1: where it awaits the next call.
+    pub line: Option<u32>,
+    /// Whether this is application code.
+    pub is_user_code: bool,
+    /// How many operations are pending at this place, in a link with nothing below.
+    pub times: u32,
+    /// The source line, if the client has the source: the program does not send it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Group>, D::Error> {
+    bounded::list(deserializer, MAX_GROUPS, |_| 1)
+}
+
+fn running<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Running>, D::Error> {
+    bounded::list(deserializer, MAX_RUNNING, |_| 1)
+}
+
+fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Link>, D::Error> {
+    bounded::list(deserializer, MAX_LINKS, |_| 1)
+}
+
+fn examples<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TaskRef>, D::Error> {
+    bounded::list(deserializer, MAX_EXAMPLES, |_| 1)
+}
+
+fn remarks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    bounded::list(deserializer, MAX_REMARKS, |_| 1)
+}

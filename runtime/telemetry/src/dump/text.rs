@@ -1,0 +1,227 @@
+//! The text form of a dump, as `volt-console dump` and the log show it.
+
+use std::fmt::{self, Display, Write as _};
+
+use super::{Dump, Group, Link, Running, TaskRef};
+use crate::text::{counted, duration};
+
+impl Dump {
+    /// Returns the dump as text, one line per call.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Dump;
+    ///
+    /// let text = Dump { runtime: "volt".into(), ..Dump::default() }.text();
+    /// assert!(text.starts_with("runtime volt: 0 tasks"));
+    /// ```
+    pub fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "runtime {}: {}", self.runtime, counted(self.alive, "task"))?;
+        let parts = [(self.waiting, "waiting"), (self.running.len() as u64, "running"), (self.queued, "queued")];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let mut before = ": ";
+        for (count, state) in parts {
+            write!(f, "{before}{count} {state}")?;
+            before = ", ";
+        }
+        writeln!(f)?;
+        for running in &self.running {
+            writeln!(f)?;
+            write_running(f, running)?;
+        }
+        for group in &self.groups {
+            writeln!(f)?;
+            write_group(f, group)?;
+        }
+        let mut remarks = self.remarks.clone();
+        if self.groups_left_out > 0 {
+            let groups = counted(self.groups_left_out, "more group");
+            remarks.push(format!("{groups} of tasks left out: select some with --filter or --task"));
+        }
+        if self.progressed > 0 {
+            let tasks = counted(self.progressed, "task");
+            remarks.push(format!(
+                "{tasks} continued while the dump was made, and {} not shown",
+                is_or_are(self.progressed)
+            ));
+        }
+        let unread = self.waiting.saturating_sub(self.read + self.progressed);
+        if unread > 0 {
+            remarks.push(format!("{} of {} not read", counted(unread, "task"), self.waiting));
+        }
+        if !remarks.is_empty() {
+            writeln!(f)?;
+        }
+        remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))
+    }
+}
+
+fn is_or_are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
+fn write_running(f: &mut fmt::Formatter<'_>, running: &Running) -> fmt::Result {
+    let Running { task, spawned_at, worker, for_ns, chain } = running;
+    let for_ = duration(*for_ns);
+    writeln!(f, "1 task running for {for_} on worker {worker}, spawned at {spawned_at}  {}", label(task))?;
+    write_chain(f, chain)
+}
+
+fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
+    let oldest = duration(group.oldest_ns);
+    match group.tasks {
+        1 => write!(f, "1 task waiting for {oldest}")?,
+        tasks if duration(group.newest_ns) == oldest => write!(f, "{tasks} tasks waiting for {oldest}")?,
+        tasks => write!(f, "{tasks} tasks waiting for {} to {oldest}", duration(group.newest_ns))?,
+    }
+    write!(f, ", spawned at {}", group.spawned_at)?;
+    const NAMED_MAX: usize = 3;
+    let named = group.examples.iter().take(NAMED_MAX).map(label).collect::<Vec<_>>().join(", ");
+    let more = if group.tasks > NAMED_MAX as u64 { ", …" } else { "" };
+    writeln!(f, "  {named}{more}")?;
+    write_chain(f, &group.chain)?;
+    if group.chain.is_empty()
+        && let Some(awaits) = &group.awaits
+    {
+        writeln!(f, "  awaits {awaits}{}", group.awaits_at.as_ref().map(|at| format!("  {at}")).unwrap_or_default())?;
+    }
+    match &group.error {
+        Some(error) => writeln!(f, "  ({error})"),
+        None => Ok(()),
+    }
+}
+
+fn label(task: &TaskRef) -> String {
+    match &task.name {
+        Some(name) => format!("#{} {name:?}", task.id),
+        None => format!("#{}", task.id),
+    }
+}
+
+/// Writes a chain as an indented tree, with the places of the code in one column.
+fn write_chain(f: &mut fmt::Formatter<'_>, chain: &[Link]) -> fmt::Result {
+    /// How far to the right the column of places is moved by long names.
+    const COLUMN_MAX: usize = 60;
+    let rows = rows(chain);
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.filter(|width| *width <= COLUMN_MAX).max().unwrap_or(0)
+    };
+    let (names, places) = (width(0), width(1));
+    rows.iter().try_for_each(|[name, place, code]| {
+        writeln!(f, "{}", format!("{name:names$}  {place:places$}  {code}").trim_end())
+    })
+}
+
+/// Returns the lines of a chain: the indented tree of names, the places, and the source lines.
+///
+/// ```
+/// use volt_telemetry::dump::{Link, rows};
+///
+/// let main = Link { function: Some("main".into()), ..Link::default() };
+/// let wait = Link { function: Some("Mutex::lock".into()), depth: 1, ..Link::default() };
+/// let names: Vec<String> = rows(&[main, wait]).into_iter().map(|[name, ..]| name).collect();
+/// assert_eq!(names, ["  main", "  └ Mutex::lock"]);
+/// ```
+pub fn rows(chain: &[Link]) -> Vec<[String; 3]> {
+    chain.iter().enumerate().map(|(at, link)| row(chain, at, link)).collect()
+}
+
+/// Returns the name of a link, with its branch of the tree, its place and its source line.
+fn row(chain: &[Link], at: usize, link: &Link) -> [String; 3] {
+    let mut name = String::from("  ");
+    if link.depth > 0 {
+        // Whether links of a smaller depth continue below is shown by a bar.
+        for depth in 1..link.depth {
+            name.push_str(if has_sibling(chain, at, depth) { "│ " } else { "  " });
+        }
+        name.push_str(if has_sibling(chain, at, link.depth) { "├ " } else { "└ " });
+    }
+    name.push_str(link.function.as_deref().unwrap_or("(name unknown)"));
+    if link.times > 1 {
+        // Writing to a String never fails.
+        let _ = write!(name, " × {}", link.times);
+    }
+    let place = match (&link.file, link.line) {
+        (Some(file), Some(line)) => format!("{file}:{line}"),
+        (Some(file), None) => file.clone(),
+        (None, _) => String::new(),
+    };
+    [name, place, link.code.clone().unwrap_or_default()]
+}
+
+/// Returns whether a link of this depth, with the same parent as the one at or above `at`, follows.
+fn has_sibling(chain: &[Link], at: usize, depth: u32) -> bool {
+    chain[at + 1..].iter().take_while(|link| link.depth >= depth).any(|link| link.depth == depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(depth: u32, function: &str, line: u32) -> Link {
+        let (function, file) = (Some(function.to_owned()), Some("src/shop.rs".to_owned()));
+        Link { depth, function, file, line: Some(line), is_user_code: true, times: 1, code: None }
+    }
+
+    #[test]
+    fn a_group_shows_its_tree_with_the_lines_in_a_column() {
+        let examples = vec![
+            TaskRef { id: 7, name: Some("till".into()), waiting_ns: 130_000_000_000 },
+            TaskRef { id: 9, ..TaskRef::default() },
+        ];
+        let chain = vec![
+            link(0, "shop::serve", 10),
+            link(1, "shop::order", 20),
+            Link { code: Some("lock().await".into()), ..link(2, "Mutex::lock", 30) },
+            Link { times: 20, ..link(1, "sleep", 40) },
+        ];
+        let group = Group {
+            spawned_at: "src/main.rs:3:5".into(),
+            tasks: 2,
+            oldest_ns: 130_000_000_000,
+            newest_ns: 4_000_000_000,
+            examples,
+            chain,
+            ..Group::default()
+        };
+        let dump = Dump {
+            runtime: "shop".into(),
+            alive: 3,
+            waiting: 2,
+            read: 2,
+            queued: 1,
+            groups: vec![group],
+            remarks: vec!["no names".into()],
+            ..Dump::default()
+        };
+        assert_eq!(
+            dump.text(),
+            "\
+runtime shop: 3 tasks: 2 waiting, 1 queued
+
+2 tasks waiting for 4 s to 2 min 10 s, spawned at src/main.rs:3:5  #7 \"till\", #9
+  shop::serve      src/shop.rs:10
+  ├ shop::order    src/shop.rs:20
+  │ └ Mutex::lock  src/shop.rs:30  lock().await
+  └ sleep × 20     src/shop.rs:40
+
+note: no names
+"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let dump = Dump { waiting: 9, read: 5, progressed: 1, groups_left_out: 2, ..Dump::default() };
+        let text = dump.text();
+        assert!(text.contains("2 more groups of tasks left out"), "{text}");
+        assert!(text.contains("1 task continued"), "{text}");
+        assert!(text.contains("3 tasks of 9 not read"), "{text}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Tasks that wait for each other, as plain data.
+//!
+//! The runtime finds such cycles when a snapshot is taken; the rule `deadlock` reports them.
+//!
+//! Invariants:
+//! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each.
+//! * ABSENT IS NONE: a value that is not known is `None`.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::bounded;
+
+/// Maximum number of cycles in a snapshot.
+pub const MAX_DEADLOCKS: usize = 16;
+/// Maximum number of tasks in a cycle. A longer cycle is not reported.
+pub const MAX_LINKS: usize = 32;
+
+/// Tasks that wait for each other in a cycle: each waits for a lock that the next one holds, or for
+/// the end of the next one, and the last one for the first. A single task waits for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Deadlock {
+    /// Whether nothing but an abort can wake these tasks. Otherwise something else may still wake
+    /// one of them, such as a time-out, or another task may release a guard that was moved to it.
+    pub is_certain: bool,
+    /// For how long all of them have waited, ns.
+    pub for_ns: u64,
+    /// The tasks.
+    #[serde(deserialize_with = "links")]
+    pub links: Vec<DeadlockLink>,
+}
+
+/// A task of a [`Deadlock`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeadlockLink {
+    /// The task's id.
+    pub task: u64,
+    /// The task's name, if it has one.
+    pub name: Option<String>,
+    /// The spawn location: `file:line:column`.
+    pub spawned_at: String,
+    /// What the task awaits, as in [`Task::awaits`](crate::tasks::Task::awaits).
+    pub awaits: String,
+    /// The location of that await; for the end of the next task, the spawn location of that task.
+    pub awaits_at: String,
+    /// For how long it has waited, ns.
+    pub waiting_ns: u64,
+    /// Where the next task acquired what this task waits for; `None` if this task waits for the end
+    /// of that task.
+    pub held_at: Option<String>,
+    /// For how long the next task has held it, ns.
+    pub held_ns: Option<u64>,
+}
+
+pub(crate) fn deadlocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Deadlock>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct List(#[serde(deserialize_with = "list")] Vec<Deadlock>);
+
+    /// A newer program may send more.
+    fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Deadlock>, D::Error> {
+        bounded::list(deserializer, 4 * MAX_DEADLOCKS * MAX_LINKS, |deadlock: &Deadlock| 1 + deadlock.links.len())
+    }
+
+    Ok(Option::<List>::deserialize(deserializer)?.map(|List(list)| list))
+}
+
+/// A newer program may send more than [`MAX_LINKS`].
+fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DeadlockLink>, D::Error> {
+    bounded::list(deserializer, 4 * MAX_LINKS, |_| 1)
+}

@@ -1,0 +1,333 @@
+//! The task dump: each waiting task's chain of awaits, with the lines of this file.
+
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use volt::sync::{Mutex, Semaphore, mpsc, oneshot};
+use volt::telemetry::dump::{Dump, Group, Query};
+use volt::{Builder, Runtime};
+
+/// The maximum time for an event that the test expects.
+const LONG: Duration = Duration::from_secs(20);
+
+fn runtime(workers: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(workers).name("dumped").build().unwrap()
+}
+
+fn dump_with(runtime: &Runtime, query: Query) -> Dump {
+    let handle = runtime.handle().clone();
+    runtime.block_on(async move { handle.dump_with(query).await })
+}
+
+/// Repeats the dump until `is_as_expected`.
+fn dump(runtime: &Runtime, query: &Query, is_as_expected: impl Fn(&Dump) -> bool) -> Dump {
+    let began = Instant::now();
+    loop {
+        let dump = dump_with(runtime, query.clone());
+        if is_as_expected(&dump) {
+            return dump;
+        }
+        assert!(began.elapsed() < LONG, "{}", dump.text());
+    }
+}
+
+fn waits(count: u64) -> impl Fn(&Dump) -> bool {
+    move |dump| dump.waiting == count && dump.read == count
+}
+
+/// The functions of a chain without their modules, with the lines of this file.
+fn chain(group: &Group) -> Vec<(String, u32)> {
+    let links = group.chain.iter().filter(|link| link.is_user_code);
+    links
+        .map(|link| {
+            let function = link.function.as_deref().unwrap_or("?");
+            (function.rsplit("::").next().unwrap_or(function).to_owned(), link.line.unwrap_or(0))
+        })
+        .collect()
+}
+
+fn leaf(group: &Group) -> &str {
+    group.chain.last().and_then(|link| link.function.as_deref()).unwrap_or("?")
+}
+
+async fn takes(lock: Arc<Mutex<u32>>) -> u32 {
+    let taken = lock.lock().await; // LINE: takes
+    *taken
+}
+
+async fn asks(lock: Arc<Mutex<u32>>) -> u32 {
+    takes(lock).await + 1 // LINE: asks
+}
+
+fn line(marker: &str) -> u32 {
+    let wanted = format!("// LINE: {marker}");
+    let found = include_str!("dump.rs").lines().position(|line| line.ends_with(&wanted));
+    found.unwrap_or_else(|| panic!("no line {wanted}")) as u32 + 1
+}
+
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
+#[test]
+fn a_dump_names_each_await_down_to_the_lock() {
+    let runtime = runtime(2);
+    let lock = Arc::new(Mutex::new(1));
+    let held = runtime.block_on(lock.clone().lock_owned());
+    (0..3).for_each(|_| drop(runtime.spawn(asks(lock.clone()))));
+    let dump = dump(&runtime, &Query::default(), waits(3));
+    let [group] = &dump.groups[..] else { panic!("one group: {}", dump.text()) };
+    assert_eq!((group.tasks, group.examples.len()), (3, 3));
+    assert_eq!(chain(group), [("asks".to_owned(), line("asks")), ("takes".to_owned(), line("takes"))]);
+    // With or without the name of an inlined function.
+    assert!(["Mutex", "volt::sync::lock"].iter().any(|name| leaf(group).contains(name)), "{}", dump.text());
+    assert_eq!(group.awaits.as_deref(), Some("lock"));
+    let text = dump.text();
+    assert!(text.contains("3 tasks waiting") && text.contains(&format!("dump.rs:{}", line("takes"))), "{text}");
+    drop(held);
+}
+
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
+#[test]
+fn a_task_that_awaits_several_operations_has_a_branch_for_each() {
+    let runtime = runtime(1);
+    let (_sender, receiver) = oneshot::channel::<u32>();
+    runtime.spawn(async {
+        volt::select! {
+            _ = receiver => {}
+            () = volt::time::sleep(Duration::from_secs(1000)) => {}
+        }
+    });
+    let dump = dump(&runtime, &Query::default(), waits(1));
+    let leaves: Vec<_> = dump.groups[0].chain.iter().filter(|link| !link.is_user_code).collect();
+    let has = |name: &str| leaves.iter().any(|link| link.function.as_deref().is_some_and(|leaf| leaf.contains(name)));
+    assert!(has("oneshot") && has("Sleep"), "{}", dump.text());
+}
+
+#[test]
+fn a_dump_wakes_no_task_and_keeps_the_age_of_its_wait() {
+    let runtime = runtime(1);
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = polls.clone();
+    let task = runtime.spawn(poll_fn(move |cx| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        // Kept by nothing: only the dump polls it again.
+        let _waker = cx.waker().clone();
+        Poll::<()>::Pending
+    }));
+    let before = dump(&runtime, &Query::default(), waits(1));
+    let (polled, waited) = (polls.load(Ordering::Relaxed), before.groups[0].oldest_ns);
+    let after = dump_with(&runtime, Query::default());
+    assert_eq!(polls.load(Ordering::Relaxed), polled + 1, "once for a dump");
+    assert!(after.groups[0].oldest_ns > waited, "the wait goes on");
+    dump_with(&runtime, Query { polls: false, ..Query::default() });
+    assert_eq!(polls.load(Ordering::Relaxed), polled + 1, "not polled if that is not wanted");
+    task.abort();
+}
+
+#[test]
+fn a_future_without_a_waker_is_said_to_have_none() {
+    let runtime = runtime(1);
+    runtime.spawn(pending::<()>());
+    let dump = dump(&runtime, &Query::default(), waits(1));
+    assert!(dump.groups[0].error.as_deref().unwrap().contains("no waker registered"), "{}", dump.text());
+}
+
+#[test]
+fn a_query_selects_by_id_name_and_spawn_line() {
+    let runtime = runtime(1);
+    let (ours, line) = (volt::task::Builder::new().name("ours").spawn_on(pending::<()>(), runtime.handle()), line!());
+    runtime.spawn(pending::<()>());
+    let all = dump(&runtime, &Query::default(), waits(2));
+    assert_eq!(all.groups.len(), 2, "they were spawned at different lines");
+    for query in [
+        Query { task: Some("ours".into()), ..Query::default() },
+        Query { task: Some(ours.id().to_string()), ..Query::default() },
+        Query { task: Some(format!("#{}", ours.id())), ..Query::default() },
+        Query { filter: format!("DUMP.rs:{line}"), ..Query::default() },
+    ] {
+        let dump = dump_with(&runtime, query.clone());
+        assert_eq!((dump.waiting, dump.read, dump.queued), (1, 1, 0), "{query:?}");
+        assert_eq!(dump.groups[0].examples[0].name.as_deref(), Some("ours"));
+    }
+    let sampled = dump_with(&runtime, Query { sample: 1, ..Query::default() });
+    assert_eq!((sampled.waiting, sampled.read), (2, 1));
+    let none = dump_with(&runtime, Query { task: Some("theirs".into()), ..Query::default() });
+    assert_eq!((none.waiting, none.groups.len()), (0, 0));
+}
+
+#[test]
+fn a_task_that_can_continue_continues_in_the_poll_of_a_dump() {
+    let runtime = runtime(1);
+    let (is_open, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (gate, end) = (is_open.clone(), ended.clone());
+    let task = runtime.spawn(async move {
+        // Nothing wakes it.
+        poll_fn(|_| if gate.load(Ordering::Acquire) == 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        end.store(1, Ordering::Release);
+        7
+    });
+    dump(&runtime, &Query::default(), waits(1));
+    is_open.store(1, Ordering::Release);
+    let dump = dump_with(&runtime, Query::default());
+    assert_eq!((dump.waiting, dump.read, dump.progressed), (1, 0, 1));
+    assert_eq!(runtime.block_on(task).unwrap(), 7);
+    assert_eq!(ended.load(Ordering::Acquire), 1);
+    let began = Instant::now();
+    while runtime.handle().snapshot().tasks.alive > 0 {
+        assert!(began.elapsed() < LONG, "its end is counted");
+    }
+}
+
+#[test]
+fn a_task_that_panics_in_the_poll_of_a_dump_fails_as_usual() {
+    let runtime = runtime(1);
+    let polls = AtomicUsize::new(0);
+    let task = runtime.spawn(poll_fn(move |_| {
+        assert_eq!(polls.fetch_add(1, Ordering::Relaxed), 0, "the second poll");
+        Poll::<()>::Pending
+    }));
+    dump(&runtime, &Query::default(), |dump| dump.progressed == 1);
+    assert!(runtime.block_on(task).unwrap_err().is_panic());
+}
+
+#[test]
+fn a_task_that_wakes_itself_in_the_poll_of_a_dump_is_polled_again() {
+    let runtime = runtime(1);
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = polls.clone();
+    let task = runtime.spawn(poll_fn(move |cx| match counted.fetch_add(1, Ordering::Relaxed) {
+        0 => Poll::Pending,
+        1 => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        _ => Poll::Ready(()),
+    }));
+    dump(&runtime, &Query::default(), |dump| dump.progressed == 1);
+    runtime.block_on(task).unwrap();
+    assert_eq!(polls.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn dumps_lose_no_message_and_keep_the_order_of_waiters() {
+    const TASKS: u64 = 20;
+    const ROUNDS: u64 = 200;
+    let runtime = runtime(2);
+    let turns = Arc::new(Semaphore::new(0));
+    let (order, came) = mpsc::unbounded_channel();
+    // They join the queue one after the other.
+    for number in 0..TASKS {
+        let (waiting, order) = (turns.clone(), order.clone());
+        runtime.spawn(async move {
+            waiting.acquire().await.unwrap().forget();
+            order.send(number).unwrap();
+        });
+        dump(&runtime, &Query { polls: false, ..Query::default() }, |dump| dump.waiting == number + 1);
+    }
+    dump_with(&runtime, Query::default());
+    let mut came = came;
+    let passed: Vec<u64> = runtime.block_on(async {
+        let mut passed = Vec::new();
+        for _ in 0..TASKS {
+            turns.add_permits(1);
+            passed.push(came.recv().await.unwrap());
+        }
+        passed
+    });
+    assert_eq!(passed, Vec::from_iter(0..TASKS));
+
+    // Messages go round while dumps are made all the time.
+    let sum = Arc::new(AtomicU64::new(0));
+    let rings: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let ((to, mut from), (back, mut done)) = (mpsc::channel(1), mpsc::channel(1));
+            let sum = sum.clone();
+            runtime.spawn(async move {
+                while let Some(message) = from.recv().await {
+                    sum.fetch_add(message, Ordering::Relaxed);
+                    back.send(()).await.unwrap();
+                }
+            });
+            runtime.spawn(async move {
+                for message in 0..ROUNDS {
+                    to.send(message).await.unwrap();
+                    done.recv().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut dumps = 0;
+    while rings.iter().any(|ring| !ring.is_finished()) {
+        dump_with(&runtime, Query::default());
+        dumps += 1;
+    }
+    assert!(dumps > 0);
+    assert_eq!(sum.load(Ordering::Relaxed), TASKS * (0..ROUNDS).sum::<u64>(), "each message arrived once");
+}
+
+#[test]
+fn a_current_thread_runtime_is_dumped_while_a_thread_drives_it() {
+    let runtime = Builder::new_current_thread().name("single").build().unwrap();
+    let dump = runtime.block_on(async {
+        let handle = volt::runtime::Handle::current();
+        handle.spawn(pending::<()>());
+        loop {
+            let dump = handle.dump().await;
+            if dump.waiting == 1 {
+                return dump;
+            }
+        }
+    });
+    assert_eq!((dump.read, dump.runtime.as_str()), (1, "single"));
+}
+
+#[test]
+fn an_undriven_runtime_says_why_there_is_no_chain() {
+    let runtime = Builder::new_current_thread().name("undriven").build().unwrap();
+    runtime.spawn(pending::<()>());
+    runtime.block_on(volt::task::yield_now());
+    let other = self::runtime(1);
+    let handle = runtime.handle().clone();
+    let dump = other.block_on(async move { handle.dump().await });
+    assert_eq!((dump.waiting, dump.read), (1, 0));
+    assert!(dump.remarks[0].contains("no thread drives"), "{}", dump.text());
+}
+
+/// A future that must not be polled after it has completed, nor by two threads.
+struct Strict(bool, Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Future for Strict {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
+        assert!(!self.0, "polled after completion");
+        let polled = self.1.as_mut().poll(cx);
+        self.0 = polled.is_ready();
+        polled
+    }
+}
+
+#[test]
+fn a_dump_beside_ends_and_aborts_polls_nothing_that_ended() {
+    let runtime = runtime(2);
+    let _entered = runtime.enter();
+    let began = Instant::now();
+    let mut dumps = 0;
+    while dumps < 10 && began.elapsed() < LONG {
+        let tasks: Vec<_> = (0..50)
+            .map(|number| {
+                let wait = volt::time::sleep(Duration::from_micros(number * 20));
+                runtime.spawn(Strict(false, Box::pin(wait)))
+            })
+            .collect();
+        tasks.iter().step_by(7).for_each(|task| task.abort());
+        dump_with(&runtime, Query::default());
+        dumps += 1;
+        for task in tasks {
+            let ended = runtime.block_on(task);
+            assert!(ended.as_ref().err().is_none_or(|error| error.is_cancelled()), "{ended:?}");
+        }
+    }
+}
