@@ -120,9 +120,6 @@ pub(crate) const MAX_WORKERS: usize = 1024;
 pub(crate) const FLIGHT_RECORDS: usize = 8192;
 /// The most records of a lane: 24 MiB per thread.
 pub(crate) const MAX_FLIGHT_RECORDS: usize = 1 << 20;
-/// The longest name of a runtime or a task, in bytes. Longer task names are cut, longer runtime
-/// names refused.
-pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
 const _: () =

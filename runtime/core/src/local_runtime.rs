@@ -27,6 +27,7 @@ use crate::builder::Builder;
 use crate::context::EnterGuard;
 use crate::error::BuildError;
 use crate::handle::Handle;
+use crate::identity::ThreadNumber;
 use crate::metrics::RuntimeMetrics;
 use crate::runtime::Runtime;
 use crate::task::join::JoinHandle;
@@ -75,6 +76,37 @@ pub struct LocalRuntime {
     runtime: Runtime,
     /// Neither Send nor Sync: SAME-THREAD.
     _not_send: PhantomData<*mut u8>,
+}
+
+impl Builder {
+    /// Checks the settings and starts a [`LocalRuntime`], which also runs futures that are not
+    /// `Send`. Only the calling thread can drive it.
+    ///
+    /// # Errors
+    /// Same as [`build`](Self::build).
+    ///
+    /// # Panics
+    /// Panics if the builder is not that of a
+    /// [current-thread runtime](Self::new_current_thread).
+    ///
+    /// ```
+    /// use volt::runtime::{Builder, LocalOptions};
+    ///
+    /// let runtime = Builder::new_current_thread().build_local(LocalOptions::default())?;
+    /// let text = std::rc::Rc::new("here");
+    /// let task = runtime.spawn_local(async move { text.len() });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 4);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    #[track_caller]
+    pub fn build_local(mut self, _options: LocalOptions) -> Result<LocalRuntime, BuildError> {
+        assert!(
+            self.config.is_current_thread,
+            "multi_thread is not supported for LocalRuntime: use Builder::new_current_thread()"
+        );
+        self.config.local_to = Some(ThreadNumber::here());
+        Ok(LocalRuntime::of(self.build()?))
+    }
 }
 
 impl LocalRuntime {

@@ -15,7 +15,7 @@ use bytes::BufMut;
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::fs::{OpenOptions, run};
+use crate::fs::run;
 use crate::io::offload::{Blocks, Buffer, Offload, append};
 use crate::net::bytes::read_buf;
 
@@ -125,11 +125,6 @@ impl File {
     /// Dropping the future does not undo an operation that has started.
     pub async fn create_new<P: AsRef<Path>>(path: P) -> io::Result<File> {
         File::options().read(true).write(true).create_new(true).open(path).await
-    }
-
-    /// Returns a new [`OpenOptions`] object, to open a file in another mode.
-    pub fn options() -> OpenOptions {
-        OpenOptions::new()
     }
 
     /// Converts a file of the standard library. May be called outside a runtime.

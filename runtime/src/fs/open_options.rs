@@ -27,6 +27,13 @@ use crate::fs::{File, run};
 #[derive(Clone, Debug)]
 pub struct OpenOptions(fs::OpenOptions);
 
+impl File {
+    /// Returns a new [`OpenOptions`] object, to open a file in another mode.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
 impl OpenOptions {
     /// Creates a new set of options, all set to false. At least one of `read`, `write` and `append`
     /// must be enabled to open a file.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Block;
+use crate::arguments::Block;
 
 /// How long a task blocks, and how long it then waits without blocking its worker.
 const BLOCKS_FOR: Duration = Duration::from_millis(300);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::arguments::{Arguments, Block, PeerName};
 use crate::peer::{self, Measured, Said};
-use crate::{Arguments, Block, PeerName};
 
 /// The results. All times are in milliseconds; `None` if nothing was measured.
 #[derive(Debug, Serialize)]

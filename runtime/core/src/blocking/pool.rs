@@ -35,10 +35,10 @@ use crate::clock;
 use crate::config::ParkSpin;
 use crate::driver::spin::Habit;
 use crate::hooks::{self, Hooks};
-use crate::task::cell::Schedule;
 use crate::task::current::wake_as;
 use crate::task::header::{Header, Notified, Task};
 use crate::task::join::Refused;
+use crate::task::schedule::Schedule;
 use crate::troubles::{Trouble, Troubles};
 
 thread_local! {

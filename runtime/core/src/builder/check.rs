@@ -6,13 +6,14 @@ use std::time::Duration;
 use super::{Builder, DEFAULT_NAME};
 use crate::config::{self, Config, ParkSpin};
 use crate::error::BuildError;
+use crate::task::origin::MAX_NAME_BYTES;
 
 impl Builder {
     /// Returns the name, or why it cannot be used.
     pub(super) fn checked_name(&self) -> Result<&str, BuildError> {
         let Some(name) = &self.config.given_name else { return Ok(DEFAULT_NAME) };
-        if name.is_empty() || name.len() > config::MAX_NAME_BYTES {
-            let remedy = format_args!("give 1 to {} bytes", config::MAX_NAME_BYTES);
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            let remedy = format_args!("give 1 to {} bytes", MAX_NAME_BYTES);
             return Err(BuildError::invalid("name", format_args!("{} bytes long", name.len()), remedy));
         }
         if name.trim().is_empty() {

@@ -23,12 +23,10 @@ use crate::driver::turn::Driver;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::hooks::Hooks;
-use crate::identity::ThreadNumber;
-use crate::local_runtime::{LocalOptions, LocalRuntime};
 use crate::observe::{page, registry};
 use crate::runtime::Runtime;
 use crate::scheduler::sentinel::program;
-use crate::scheduler::shared::Shared;
+use crate::scheduler::shared::{Shared, Threads};
 use crate::scheduler::worker::Worker;
 use crate::troubles::Troubles;
 
@@ -62,7 +60,7 @@ pub struct Builder {
     spare_workers: Option<usize>,
     /// `None`: the runtime has no test clock. Otherwise, whether the test clock starts paused.
     test_clock: Option<bool>,
-    config: Config,
+    pub(crate) config: Config,
 }
 
 impl Builder {
@@ -339,8 +337,9 @@ impl Builder {
                 .inspect_err(|error| tracing::warn!(target: "volt", %error, "stacks of stuck polls cannot be taken"))
                 .ok()
         });
+        let threads = Threads { blocking, start_spare, sentinel: program::alarm() };
         let (name, seed) = (registration.name().to_owned(), clock::wall_seed());
-        let (shared, cores) = Shared::new(name, config, driver, blocking, sampler, seed, start_spare);
+        let (shared, cores) = Shared::new(name, config, driver, threads, sampler, seed);
         let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         owner.get_or_init(|| weak.clone());
@@ -389,35 +388,6 @@ impl Builder {
             }
         }
         Ok(runtime)
-    }
-
-    /// Checks the settings and starts a [`LocalRuntime`], which also runs futures that are not
-    /// `Send`. Only the calling thread can drive it.
-    ///
-    /// # Errors
-    /// Same as [`build`](Self::build).
-    ///
-    /// # Panics
-    /// Panics if the builder is not that of a
-    /// [current-thread runtime](Self::new_current_thread).
-    ///
-    /// ```
-    /// use volt::runtime::{Builder, LocalOptions};
-    ///
-    /// let runtime = Builder::new_current_thread().build_local(LocalOptions::default())?;
-    /// let text = std::rc::Rc::new("here");
-    /// let task = runtime.spawn_local(async move { text.len() });
-    /// assert_eq!(runtime.block_on(task).unwrap(), 4);
-    /// # Ok::<(), volt::BuildError>(())
-    /// ```
-    #[track_caller]
-    pub fn build_local(mut self, _options: LocalOptions) -> Result<LocalRuntime, BuildError> {
-        assert!(
-            self.config.is_current_thread,
-            "multi_thread is not supported for LocalRuntime: use Builder::new_current_thread()"
-        );
-        self.config.local_to = Some(ThreadNumber::here());
-        Ok(LocalRuntime::of(self.build()?))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::driver::spin::Habit;
 use crate::scheduler::core::Core;
 use crate::scheduler::seat::Seat;
 use crate::scheduler::worker::Worker;
-use crate::scheduler::worker::seated::Main;
+use crate::scheduler::worker::main_future::Main;
 use crate::task::cell::new_task;
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use volt_telemetry::dump::Query;
 use volt_telemetry::wire::Reply;
 
+use super::cost::processor_time;
 use super::recording::FAULT;
 use super::registry::Observed;
-use super::server::processor_time;
 
 /// How often the server checks whether the dump is complete.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -27,6 +27,7 @@
 //! * *It never stops the application*: without a socket the program continues, with a warning.
 
 mod connection;
+mod cost;
 mod cuts;
 mod dumping;
 mod limits;

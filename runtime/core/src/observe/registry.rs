@@ -56,9 +56,9 @@ use volt_telemetry::wire::{self, Hello};
 use super::limits::Limits;
 use super::listener::SocketFile;
 use crate::clock;
-use crate::config::MAX_NAME_BYTES;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
+use crate::task::origin::MAX_NAME_BYTES;
 
 /// How long the last runtime waits for the observer to end: long enough for a snapshot, but
 /// bounded, in case one never returns.

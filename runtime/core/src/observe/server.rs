@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
-use rustix::time::{ClockId, clock_gettime};
 use volt_telemetry::socket;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
 
 use super::connection::{Asked, Connection, Gone};
+use super::cost::processor_time;
 use super::cuts::encode_cutting;
 use super::dumping::Dumping;
 use super::limits::Limits;
@@ -418,12 +418,6 @@ fn reply_to(
 pub(super) fn is_of_one_connection(code: i32) -> bool {
     use rustix::io::Errno;
     [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
-}
-
-/// Returns the processor time of this thread.
-pub(super) fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn take_snapshot(registry: &Registry) -> Reply {

@@ -13,14 +13,13 @@
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{RawWakerVTable, Waker};
 
 use super::account::Account;
 use super::awaits::{Awaits, Note};
 use super::id::Id;
 use super::origin::{Extra, Origin};
 use super::state::State;
-use super::waker::WakerKind;
 use crate::queue::lifo::RawPointer;
 use crate::stats::counting;
 
@@ -86,7 +85,11 @@ pub struct Header {
 pub(crate) struct Vtable {
     /// Polls or drops the future. The `u64` is the time at which the poll begins; the waker of the
     /// poll has the given functions. Takes over the reference of a `Notified`.
-    pub(crate) run: unsafe fn(NonNull<Header>, u64, WakerKind) -> PackedRan,
+    pub(crate) run: unsafe fn(NonNull<Header>, u64, &'static RawWakerVTable) -> PackedRan,
+    /// The functions of the waker of an ordinary poll.
+    pub(crate) waker: &'static RawWakerVTable,
+    /// The functions of the waker of a poll for a dump.
+    pub(crate) traced_waker: &'static RawWakerVTable,
     /// Enqueues the task. Takes over a reference, which becomes the `Notified`'s. The caller owns
     /// another reference until the call returns.
     pub(crate) schedule: unsafe fn(NonNull<Header>),
@@ -407,9 +410,9 @@ impl Notified {
     pub(crate) fn run_packed(self, began_at_ns: u64) -> PackedRan {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the `Notified`'s is still owned here.
-        let run = unsafe { raw.as_ref() }.vtable.run;
+        let vtable = unsafe { raw.as_ref() }.vtable;
         // SAFETY: the Notified's reference is handed over.
-        unsafe { run(raw, began_at_ns, WakerKind::ORDINARY) }
+        unsafe { (vtable.run)(raw, began_at_ns, vtable.waker) }
     }
 
     /// Polls the future once as `run` does, with a waker that notes on the thread's
@@ -417,9 +420,9 @@ impl Notified {
     pub(crate) fn run_traced(self, began_at_ns: u64) -> Ran {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the `Notified`'s is still owned here.
-        let run = unsafe { raw.as_ref() }.vtable.run;
+        let vtable = unsafe { raw.as_ref() }.vtable;
         // SAFETY: the Notified's reference is handed over.
-        unsafe { run(raw, began_at_ns, WakerKind::TRACED) }.unpack()
+        unsafe { (vtable.run)(raw, began_at_ns, vtable.traced_waker) }.unpack()
     }
 }
 

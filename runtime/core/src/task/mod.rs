@@ -43,6 +43,9 @@ pub mod current;
 pub(crate) mod wakes;
 
 #[cfg(not(loom))]
+pub mod schedule;
+
+#[cfg(not(loom))]
 pub mod cell;
 
 #[cfg(not(loom))]

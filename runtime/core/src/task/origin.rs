@@ -8,6 +8,9 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr::NonNull;
 
+/// The longest name of a task or a runtime, in bytes. Longer task names are cut, longer runtime
+/// names refused.
+pub(crate) const MAX_NAME_BYTES: usize = 64;
 const IS_EXTRA: usize = 1;
 const _: () = assert!(align_of::<Location<'static>>() > IS_EXTRA && align_of::<Extra>() > IS_EXTRA);
 

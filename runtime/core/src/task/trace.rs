@@ -33,8 +33,7 @@ use tracing::{Level, Span};
 
 use super::header::Task;
 use super::id::Id;
-use super::origin::Extra;
-use crate::config::MAX_NAME_BYTES;
+use super::origin::{Extra, MAX_NAME_BYTES};
 use crate::stats::counting;
 
 /// What a task represents.

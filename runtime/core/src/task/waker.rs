@@ -21,18 +21,11 @@ use super::header::{Header, Task};
 use super::trace;
 
 // Statics, since a waker is recognized by the address of its vtable.
-static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
-static TRACED_VTABLE: RawWakerVTable = RawWakerVTable::new(clone_traced, wake, wake_by_ref, drop_waker);
 
-/// Which waker a poll passes to the future.
-#[derive(Clone, Copy)]
-pub(crate) struct WakerKind(&'static RawWakerVTable);
-
-impl WakerKind {
-    pub(crate) const ORDINARY: Self = Self(&VTABLE);
-    /// Its clones note where they were made, on the thread's [`Tape`](volt_stacks::Tape).
-    pub(crate) const TRACED: Self = Self(&TRACED_VTABLE);
-}
+/// The functions of an ordinary waker.
+pub(crate) static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
+/// The functions of a traced waker. Its clones note where they were made, on the thread's [`Tape`].
+pub(crate) static TRACED_VTABLE: RawWakerVTable = RawWakerVTable::new(clone_traced, wake, wake_by_ref, drop_waker);
 
 fn raw(task: NonNull<Header>) -> RawWaker {
     RawWaker::new(task.as_ptr().cast_const().cast(), &VTABLE)
@@ -45,11 +38,12 @@ pub(crate) struct WakerRef<'a> {
 }
 
 impl<'a> WakerRef<'a> {
-    pub(crate) fn new(task: &'a Task, kind: WakerKind) -> Self {
+    /// Returns a waker of `task` with one of the vtables of this module.
+    pub(crate) fn new(task: &'a Task, vtable: &'static RawWakerVTable) -> Self {
         let data = task.as_raw().as_ptr().cast_const().cast();
         // SAFETY: the vtable fulfils the contract of Waker. The reference is borrowed from `task`,
         // which outlives this value, and ManuallyDrop prevents its release.
-        let waker = unsafe { Waker::from_raw(RawWaker::new(data, kind.0)) };
+        let waker = unsafe { Waker::from_raw(RawWaker::new(data, vtable)) };
         Self { waker: ManuallyDrop::new(waker), _task: task }
     }
 }

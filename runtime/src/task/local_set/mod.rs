@@ -33,9 +33,10 @@ use volt_core::context;
 use volt_core::coop;
 use volt_core::identity::Id;
 use volt_core::runtime::Runtime;
-use volt_core::task::cell::{Schedule, new_task_of_set};
+use volt_core::task::cell::new_task_of_set;
 use volt_core::task::header::{Ran, Task};
 use volt_core::task::join::JoinHandle;
+use volt_core::task::schedule::Schedule;
 
 pub use self::current::LocalEnterGuard;
 use self::current::current;

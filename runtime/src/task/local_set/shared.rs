@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use volt_core::task::cell::Schedule;
 use volt_core::task::header::{Header, Notified, Task};
+use volt_core::task::schedule::Schedule;
 use volt_shim::Mutex;
 
 /// State shared between the set and its tasks.

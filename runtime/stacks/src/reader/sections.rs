@@ -15,6 +15,7 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 pub(super) type Elf<'f> = ElfFile<'f, FileHeader64<object::LittleEndian>>;
 pub(super) type Bytes<'f> = EndianSlice<'f, LittleEndian>;
+pub(super) type Unit<'f> = gimli::Unit<Bytes<'f>>;
 
 /// The sections of a file that are stored compressed, by their names; decompressed.
 #[derive(Default)]

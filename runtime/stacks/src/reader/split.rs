@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 use gimli::{Dwarf, DwarfPackage, DwoId, EndianSlice, LittleEndian, UnitRef};
 use memmap2::Mmap;
 
-use super::sections::{Bytes, Elf, Unpacked};
-use super::units::Unit;
+use super::sections::{Bytes, Elf, Unit, Unpacked};
 
 /// Calls `then` with the debug information that belongs to a skeleton of the file at `program`.
 /// Does nothing if there is none: the information was left where the program was built.

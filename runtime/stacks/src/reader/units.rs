@@ -27,10 +27,9 @@ use std::rc::Rc;
 
 use gimli::{AttributeValue, DebugInfoOffset, Dwarf, EntriesRaw, UnitOffset, UnitRef, UnitType};
 
-use super::sections::{Bytes, Elf, Unpacked};
+use super::sections::{Bytes, Elf, Unit, Unpacked};
 use super::split;
 
-pub(super) type Unit<'f> = gimli::Unit<Bytes<'f>>;
 type Value<'f> = AttributeValue<Bytes<'f>>;
 /// Indexes of addresses, and the calls at each of them.
 type Told = Vec<(usize, Vec<Place>)>;

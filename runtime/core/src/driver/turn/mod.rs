@@ -61,6 +61,7 @@ use crate::driver::wheel::Key;
 use crate::task::contain::contain;
 use crate::troubles::{Trouble, Troubles};
 
+mod register;
 mod registrations;
 
 use registrations::{INDEX_BITS, Registrations, index_of};

@@ -1,31 +1,26 @@
-//! The registered sockets of a driver, by index. Each has a token that is never reused while an old
-//! event may be on its way.
+//! The table of a driver's registered sockets, by index. Each has a token that is never reused
+//! while an old event may be on its way.
 
-use std::io;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use mio::event::Source;
-use mio::{Interest, Token};
+use mio::Token;
 use slab::Slab;
-use volt_shim::{MutexGuard, Ordering};
 
-use super::Driver;
-use crate::driver::readiness::{Flags, Readiness, ShutDownError};
+use crate::driver::readiness::Readiness;
 
 /// Bits of a token that hold the index; the remaining bits hold the generation.
 pub(super) const INDEX_BITS: u32 = usize::BITS / 2;
 /// Maximum number of registered sockets. It is such that no index equals the token of the waker.
-const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
+pub(super) const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
 
 #[derive(Debug, Default)]
 pub(super) struct Registrations {
     pub(super) sockets: Slab<Registered>,
     /// The generation of the next socket. It wraps around after 2^32 sockets, so a token could be
     /// mistaken for another only if that many were registered within one turn.
-    next_generation: usize,
+    pub(super) next_generation: usize,
     /// The number of sockets that were ever registered.
-    registered: u64,
+    pub(super) registered: u64,
     pub(super) is_shut_down: bool,
 }
 
@@ -33,90 +28,6 @@ pub(super) struct Registrations {
 pub(super) struct Registered {
     pub(super) generation: usize,
     pub(super) readiness: Arc<Readiness>,
-}
-
-// A panic in a task leaves the driver and its sockets intact: no waker is called under a lock.
-impl UnwindSafe for Driver {}
-impl RefUnwindSafe for Driver {}
-
-impl Driver {
-    /// Registers a socket, normally for both directions.
-    ///
-    /// # Errors
-    /// Fails if the runtime is shut down, if too many sockets are registered, or if the system
-    /// refuses.
-    pub(crate) fn register(
-        &self,
-        source: &mut impl Source,
-        interest: Interest,
-        begin: Flags,
-    ) -> io::Result<(Token, Arc<Readiness>)> {
-        let readiness = Arc::new(Readiness::new(begin));
-        let token = self.enter(readiness.clone())?;
-        if let Err(error) = self.registry.register(source, token, interest) {
-            self.registrations.lock().registered -= 1;
-            self.leave(token);
-            return Err(error);
-        }
-        Ok((token, readiness))
-    }
-
-    /// Removes a socket. Its descriptor must still be open, since the kernel's list is keyed by
-    /// descriptor.
-    pub(crate) fn deregister(&self, source: &mut impl Source, token: Token) -> io::Result<()> {
-        if !self.home.is_here() {
-            // This is a forked child's copy of a socket. The child shares the kernel's list with
-            // its parent, whose socket must stay in it.
-            return Ok(());
-        }
-        let result = self.registry.deregister(source);
-        self.leave(token);
-        result
-    }
-
-    fn enter(&self, readiness: Arc<Readiness>) -> io::Result<Token> {
-        let mut registrations = self.registrations.lock();
-        if registrations.is_shut_down {
-            return Err(ShutDownError::io());
-        }
-        if registrations.sockets.len() >= MAX_REGISTRATIONS {
-            return Err(io::Error::other(format!("{MAX_REGISTRATIONS} sockets are registered, and no more can be")));
-        }
-        let generation = registrations.next_generation;
-        registrations.next_generation = (generation + 1) % (1 << INDEX_BITS);
-        registrations.registered += 1;
-        let index = registrations.sockets.insert(Registered { generation, readiness });
-        self.publish(&registrations);
-        Ok(Token(generation << INDEX_BITS | index))
-    }
-
-    fn leave(&self, token: Token) {
-        let mut registrations = self.registrations.lock();
-        let registered = registrations.sockets.try_remove(index_of(token));
-        self.publish(&registrations);
-        // Wakers that are still in the socket's queue are dropped after the lock is released.
-        drop(registrations);
-        drop(registered);
-    }
-
-    /// Returns how many sockets were registered since the driver was created, and how many of these
-    /// are registered no longer.
-    pub(crate) fn registered_and_left(&self) -> (u64, u64) {
-        let registrations = self.registrations.lock();
-        let left = registrations.registered.saturating_sub(registrations.sockets.len() as u64);
-        (registrations.registered, left)
-    }
-
-    /// Returns how many events the kernel has reported.
-    pub(crate) fn events(&self) -> u64 {
-        // ORDERING: Relaxed; a single-writer cell, read by telemetry only.
-        self.counters.events.load(Ordering::Relaxed)
-    }
-
-    fn publish(&self, registrations: &MutexGuard<'_, Registrations>) {
-        // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.
-        self.counters.registrations.store(registrations.sockets.len() as u64, Ordering::Relaxed);
-    }
 }
 
 pub(super) fn index_of(token: Token) -> usize {

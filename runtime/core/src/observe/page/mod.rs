@@ -32,6 +32,7 @@ use std::thread;
 
 use volt_stacks::fork::Home;
 
+use request::is_local;
 use server::Server;
 
 /// The variable with the address of the page.
@@ -120,12 +121,6 @@ fn bind(wanted: &str) -> io::Result<TcpListener> {
         Err(_) => wanted.parse::<SocketAddr>().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?,
     };
     TcpListener::bind(address)
-}
-
-/// Returns whether only this machine can reach the address.
-fn is_local(address: SocketAddr) -> bool {
-    // The canonical form of `::ffff:127.0.0.1` is 127.0.0.1.
-    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]

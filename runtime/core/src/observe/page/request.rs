@@ -6,8 +6,6 @@ use std::net::SocketAddr;
 
 use volt_diagnosis::exposition::{self, is_local_host};
 
-use super::is_local;
-
 /// Only this path has a page.
 const PATH: &str = "/metrics";
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -102,6 +100,12 @@ impl Response {
             "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{header}Connection: close\r\n\r\n{body}"
         )
     }
+}
+
+/// Returns whether only this machine can reach the address.
+pub(super) fn is_local(address: SocketAddr) -> bool {
+    // The canonical form of `::ffff:127.0.0.1` is 127.0.0.1.
+    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]

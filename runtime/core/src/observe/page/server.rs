@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 use volt_diagnosis::exposition::{self, Origin, Samples};
 
 use super::request::{Request, Response};
+use crate::observe::cost::processor_time;
 use crate::observe::registry;
-use crate::observe::server::{ACCEPT_PAUSE, PANICKED, is_of_one_connection, processor_time};
+use crate::observe::server::{ACCEPT_PAUSE, PANICKED, is_of_one_connection};
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,11 @@
 //! The sentinel's thread writes its counters; workers rouse it and count announced blocks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use volt_telemetry::incident::Cause;
 
-use super::doze::Doze;
-use super::program::Program;
+use super::doze::{Alarm, Doze};
 use crate::scheduler::doctor::Doctor;
 use crate::scheduler::idle::Idle;
 use crate::scheduler::spares::Counts;
@@ -36,11 +35,11 @@ pub(crate) struct Sentinel {
 }
 
 impl Sentinel {
-    /// `is_watched`: the sentinel is to check this runtime. It dozes until a worker finds its first
-    /// task.
-    pub(crate) fn new(is_watched: bool) -> Self {
+    /// `alarm` wakes the thread of the program's sentinel. `is_watched`: the sentinel is to check
+    /// this runtime. It dozes until a worker finds its first task.
+    pub(crate) fn new(alarm: Arc<Alarm>, is_watched: bool) -> Self {
         Self {
-            doze: Doze::new(Program::current().alarm.clone(), is_watched),
+            doze: Doze::new(alarm, is_watched),
             is_over: AtomicBool::new(false),
             checks: Counter::default(),
             rescues: Counter::default(),
@@ -69,7 +68,7 @@ impl Sentinel {
     }
 
     /// Has the sentinel's thread end the checks: all workers of a runtime have ended that was given
-    /// up while they still ran. Otherwise [`Watched::leave`](super::program::Watched::leave) does
+    /// up while they still ran. Otherwise `program::Watched::leave` does
     /// that.
     pub(crate) fn end(&self) {
         // ORDERING: Release; pairs with the Acquire in `is_over`. If the runtime is not checked

@@ -65,8 +65,8 @@ const THREAD_NAME: &str = "volt-sentinel";
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The runtimes of a program, and the state of the thread that checks them.
-pub(super) struct Program {
-    pub(super) alarm: Arc<Alarm>,
+struct Program {
+    alarm: Arc<Alarm>,
     state: Mutex<State>,
     home: Home,
 }
@@ -99,6 +99,11 @@ enum Place {
     Left,
 }
 
+/// Returns what wakes the sentinel's thread of this program.
+pub(crate) fn alarm() -> Arc<Alarm> {
+    Program::current().alarm.clone()
+}
+
 /// Enters a runtime.
 ///
 /// # Errors
@@ -118,7 +123,7 @@ pub(crate) fn enter(shared: &Arc<Shared>, interval: Duration) -> io::Result<Arc<
 
 impl Program {
     /// Returns the list of this program.
-    pub(super) fn current() -> &'static Self {
+    fn current() -> &'static Self {
         /// Never freed, so that references to it stay valid forever. A forked child replaces its
         /// parent's by its own.
         static CURRENT: AtomicPtr<Program> = AtomicPtr::new(ptr::null_mut());

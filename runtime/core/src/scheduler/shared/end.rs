@@ -50,15 +50,8 @@ use std::time::{Duration, Instant};
 use volt_telemetry::InFlight;
 
 use super::Shared;
+use super::running::Running;
 use crate::scheduler::ends::{self, Ends};
-
-/// The workers that have a running thread.
-#[derive(Default)]
-pub(super) struct Running {
-    workers: usize,
-    /// The shutdown no longer waits for them.
-    is_given_up: bool,
-}
 
 impl Shared {
     /// End (4): returns whether workers may end.

@@ -15,7 +15,7 @@ use volt_shim::CachePadded;
 use volt_stacks::fork::Home;
 use volt_stacks::{Resolver, Sampler};
 
-use self::end::Running;
+use self::running::Running;
 use super::core::Core;
 use super::idle::Idle;
 use super::leases::Leases;
@@ -27,6 +27,7 @@ use super::placement::Placer;
 use super::remote::{Remote, slot};
 use super::seat::Seat;
 use super::sentinel::counts::Sentinel;
+use super::sentinel::doze::Alarm;
 use super::sentinel::incidents;
 use super::spares::Spares;
 use super::staff::Staff;
@@ -47,6 +48,7 @@ use crate::task::registry::Registry;
 use crate::troubles::{Troubles, Watcher};
 
 mod end;
+mod running;
 mod snapshot;
 mod spawn;
 #[cfg(test)]
@@ -55,6 +57,14 @@ mod wake;
 
 /// Starts a thread with the runtime's settings that runs [`Shared::run_spare`] for this slot.
 pub(crate) type StartSpare = fn(&Arc<Shared>, usize) -> io::Result<JoinThread<()>>;
+
+/// The threads of a runtime, in addition to its workers.
+pub(crate) struct Threads {
+    pub(crate) blocking: Pool,
+    pub(crate) start_spare: StartSpare,
+    /// Wakes the thread of the program's sentinel.
+    pub(crate) sentinel: Arc<Alarm>,
+}
 
 /// The shared state of a runtime: see the module documentation.
 pub struct Shared {
@@ -116,11 +126,11 @@ impl Shared {
         name: String,
         config: Config,
         driver: Driver,
-        blocking: Pool,
+        threads: Threads,
         sampler: Option<Sampler>,
         seed: u64,
-        start_spare: StartSpare,
     ) -> (Self, Vec<Core>) {
+        let Threads { blocking, start_spare, sentinel } = threads;
         let slots = config.workers + config.max_spare_workers;
         let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(|index| slot(&config, index, seed)).unzip();
         let spare_cores = cores.split_off(config.workers);
@@ -147,7 +157,7 @@ impl Shared {
             blocking,
             compat: OnceLock::new(),
             seat,
-            sentinel: Sentinel::new(config.sentinel_interval.is_some()),
+            sentinel: Sentinel::new(sentinel, config.sentinel_interval.is_some()),
             leases: CachePadded(Leases::new()),
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
@@ -255,6 +265,7 @@ pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
         spin: ParkSpin::Off,
         troubles,
     });
-    let start_thread = |_: &Arc<Shared>, _| Err(std::io::ErrorKind::Unsupported.into());
-    Shared::new("without threads".to_owned(), config, driver, blocking, None, 1, start_thread)
+    let start_spare = |_: &Arc<Shared>, _| Err(std::io::ErrorKind::Unsupported.into());
+    let threads = Threads { blocking, start_spare, sentinel: Arc::new(Alarm::new()) };
+    Shared::new("without threads".to_owned(), config, driver, threads, None, 1)
 }

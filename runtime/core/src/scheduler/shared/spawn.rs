@@ -16,15 +16,16 @@ use crate::hooks::{self, TaskMeta};
 use crate::scheduler::current;
 use crate::scheduler::leases::lease::Lease;
 use crate::scheduler::worker::Worker;
-use crate::scheduler::worker::record::wake_of;
+use crate::scheduler::worker::events::wake_of;
 #[cfg(test)]
 use crate::scheduler::worker::sim;
 use crate::stats::locations::number_of;
-use crate::task::cell::{Schedule, into_future, new_task, new_task_of_thread};
+use crate::task::cell::{into_future, new_task, new_task_of_thread};
 use crate::task::header::{Header, Notified, Task};
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
+use crate::task::schedule::Schedule;
 use crate::task::state::Wake;
 use crate::task::trace::{Kind, extra};
 

@@ -7,7 +7,7 @@ use std::mem;
 use volt_telemetry::Phase;
 use volt_telemetry::recording::event::{Event, Waker as By};
 
-use super::{Worker, record};
+use super::{Worker, events};
 use crate::clock;
 use crate::driver::turn::{self, Wait};
 use crate::scheduler::core::Road;
@@ -38,7 +38,7 @@ impl Worker {
         drop(turn);
         core.io_wakers = polled.as_ref().map_or(0, |polled| polled.io_wakers);
         self.now_ns.set(clock::now_ns());
-        self.recorder.note(|| self.now_ns.get(), || record::driver_out(&polled));
+        self.recorder.note(|| self.now_ns.get(), || events::driver_out(&polled));
         self.cells().enter_phase(Phase::Busy, self.now_ns.get());
         drop(core);
         self.wake_collected();

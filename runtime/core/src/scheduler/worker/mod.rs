@@ -40,13 +40,16 @@ use crate::task::header::{Notified, PackedRan, Ran};
 
 mod driver;
 mod duty;
+pub(crate) mod events;
+pub(crate) mod main_future;
 mod park;
-pub(crate) mod record;
+mod record;
 mod run;
 mod search;
-pub(crate) mod seated;
+mod seated;
 
-use record::wake_of;
+use events::{track_of, wake_of};
+use main_future::Main;
 
 #[cfg(test)]
 pub(crate) mod sim;
@@ -75,14 +78,14 @@ pub(crate) struct Worker {
     /// Ticks since the clock was last compared with the system's.
     ticks_since_clock_check: Cell<u32>,
     /// The main future of the thread that is the worker of a current-thread runtime.
-    main: Option<Arc<seated::Main>>,
+    main: Option<Arc<Main>>,
     /// Whether polls have callbacks of the program.
     has_poll_hooks: bool,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
-        let recorder = shared.recorder.handle(record::track_of(index, shared.config.workers));
+        let recorder = shared.recorder.handle(track_of(index, shared.config.workers));
         let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
         let has_poll_hooks = shared.config.hooks.are_for_polls();
         let post = shared.staff.post(index);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use volt_telemetry::Phase;
 use volt_telemetry::recording::event;
 
-use super::{Worker, record};
+use super::{Worker, events};
 use crate::clock;
 use crate::driver::parker::{Parker, Slept};
 use crate::driver::spin::spin_until;
@@ -195,7 +195,7 @@ impl Parks for Worker {
         }
         cells.count_unpark(reason);
         if let Some(writer) = self.recorder.get() {
-            writer.unpark(self.now_ns.get(), record::reason(reason));
+            writer.unpark(self.now_ns.get(), events::reason(reason));
         }
         cells.enter_phase(Phase::Searching, self.now_ns.get());
         self.back_off(&mut core, reason);

@@ -4,18 +4,15 @@
 //! While the recorder is off, a poll costs one load of its flag, and so does each wake-up; no
 //! function of this module is called. Only the worker's own thread writes to its lane.
 
-use std::io;
 use std::panic::Location;
 
-use volt_telemetry::recording::event::{Event, Outcome, Reason};
-use volt_telemetry::recording::flush::Track;
+use volt_telemetry::recording::event::Event;
 
 use super::Worker;
-use crate::driver::turn::Polled;
+use super::events::outcome;
 use crate::scheduler::staff::Duty;
 use crate::stats::locations::number_of;
-use crate::stats::reasons::WakeReason;
-use crate::task::header::{Ended, Header, PackedRan};
+use crate::task::header::{Header, PackedRan};
 
 impl Worker {
     /// Records an event of this worker's thread from outside of the worker's loop.
@@ -63,44 +60,5 @@ impl Worker {
         if let Some(stuck) = (0..staff.in_use()).find(is_stuck) {
             self.note(now_ns, Event::Replace { worker: stuck as u16 });
         }
-    }
-}
-
-/// Returns the event of a task's wake-up, from the task's header.
-#[cold]
-pub(crate) fn wake_of(task: &Header) -> Event {
-    Event::Wake { task: task.id.as_u64(), location: number_of(task.location()), by: task.last_wake().by }
-}
-
-/// Returns the lane of a slot: workers first, spares after them.
-pub(super) fn track_of(slot: usize, workers: usize) -> Track {
-    match slot.checked_sub(workers) {
-        None => Track::Worker { index: slot as u16 },
-        Some(spare) => Track::Spare { index: spare as u16 },
-    }
-}
-
-pub(super) fn driver_out(polled: &io::Result<Polled>) -> Event {
-    let polled = polled.as_ref().copied().unwrap_or_default();
-    Event::DriverOut { events: polled.events as u64, timers: polled.timers_fired as u32 }
-}
-
-pub(super) fn reason(reason: WakeReason) -> Reason {
-    match reason {
-        WakeReason::Notified => Reason::Notified,
-        WakeReason::Timeout => Reason::Timeout,
-        WakeReason::Io => Reason::Io,
-        WakeReason::Timer => Reason::Timer,
-        WakeReason::Spurious => Reason::Spurious,
-    }
-}
-
-fn outcome(ran: &PackedRan) -> Outcome {
-    match ran.ended() {
-        None if ran.is_pending() => Outcome::Pending,
-        None => Outcome::Woken,
-        Some(Ended::Completed) => Outcome::Completed,
-        Some(Ended::Cancelled) => Outcome::Cancelled,
-        Some(Ended::Panicked) => Outcome::Panicked,
     }
 }

@@ -6,89 +6,20 @@
 //! The waker of the main future is a submit: it sets the flag, and wakes the worker if it is
 //! parked.
 
-use std::panic::Location;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Wake;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use volt_telemetry::Phase;
 
 use super::Worker;
+use super::main_future::Main;
 use crate::clock;
 use crate::coop;
-use crate::driver::parker::{Parker, Unparked};
 use crate::scheduler::parking::Parks;
-use crate::scheduler::shared::Shared;
 use crate::stats::blame::LONG_NS;
-use crate::task::id::Id;
 
-/// The worker of a current-thread runtime; it has only this one.
-const WORKER: usize = 0;
 /// The shortest time-out of a park during a shutdown.
 const PARK_MIN: Duration = Duration::from_millis(1);
-
-/// The main future of a `block_on`, as its waker and the worker see it.
-pub(crate) struct Main {
-    id: Id,
-    location: &'static Location<'static>,
-    is_woken: AtomicBool,
-    /// For a thread that waits for the seat.
-    pub(crate) parker: Arc<Parker>,
-    /// Weak: a waker may outlive the runtime, and must not keep it.
-    shared: Weak<Shared>,
-}
-
-impl Main {
-    /// A main future that has not been polled, and so is to be polled. `location` is the line that
-    /// called `block_on`.
-    pub(crate) fn new(shared: &Arc<Shared>, location: &'static Location<'static>) -> Arc<Self> {
-        let parker = Arc::new(Parker::new());
-        Arc::new(Self {
-            id: Id::next(),
-            location,
-            is_woken: AtomicBool::new(true),
-            parker,
-            shared: Arc::downgrade(shared),
-        })
-    }
-
-    fn is_woken(&self) -> bool {
-        // ORDERING: Relaxed; Park (2) of `parking` calls it after the fence of its Park (1), and
-        // the waker executes a fence in Submit (2) of `idle` after it has set the flag.
-        self.is_woken.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether it was woken since the last call.
-    pub(crate) fn take_woken(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `wake_by_ref`: the poll that follows sees
-        // what the waking thread did before.
-        self.is_woken() && self.is_woken.swap(false, Ordering::Acquire)
-    }
-}
-
-impl Wake for Main {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        // Submit (1)
-        // ORDERING: Release; pairs with the Acquire in `take_woken`. Each swap of the flag reads
-        // the last one, so a wake-up that finds the flag set is covered by the wake-up that set it.
-        if self.is_woken.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        // The thread waits for the seat, or has it: it sleeps here or as the worker.
-        let unparked = self.parker.unpark();
-        debug_assert_eq!(unparked, Unparked::Done, "a thread that waits for the seat sleeps in no driver");
-        // In a forked child, the worker and the driver's waker are those of the parent.
-        if let Some(shared) = self.shared.upgrade().filter(|shared| shared.home.is_here()) {
-            // Submit (2) and (3)
-            shared.wake_worker(WORKER);
-        }
-    }
-}
 
 impl Worker {
     /// Makes this thread the worker until `poll_main` returns `true`. `poll_main` polls the main

@@ -11,85 +11,31 @@
 
 use std::cell::UnsafeCell;
 use std::future::Future;
-use std::mem::{ManuallyDrop, needs_drop};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 use super::contain::contain;
-use super::current::{Current, run_as_ended};
-use super::handover::{self, Joined};
+use super::current::Current;
+use super::handover;
 use super::header::{Ended, Header, Notified, PackedRan, Ran, Task, Vtable};
 use super::id::Id;
-use super::join::{JoinError, JoinHandle, Panic, Refused};
+use super::join::{JoinError, JoinHandle, Panic};
 use super::origin::Extra;
-use super::state::{Pause, Start, State, Wake};
+use super::schedule::Schedule;
+use super::state::{Pause, Start, Wake};
 use super::trace::{Kind, extra};
-use super::waker::{WakerKind, WakerRef};
+use super::waker::{TRACED_VTABLE, VTABLE, WakerRef};
 
+use self::layout::{Cell, Stage, cell_of, dealloc};
 use self::raw::Raw;
 use self::wake::{schedule, wake};
 
 pub(crate) mod blocks;
+mod layout;
 mod raw;
 mod wake;
-
-/// What a task requires of the scheduler that runs it.
-pub trait Schedule: Send + Sync + 'static {
-    /// Whether the polls of its tasks are timed and added to their accounts.
-    const IS_COUNTED: bool;
-    /// Enqueues a task that was woken.
-    fn schedule(&self, task: Notified);
-    /// Returns whether the calling thread belongs to this scheduler and keeps it alive. If so,
-    /// [`schedule_here`](Self::schedule_here) may be called.
-    fn is_here(&self) -> bool {
-        false
-    }
-    /// Enqueues a task as [`schedule`](Self::schedule) does, on a thread of this scheduler. It has
-    /// no `self`: the scheduler in the task's cell may be freed as soon as other threads can see
-    /// the task.
-    fn schedule_here(_task: Notified) {
-        unreachable!("no thread is this scheduler's own");
-    }
-    /// Returns whether the scheduler is shutting down, so that tasks are cancelled instead of
-    /// polled.
-    fn is_closing(&self) -> bool;
-    /// Called by the runner when the task is about to wait. The scheduler keeps a reference to it
-    /// from then on, unless it has one already, so that the task is not freed before it has ended.
-    /// If the scheduler is shutting down, it cancels the task.
-    fn keep(&self, task: &Task);
-    /// Called when the task is about to end. Returns the reference that the scheduler keeps, if it
-    /// has one.
-    fn release(&self, task: &Header) -> Option<Task>;
-    /// Returns why the scheduler refused to start the task, if it did. Called for a task that is
-    /// cancelled before its first poll.
-    #[inline]
-    fn take_refusal(&self) -> Option<Refused> {
-        None
-    }
-}
-
-/// The allocation of a task. `repr(C)`: the header comes first, so a pointer to it is also one to
-/// the cell.
-#[repr(C)]
-struct Cell<F: Future, S> {
-    header: Header,
-    scheduler: S,
-    join_waker: UnsafeCell<Option<Waker>>,
-    stage: UnsafeCell<Stage<F>>,
-}
-
-/// The future or the result of a task. A failure is stored without the task's id, which the header
-/// has. Few tasks fail, and each task would have to reserve the space.
-enum Stage<F: Future> {
-    Future(F),
-    Output(F::Output),
-    Cancelled,
-    /// The task panicked, or its scheduler refused it.
-    Panicked(Panic),
-    Empty,
-}
 
 /// Creates a task. Returns the permission to run it, and its handle.
 pub(crate) fn new_task<F, S>(
@@ -183,21 +129,14 @@ struct Table<F, S>(std::marker::PhantomData<(F, S)>);
 impl<F: Future, S: Schedule> Table<F, S> {
     const VTABLE: Vtable = Vtable {
         run: run::<F, S>,
+        waker: &VTABLE,
+        traced_waker: &TRACED_VTABLE,
         schedule: schedule::<F, S>,
         wake: wake::<F, S>,
         dealloc: dealloc::<F, S>,
         poll_join: poll_join::<F, S>,
         drop_join: drop_join::<F, S>,
     };
-}
-
-/// Returns the typed cell behind a header.
-///
-/// # Safety
-/// `raw` comes from `new_task::<F, S>`, and the caller owns a reference during `'a`.
-unsafe fn cell_of<'a, F: Future, S>(raw: NonNull<Header>) -> &'a Cell<F, S> {
-    // SAFETY: Whole provenance and Live by reference, by contract.
-    unsafe { raw.cast::<Cell<F, S>>().as_ref() }
 }
 
 impl<F: Future, S: Schedule> Cell<F, S> {
@@ -225,15 +164,6 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         polled
     }
 
-    /// Replaces the stage and drops the former one.
-    ///
-    /// # Safety
-    /// The caller owns the stage.
-    unsafe fn set_stage(&self, stage: Stage<F>) {
-        // SAFETY: by contract.
-        unsafe { *self.stage.get() = stage }
-    }
-
     /// Runs user code inside the task's spans.
     #[inline]
     fn in_spans<R>(&self, f: impl FnOnce() -> R) -> R {
@@ -241,24 +171,6 @@ impl<F: Future, S: Schedule> Cell<F, S> {
             Some(extra) => extra.console.in_scope(|| extra.span.in_scope(f)),
             None => f(),
         }
-    }
-
-    /// Drops the output if it is still there, under the id of the task. A panic of its destructor
-    /// is contained, because no caller is left that could receive it.
-    ///
-    /// # Safety
-    /// The caller owns the stage.
-    #[inline]
-    unsafe fn drop_output(&self) {
-        // SAFETY: by contract.
-        if let Stage::Empty = unsafe { &*self.stage.get() } {
-            return;
-        }
-        // SAFETY: by contract.
-        let drop_it = || contain(|| unsafe { self.set_stage(Stage::Empty) });
-        // If the output has no destructor, no code of the program asks for the id. The destructor
-        // of a panic's payload runs without it.
-        if const { needs_drop::<F::Output>() } { run_as_ended(self.header.id, drop_it) } else { drop_it() }
     }
 }
 
@@ -297,13 +209,21 @@ unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     }
 }
 
-unsafe fn run<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64, waker: WakerKind) -> PackedRan {
+unsafe fn run<F: Future, S: Schedule>(
+    raw: NonNull<Header>,
+    began_at_ns: u64,
+    waker: &'static RawWakerVTable,
+) -> PackedRan {
     // SAFETY: by the same contract.
     PackedRan::pack(unsafe { run_once::<F, S>(raw, began_at_ns, waker) })
 }
 
 #[inline(always)]
-unsafe fn run_once<F: Future, S: Schedule>(raw: NonNull<Header>, began_at_ns: u64, waker: WakerKind) -> Ran {
+unsafe fn run_once<F: Future, S: Schedule>(
+    raw: NonNull<Header>,
+    began_at_ns: u64,
+    waker: &'static RawWakerVTable,
+) -> Ran {
     // SAFETY: the Notified's reference is handed over. It is released below, where `task` is
     // consumed.
     let task = unsafe { Task::from_raw(raw) };
@@ -398,23 +318,6 @@ fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
         let wake = cell.header.state.cancel();
         debug_assert_eq!(wake, Wake::Nothing, "its runner has it in hand");
     }
-}
-
-unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
-    // Whole provenance; the last reference was released, so this function owns the block.
-    let cell = raw.cast::<Cell<F, S>>();
-    // The destructor of an output that was never taken may ask for the task id. It may also panic:
-    // the thread that releases the last reference is arbitrary and must not be affected.
-    if const { needs_drop::<F::Output>() } {
-        // SAFETY: no other thread can reach the cell, which is still whole.
-        let whole = unsafe { cell.as_ref() };
-        // SAFETY: as above, so this function owns the stage.
-        unsafe { whole.drop_output() };
-    }
-    // SAFETY: no other thread can reach the cell, and it is not used again.
-    contain(|| unsafe { cell.drop_in_place() });
-    // SAFETY: the block came from `allocate`, for the same type, and its value was dropped.
-    unsafe { blocks::free(cell) }
 }
 
 unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (), waker: &Waker) {

@@ -1,7 +1,18 @@
-//! [`Raw`]: the pointer by which [`handover`](super::handover) accesses a task's output and join
-//! waker.
+//! [`Raw`]: the pointer by which [`handover`](crate::task::handover) accesses a task's output and
+//! join waker.
 
-use super::*;
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::task::Waker;
+
+use super::layout::Cell;
+use crate::task::contain::contain;
+use crate::task::current::Current;
+use crate::task::handover::Joined;
+use crate::task::header::{Header, Task};
+use crate::task::schedule::Schedule;
+use crate::task::state::State;
 
 /// A pointer to a cell, for `handover`. Not a reference: see [`Joined`].
 pub(super) struct Raw<F: Future, S>(NonNull<Cell<F, S>>);

@@ -1,6 +1,11 @@
 //! How a waker enqueues a task: the functions of the vtable that know the task's scheduler.
 
-use super::*;
+use std::future::Future;
+use std::ptr::NonNull;
+
+use super::layout::{cell_of, dealloc};
+use crate::task::header::{Header, Notified, Task};
+use crate::task::schedule::Schedule;
 use crate::task::state::WakeOwned;
 
 /// # Safety

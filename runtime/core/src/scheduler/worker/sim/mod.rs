@@ -65,7 +65,8 @@ use crate::config::{Config, ParkSpin};
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
 use crate::hooks::Hooks;
-use crate::scheduler::shared::Shared;
+use crate::scheduler::sentinel::doze::Alarm;
+use crate::scheduler::shared::{Shared, Threads};
 use crate::task::id;
 use crate::troubles::Troubles;
 
@@ -228,9 +229,12 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
         spin: ParkSpin::Off,
         troubles,
     };
-    let (shared, cores) = Shared::new("sim".to_owned(), config, driver, Pool::new(settings), None, seed, |_, _| {
-        Err(io::ErrorKind::Unsupported.into())
-    });
+    let threads = Threads {
+        blocking: Pool::new(settings),
+        start_spare: |_, _| Err(io::ErrorKind::Unsupported.into()),
+        sentinel: Arc::new(Alarm::new()),
+    };
+    let (shared, cores) = Shared::new("sim".to_owned(), config, driver, threads, None, seed);
     let shared = Arc::new(shared);
     let workers = cores.into_iter().enumerate().map(|(index, core)| Worker::new(shared.clone(), index, core)).collect();
     (shared, workers)

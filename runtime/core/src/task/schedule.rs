@@ -1,0 +1,40 @@
+//! [`Schedule`]: what a task requires of the scheduler that runs it. A task depends on this trait
+//! only, not on a scheduler.
+
+use super::header::{Header, Notified, Task};
+use super::join::Refused;
+
+/// What a task requires of the scheduler that runs it.
+pub trait Schedule: Send + Sync + 'static {
+    /// Whether the polls of its tasks are timed and added to their accounts.
+    const IS_COUNTED: bool;
+    /// Enqueues a task that was woken.
+    fn schedule(&self, task: Notified);
+    /// Returns whether the calling thread belongs to this scheduler and keeps it alive. If so,
+    /// [`schedule_here`](Self::schedule_here) may be called.
+    fn is_here(&self) -> bool {
+        false
+    }
+    /// Enqueues a task as [`schedule`](Self::schedule) does, on a thread of this scheduler. It has
+    /// no `self`: the scheduler in the task's cell may be freed as soon as other threads can see
+    /// the task.
+    fn schedule_here(_task: Notified) {
+        unreachable!("no thread is this scheduler's own");
+    }
+    /// Returns whether the scheduler is shutting down, so that tasks are cancelled instead of
+    /// polled.
+    fn is_closing(&self) -> bool;
+    /// Called by the runner when the task is about to wait. The scheduler keeps a reference to it
+    /// from then on, unless it has one already, so that the task is not freed before it has ended.
+    /// If the scheduler is shutting down, it cancels the task.
+    fn keep(&self, task: &Task);
+    /// Called when the task is about to end. Returns the reference that the scheduler keeps, if it
+    /// has one.
+    fn release(&self, task: &Header) -> Option<Task>;
+    /// Returns why the scheduler refused to start the task, if it did. Called for a task that is
+    /// cancelled before its first poll.
+    #[inline]
+    fn take_refusal(&self) -> Option<Refused> {
+        None
+    }
+}
