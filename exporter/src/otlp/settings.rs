@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_pushed_to_is_an_error_with_a_remedy() {
+    fn an_unsupported_url_is_an_error_with_a_remedy() {
         let refused = |otlp: Otlp| {
             let error = otlp.check().unwrap_err();
             assert!(error.is_invalid_setting());

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_still_be_preceded_waits() {
+    fn events_that_others_may_precede_wait() {
         let mut merge = Merge::default();
         merge.add(flush(10, [chunk(0, 0, [hit(5, 1), hit(12, 2)]), chunk(1, 0, [hit(4, 3)])]));
         assert_eq!(times(&mut merge), [4, 5]);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_sends_at_most_stays_below() {
+    fn the_largest_message_of_a_program_stays_below_the_bounds() {
         let worker = |index| Worker { index, ..Worker::default() };
         let fits = |workers: u32| {
             let runtime = Snapshot { workers: (0..workers).map(worker).collect(), ..Snapshot::default() };

@@ -23,7 +23,7 @@ fn with_paused(test: impl Fn(Runtime)) {
 }
 
 #[test]
-fn hours_pass_at_once_and_in_the_right_order() {
+fn hours_pass_immediately_and_in_the_right_order() {
     with_paused(|runtime| {
         let real = std::time::Instant::now();
         runtime.block_on(async {
@@ -134,7 +134,7 @@ fn advancing_by_a_timers_time_to_the_nanosecond_fires_it() {
 }
 
 #[test]
-fn intervals_and_deadlines_go_by_the_same_clock() {
+fn intervals_and_deadlines_use_the_same_clock() {
     with_paused(|runtime| {
         runtime.block_on(async {
             let began = Instant::now();

@@ -90,7 +90,7 @@ fn workers_of_processes_on_one_page_are_not_added_up() {
 }
 
 #[test]
-fn what_a_legend_names_is_a_label_of_the_answer() {
+fn each_label_in_a_legend_is_a_label_of_the_query() {
     for file in DASHBOARDS {
         for (title, expression, legend) in expressions(&dashboard(file)) {
             let kept = labels(&parse(expression));
@@ -102,7 +102,7 @@ fn what_a_legend_names_is_a_label_of_the_answer() {
 }
 
 #[test]
-fn panels_have_ids_of_their_own_and_do_not_overlap() {
+fn panels_have_unique_ids_and_do_not_overlap() {
     for file in DASHBOARDS {
         let dashboard = dashboard(file);
         let all = dashboard["panels"].as_array().unwrap();

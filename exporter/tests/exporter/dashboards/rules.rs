@@ -94,7 +94,7 @@ fn the_scrape_config_names_the_exporters_address_and_every_rule() {
 }
 
 #[test]
-fn what_grafana_is_given_at_its_start_is_there() {
+fn the_files_that_grafana_loads_at_its_start_exist() {
     let source = &yaml("grafana/provisioning/datasources/volt.yml")[0]["datasources"][0];
     assert_eq!(source["type"].as_str(), Some("prometheus"));
     let provider = &yaml("grafana/provisioning/dashboards/volt.yml")[0]["providers"][0];

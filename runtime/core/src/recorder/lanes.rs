@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_noted_down_while_it_is_off() {
+    fn nothing_is_recorded_while_the_recorder_is_off() {
         let recorder = Recorder::new(1, 0, 8, false);
         let writer = recorder.claim(FIRST).unwrap();
         writer.note(1, Event::SearchBegin);

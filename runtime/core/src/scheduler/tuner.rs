@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_came_before_a_steady_load_is_forgotten_in_100_ticks() {
+    fn a_steady_load_replaces_earlier_ones_within_100_ticks() {
         for_random_ticks(|mut tuner, ticks| {
             for (polls, poll_ns) in ticks {
                 tuner.record(polls, u64::from(polls) * poll_ns);

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fills every place, which takes long, and touches no memory that one place does not")]
-    fn what_finds_no_place_is_unknown_and_no_number_is_given_twice() {
+    fn locations_beyond_the_table_are_unknown_numbers_are_unique() {
         let locations = Locations::new();
         let numbers: Vec<_> = (0..2 * PLACES).map(|_| locations.number_of(leaked())).collect();
         let known: HashSet<_> = numbers.iter().filter(|number| **number != UNKNOWN_LOCATION).collect();

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn the_history_of_counts_is_bounded() {
         let mut growth = Growth::default();
         for second in (0..1_000).step_by(5) {
             let mut now = at(second, 1, 1);

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out_as_its_own_type_only() {
+    fn a_payload_is_returned_as_its_own_type_only() {
         assert_eq!(Payload::new(5_u8).downcast::<u8>().unwrap(), 5);
         Payload::new(()).downcast::<()>().unwrap();
         Payload::empty().downcast::<()>().unwrap();

@@ -247,7 +247,7 @@ fn a_poll_without_a_recorded_end_ends_at_the_next_event() {
 }
 
 #[test]
-fn what_a_worker_does_between_polls_is_shown() {
+fn activities_of_a_worker_between_polls_are_shown() {
     let (read, _) = export_of(&[flush([
         (0, 100, Event::SearchBegin),
         (0, 110, Event::StealMiss { victims: 1 }),

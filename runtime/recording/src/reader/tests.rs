@@ -63,7 +63,7 @@ fn drain(reader: &mut Reader<Cursor<Vec<u8>>>) -> (Vec<Flush>, Option<RecordingE
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn written_records_are_read_back() {
     let mut reader = open(recording(5));
     assert_eq!((reader.head().pid, reader.head().program.as_str(), reader.head().part), (7, "server", 1));
     assert!(reader.head().began_at_unix_ns > 0);

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_the_largest() {
+    fn a_value_out_of_range_becomes_the_largest() {
         assert_eq!(saturating_u32(u64::from(u32::MAX) - 1), u32::MAX - 1);
         assert_eq!(saturating_u32(u64::from(u32::MAX) + 1), u32::MAX);
     }

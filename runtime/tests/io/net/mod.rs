@@ -346,7 +346,7 @@ fn ready_distinguishes_directions_and_the_end_of_the_stream() {
 }
 
 #[test]
-fn what_is_tried_fills_several_buffers_and_peeks_take_nothing() {
+fn try_read_fills_several_buffers_and_peek_consumes_nothing() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (client, server) = pair().await;

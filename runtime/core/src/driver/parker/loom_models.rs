@@ -129,7 +129,7 @@ fn a_token_that_comes_with_the_time_out_is_not_lost() {
 }
 
 #[test]
-fn what_two_unparks_announce_is_seen() {
+fn the_data_of_two_unparks_is_seen() {
     holds(None, two_unparks::<AsBuilt>);
 }
 

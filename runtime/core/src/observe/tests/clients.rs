@@ -129,7 +129,7 @@ fn garbage_ends_its_own_connection_only() {
 }
 
 #[test]
-fn whatever_clients_send_the_others_are_served() {
+fn a_client_with_bad_requests_does_not_affect_others() {
     const CLIENTS: u64 = 300;
     let scene = Scene::new();
     let mut witness = scene.client();

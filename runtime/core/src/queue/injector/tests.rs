@@ -78,7 +78,7 @@ fn a_burst_leaves_no_large_buffer_behind() {
 }
 
 #[test]
-fn what_is_left_inside_is_dropped_once() {
+fn items_left_in_the_queue_are_dropped_once() {
     let alive = Arc::new(());
     let injector = Injector::new();
     (0..3).for_each(|_| injector.push(alive.clone(), 0).unwrap());

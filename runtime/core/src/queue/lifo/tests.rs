@@ -34,7 +34,7 @@ fn the_slot_keeps_the_newest_and_returns_the_former() {
 }
 
 #[test]
-fn what_is_left_inside_is_dropped_once() {
+fn an_item_left_in_the_slot_is_dropped_once() {
     let alive = Arc::new(());
     let slot = LifoSlot::new();
     slot.put(Box::new(alive.clone()));

@@ -235,7 +235,7 @@ fn an_item_goes_to_the_owner_or_to_the_thief() {
 }
 
 #[test]
-fn a_ring_that_goes_round_under_a_thief_loses_nothing() {
+fn a_ring_that_wraps_around_under_a_thief_loses_nothing() {
     holds(None, || owner_and_thief::<AsBuilt>(2, 4, 2));
 }
 

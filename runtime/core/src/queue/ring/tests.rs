@@ -137,7 +137,7 @@ fn the_overflow_takes_the_oldest_half_of_the_capacity() {
 }
 
 #[test]
-fn what_is_left_inside_is_dropped_once() {
+fn items_left_in_the_queue_are_dropped_once() {
     let alive = Arc::new(());
     let (mut producer, stealer) = ring_from(8, u32::MAX - 3);
     (0..8).for_each(|_| producer.push(alive.clone()).unwrap());

@@ -19,7 +19,7 @@ fn numbers(records: &[Record]) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_pushed_is_copied_once_and_in_order() {
+fn pushed_records_are_copied_once_and_in_order() {
     let ring = Ring::new(8);
     let (writer, mut reader) = (Ring::claim(&ring).unwrap(), RingReader::from_now(&ring));
     let mut records = Vec::new();

@@ -204,7 +204,7 @@ fn only_byte_payloads_of_limited_size_are_sent_to_other_nodes() {
 }
 
 #[test]
-fn the_dead_of_another_node_answer_at_once() {
+fn calls_to_exited_processes_of_another_node_fail_quickly() {
     with_two(async |_hub, alpha, beta| {
         let dead = mortal(&beta);
         assert!(beta.kill(dead));

@@ -111,7 +111,7 @@ fn model(workers: &'static [usize], rouse: Rouse, begin: Begin, sleep: Sleep) ->
 }
 
 #[test]
-fn loom_a_worker_that_gets_up_is_watched() {
+fn loom_a_worker_that_wakes_up_is_watched() {
     holds(None, model(&[1], rouse, begin, sleep));
 }
 
