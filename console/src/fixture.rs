@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use volt_telemetry::dump::{self, Dump, Group, Running, TaskRef};
+use volt_telemetry::finding::{Finding, Place, Seen, Severity, TaskName};
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 use volt_telemetry::processes::{self, Process as Machine, ProcessList, Processes};
+use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{
     Blocking, Config, Driver, Duty, GlobalChecks, GlobalQueue, InFlight, Phase, Process, Sentinel, Snapshot, Tasks,
     Timers, Unparks, Worker,
@@ -252,14 +254,10 @@ pub(crate) fn tasks(runtime: &str, count: u64, step: u64) -> TaskList {
             age_ns: Some(3_600_000_000_000 / (rank + 1)),
             woken_ago_ns: Some(1_700_000 * (rank + 1)),
             woken_by: Some(by[rank as usize % by.len()].into()),
-            waker_task: None,
             awaits: (rank % 4 == 3).then(|| "message".into()),
             awaits_at: (rank % 4 == 3).then(|| "examples/src/bin/demo/handlers.rs:133:40".into()),
-            waiting_ns: None,
-            held_by: None,
-            held_at: None,
-            held_ns: None,
             wakers: Some(if rank % 4 == 3 { 0 } else { 1 + rank % 2 }),
+            ..Task::default()
         }
     };
     let first_poll = Task {
@@ -381,10 +379,20 @@ pub(crate) fn dump() -> Dump {
         tasks: 43,
         oldest_ns: 840_000_000_000,
         newest_ns: 130_000_000_000,
-        examples: vec![task(1187, Some("settlement"), 840_000_000_000), task(1201, None, 700_000_000_000)],
+        examples: vec![task(1187, Some("settlement"), 840_000_000_000), task(1190, None, 700_000_000_000)],
         chain: vec![serve.clone(), place, lock],
         awaits: Some("lock".into()),
         awaits_at: Some("src/orders.rs:52:30".into()),
+        locks: vec![dump::Lock {
+            tasks: 43,
+            held_by: Some(1201),
+            held_by_name: Some("pricing".into()),
+            held_at: "src/pricing.rs:31:38".into(),
+            held_ns: Some(841_000_000_000),
+            queue: vec![1187, 1190, 1191, 1188],
+            waiters_len: Some(43),
+        }],
+        locks_left_out: 0,
         error: None,
     };
     let several = Group {
@@ -422,6 +430,31 @@ pub(crate) fn dump() -> Dump {
         remarks: vec!["shop has no names of inlined functions: build it with `debug = \"limited\"`".into()],
         ..Dump::default()
     }
+}
+
+/// Returns a current finding about these tasks and locations.
+pub(crate) fn finding(rule: Rule, severity: Severity, tasks: &[u64], locations: &[Place]) -> Finding {
+    Finding {
+        rule,
+        severity,
+        title: format!("{} in a test", rule.name()),
+        evidence: Vec::new(),
+        workers: Vec::new(),
+        tasks: tasks.iter().map(|id| TaskName { id: *id, name: None }).collect(),
+        locations: locations.to_vec(),
+        advice: String::new(),
+        seen: Seen::default(),
+    }
+}
+
+/// Returns a model of a program whose runtime `app` sends these findings.
+pub(crate) fn found_model(findings: Vec<Finding>) -> Model {
+    let mut model = model(2, 2);
+    let mut process = process(2, 3);
+    process.runtimes.iter_mut().for_each(|runtime| runtime.findings = Some(Vec::new()));
+    process.runtimes[0].findings = Some(findings);
+    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    model
 }
 
 fn incident(id: u64, last: u64, at_ns: u64) -> Incident {

@@ -1,8 +1,9 @@
 //! The text of a chain of wake-ups: why a task was polled last.
 
+use volt_telemetry::waits::holder;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
-use crate::text::awaits::{awaited, holder};
+use crate::text::awaits::awaited;
 use crate::text::figures::duration;
 
 /// Returns the chain as text: the task, what woke it, and so on, one per line, with the cause at
@@ -42,7 +43,10 @@ fn line(link: &Link) -> String {
 fn awaits(link: &Link, what: &str) -> String {
     let at = link.awaits_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
     let since = link.waiting_ns.map(|ns| format!(" for {}", duration(ns))).unwrap_or_default();
-    let holder = link.held_at.as_ref().map(|at| format!(", held by {}", holder(link.held_by, at, link.held_ns)));
+    let holder = link
+        .held_at
+        .as_ref()
+        .map(|at| format!(", held by {}", holder(link.held_by, None, at, link.held_ns.map(duration))));
     format!("{since}{at} for {}{}", awaited(what), holder.unwrap_or_default())
 }
 

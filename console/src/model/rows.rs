@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use volt_diagnosis::doctor::key::Key;
-use volt_telemetry::dump::{self, Dump};
+use volt_telemetry::dump::{self, Dump, chain_has};
 use volt_telemetry::finding::Finding;
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::Process;
@@ -136,7 +136,9 @@ impl Model {
                 return true;
             }
             let id = format!("#{}", task.id);
-            list.has([task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name(), &id])
+            let awaits = [&task.awaits, &task.awaits_at].into_iter().flatten().map(String::as_str);
+            let texts = [task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name(), &id];
+            list.has(texts.into_iter().chain(awaits))
         };
         let rows = told.rows.iter().filter(has);
         let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of(item.id) }).collect();
@@ -222,6 +224,9 @@ impl Model {
             chain: &running.chain,
             examples: std::slice::from_ref(&running.task),
             worker: Some(running.worker),
+            awaits: None,
+            awaits_at: None,
+            locks: &[],
             note: None,
         });
         let groups = dump.groups.iter().map(|group| WaitRow {
@@ -231,13 +236,23 @@ impl Model {
             chain: &group.chain,
             examples: &group.examples,
             worker: None,
+            awaits: group.awaits.as_deref(),
+            awaits_at: group.awaits_at.as_deref(),
+            locks: &group.locks,
             note: group.error.as_deref(),
         });
         let list = self.list_of(Screen::Waits);
         let has = |row: &WaitRow<'_>| {
             let names = row.examples.iter().filter_map(|task| task.name.as_deref());
-            let links = row.chain.iter().flat_map(|link| [link.function.as_deref(), link.file.as_deref()]);
-            list.has(names.chain(links.flatten()).chain([row.spawned_at]))
+            let ids: Vec<String> = row.examples.iter().map(|task| format!("#{}", task.id)).collect();
+            let awaits = [row.awaits, row.awaits_at].into_iter().flatten();
+            let texts = names.chain(ids.iter().map(String::as_str)).chain(awaits).chain([row.spawned_at]);
+            // A search for a task also finds the tasks that wait for it.
+            let holders: Vec<String> = row.locks.iter().map(|lock| format!("#{}", lock.held_by.unwrap_or(0))).collect();
+            let held = row.locks.iter().flat_map(|lock| [Some(lock.held_at.as_str()), lock.held_by_name.as_deref()]);
+            list.has(texts)
+                || list.has(holders.iter().map(String::as_str).chain(held.flatten()))
+                || chain_has(row.chain, &list.filter.to_lowercase())
         };
         let mut rows: Vec<_> = running.chain(groups).filter(has).collect();
         if list.is_inverted {

@@ -8,8 +8,9 @@
 
 use std::time::Duration;
 
-use volt_telemetry::dump::{Dump, Link, TaskRef};
+use volt_telemetry::dump::{Dump, Link, Lock, TaskRef};
 use volt_telemetry::incident::{Incident, Incidents};
+use volt_telemetry::text::contains_ignoring_case;
 use volt_telemetry::why::Why;
 
 use crate::facts::incidents::{Whose, calls, newest_first};
@@ -84,11 +85,13 @@ impl Screen {
             Screen::Overview => "over",
             Screen::Workers => "work",
             Screen::Latency => "lat",
-            Screen::Incidents => "incid",
-            Screen::Doctor => "doct",
-            Screen::Events => "evts",
-            Screen::Processes => "procs",
-            other => other.name(),
+            Screen::Tasks => "task",
+            Screen::Incidents => "inc",
+            Screen::Blame => "blame",
+            Screen::Doctor => "doc",
+            Screen::Events => "evt",
+            Screen::Processes => "proc",
+            Screen::Waits => "wait",
         }
     }
 
@@ -113,7 +116,7 @@ impl List {
     /// Returns whether a row with these texts is shown.
     pub fn has<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
         let wanted = self.filter.to_lowercase();
-        wanted.is_empty() || texts.into_iter().any(|text| text.to_lowercase().contains(&wanted))
+        wanted.is_empty() || texts.into_iter().any(|text| contains_ignoring_case(text, &wanted))
     }
 }
 
@@ -171,6 +174,12 @@ pub struct WaitRow<'a> {
     pub examples: &'a [TaskRef],
     /// The worker that runs the task.
     pub worker: Option<u32>,
+    /// What the tasks await, as in [`Group::awaits`](volt_telemetry::dump::Group::awaits).
+    pub awaits: Option<&'a str>,
+    /// The location of that await.
+    pub awaits_at: Option<&'a str>,
+    /// The locks that they await.
+    pub locks: &'a [Lock],
     /// Why there is no chain.
     pub note: Option<&'a str>,
 }

@@ -4,11 +4,12 @@
 //! worker publishes is known.
 
 use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList};
+use volt_telemetry::waits::holder;
 
 use crate::facts::Tone;
 use crate::tables::cell::Cell;
 use crate::tables::listing::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
-use crate::text::awaits::{awaited, holder};
+use crate::text::awaits::awaited;
 use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
 
 /// The width of the id column, unless an id is longer.
@@ -72,7 +73,13 @@ pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
 /// Returns which task holds the lock that a task awaits, and where and when it was acquired:
 /// `task 7 for 14 min, acquired at src/settle.rs:31:20`.
 pub fn held_by(task: &Task) -> Option<String> {
-    Some(holder(task.held_by, task.held_at.as_deref()?, task.held_ns))
+    Some(holder(task.held_by, None, task.held_at.as_deref()?, task.held_ns.map(duration)))
+}
+
+/// Returns the position of a task among those that wait for the same lock: `3 of 43`.
+pub fn position(task: &Task) -> Option<String> {
+    let position = count(task.waiter_index? + 1);
+    Some(task.waiters_len.map_or_else(|| position.clone(), |waiters| format!("{position} of {}", count(waiters))))
 }
 
 /// Formats the size of a list as `214 alive, 200 of 211 shown, by busy, 3 more not polled yet`.
@@ -129,6 +136,8 @@ mod tests {
             held_by: None,
             held_at: None,
             held_ns: None,
+            waiter_index: None,
+            waiters_len: None,
             waker_task: None,
             wakers: many,
         }

@@ -151,6 +151,10 @@ pub fn dump(mut dump: Dump) -> Dump {
         group.examples.iter_mut().filter_map(|task| task.name.as_mut()).for_each(in_place);
         group.chain.iter_mut().for_each(link_in_place);
         [&mut group.awaits, &mut group.awaits_at, &mut group.error].into_iter().flatten().for_each(in_place);
+        for lock in &mut group.locks {
+            in_place(&mut lock.held_at);
+            lock.held_by_name.iter_mut().for_each(in_place);
+        }
     }
     dump
 }
@@ -249,6 +253,35 @@ mod tests {
         let json =
             serde_json::to_string(&why(Why { runtime: EVIL.into(), links: vec![link], ..Why::default() })).unwrap();
         assert_eq!(json.matches(TAME).count(), 5, "{json}");
+        assert!(!json.contains("\\u001b") && !json.contains('\u{9b}'), "{json}");
+    }
+
+    #[test]
+    fn every_string_of_a_dump_is_cleaned() {
+        let evil = || EVIL.to_string();
+        let task = dump::TaskRef { name: Some(evil()), ..dump::TaskRef::default() };
+        let link = dump::Link { function: Some(evil()), file: Some(evil()), ..dump::Link::default() };
+        let lock = dump::Lock { held_by_name: Some(evil()), held_at: evil(), ..dump::Lock::default() };
+        let group = dump::Group {
+            spawned_at: evil(),
+            examples: vec![task.clone()],
+            chain: vec![link.clone()],
+            awaits: Some(evil()),
+            awaits_at: Some(evil()),
+            locks: vec![lock],
+            error: Some(evil()),
+            ..dump::Group::default()
+        };
+        let running = dump::Running { task, spawned_at: evil(), chain: vec![link], ..dump::Running::default() };
+        let whole = Dump {
+            runtime: evil(),
+            running: vec![running],
+            groups: vec![group],
+            remarks: vec![evil()],
+            ..Dump::default()
+        };
+        let json = serde_json::to_string(&dump(whole)).unwrap();
+        assert_eq!(json.matches(TAME).count(), 2 + 4 + 9, "{json}");
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}'), "{json}");
     }
 

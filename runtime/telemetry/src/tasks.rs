@@ -27,8 +27,9 @@ pub struct Query {
     pub rank: Rank,
     /// Whether the smallest come first.
     pub is_inverted: bool,
-    /// Selects only tasks whose name, `#id`, spawn location or state contains this text, ignoring
-    /// case. Empty selects all.
+    /// Selects only tasks with this text in their name, `#id`, state or spawn location, in what
+    /// they await ([`Task::awaits`]), or in the line of that await, ignoring case. Empty selects
+    /// all.
     pub filter: String,
     /// Maximum number of rows; at most [`MAX_ROWS`].
     pub limit: u32,
@@ -168,6 +169,11 @@ pub struct Task {
     pub held_at: Option<String>,
     /// Time since the lock was acquired, ns, measured from the wake-up of the poll that did so.
     pub held_ns: Option<u64>,
+    /// The position of this task among the operations that wait for that lock, in the order in
+    /// which they began to wait; 0 is the first.
+    pub waiter_index: Option<u64>,
+    /// Number of operations that wait for that lock; `None` also if there are too many to count.
+    pub waiters_len: Option<u64>,
     /// Number of its wakers that are alive, plus other references to the task: abort handles,
     /// shields. If a waiting task has 0, nothing can wake it.
     pub wakers: Option<u64>,

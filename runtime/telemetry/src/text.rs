@@ -15,6 +15,22 @@ pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
+/// Returns `true` if `text` contains `wanted`, ignoring case. `wanted` is in lower case.
+///
+/// ```
+/// use volt_telemetry::text::contains_ignoring_case;
+///
+/// assert!(contains_ignoring_case("src/Orders.rs:52", "orders.rs:5"));
+/// assert!(!contains_ignoring_case("src/orders.rs:52", "orders.rs:6"));
+/// ```
+pub fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
+    if text.is_ascii() {
+        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+        return wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted));
+    }
+    text.to_lowercase().contains(wanted)
+}
+
 /// Formats a duration with about two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `1 min 42 s`.
 ///
 /// ```

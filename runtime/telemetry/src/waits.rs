@@ -1,4 +1,4 @@
-//! Tasks that wait for each other, as plain data.
+//! Tasks that wait for each other, and holders of locks, as plain data.
 //!
 //! The runtime finds such cycles when a snapshot is taken; the rule `deadlock` reports them.
 //!
@@ -51,6 +51,22 @@ pub struct DeadlockLink {
     pub held_at: Option<String>,
     /// For how long the next task has held it, ns.
     pub held_ns: Option<u64>,
+}
+
+/// Describes the holder of a lock, with where it acquired it, and for how long it has held it.
+/// `task` is its id, or `None` if no task acquired the lock.
+///
+/// ```
+/// use volt_telemetry::waits::holder;
+///
+/// let held = holder(Some(7), Some("till"), "src/settle.rs:31:20", Some("14 min".into()));
+/// assert_eq!(held, "task 7 \"till\" for 14 min, acquired at src/settle.rs:31:20");
+/// ```
+pub fn holder(task: Option<u64>, name: Option<&str>, at: &str, held_for: Option<String>) -> String {
+    let who = task.map_or_else(|| "code outside of tasks".to_owned(), |id| format!("task {id}"));
+    let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
+    let since = held_for.map(|time| format!(" for {time}")).unwrap_or_default();
+    format!("{who}{name}{since}, acquired at {at}")
 }
 
 pub(crate) fn deadlocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Deadlock>>, D::Error> {

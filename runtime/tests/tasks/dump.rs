@@ -88,6 +88,38 @@ fn a_dump_names_each_await_down_to_the_lock() {
     drop(held);
 }
 
+/// Keeps the lock until it receives a message.
+async fn holds(lock: Arc<Mutex<u32>>, end: oneshot::Receiver<()>) {
+    let _held = lock.lock().await; // LINE: holds
+    let _ = end.await;
+}
+
+#[test]
+fn a_dump_shows_the_holder_of_a_lock_and_the_order_of_its_waiters() {
+    let runtime = runtime(2);
+    let lock = Arc::new(Mutex::new(1));
+    let (_end, ended) = oneshot::channel();
+    let holder = volt::task::Builder::new().name("till").spawn_on(holds(lock.clone(), ended), runtime.handle());
+    let unpolled = Query { polls: false, ..Query::default() };
+    dump(&runtime, &unpolled, |dump| dump.groups.iter().any(|group| group.awaits.as_deref() == Some("value")));
+    let mut order = Vec::new();
+    for waiting in 2..=4 {
+        order.push(runtime.spawn(asks(lock.clone())).id().to_string().parse::<u64>().unwrap());
+        // They join the queue one after the other.
+        dump(&runtime, &unpolled, |dump| waits(waiting)(dump) && dump.queued == 0 && dump.running.is_empty());
+    }
+    for query in [unpolled, Query::default()] {
+        let dump = dump(&runtime, &query, waits(4));
+        let group = dump.groups.iter().find(|group| group.tasks == 3).unwrap_or_else(|| panic!("{}", dump.text()));
+        let [held] = &group.locks[..] else { panic!("one lock: {}", dump.text()) };
+        assert_eq!((held.tasks, held.waiters_len, &held.queue), (3, Some(3), &order));
+        assert_eq!(held.held_by.map(|id| id.to_string()), Some(holder.id().to_string()));
+        assert!(held.held_at.contains(&format!("dump.rs:{}:", line("holds"))), "{held:?}");
+        let text = format!("held by task {} \"till\" for ", holder.id());
+        assert!(dump.text().contains(&text), "{}", dump.text());
+    }
+}
+
 #[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
 #[test]
 fn a_task_that_awaits_several_operations_has_a_branch_for_each() {
@@ -155,6 +187,43 @@ fn a_query_selects_by_id_name_and_spawn_line() {
     assert_eq!((sampled.waiting, sampled.read), (2, 1));
     let none = dump_with(&runtime, Query { task: Some("theirs".into()), ..Query::default() });
     assert_eq!((none.waiting, none.groups.len()), (0, 0));
+}
+
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
+#[test]
+fn a_filter_finds_the_kind_and_the_line_of_an_await() {
+    let runtime = runtime(1);
+    let lock = Arc::new(Mutex::new(1));
+    let _held = runtime.block_on(lock.clone().lock_owned());
+    (0..3).for_each(|_| drop(runtime.spawn(asks(lock.clone()))));
+    // A leaf that records nothing: only its chain has the line.
+    runtime.spawn(async { futures_like().await });
+    dump(&runtime, &Query::default(), waits(4));
+    let found = |filter: &str, polls| {
+        let dump = dump_with(&runtime, Query { filter: filter.into(), polls, ..Query::default() });
+        assert_eq!((dump.groups.iter().map(|group| group.tasks).sum(), dump.progressed), (dump.read, 0));
+        (dump.waiting, dump.read)
+    };
+    assert_eq!([true, false].map(|polls| found("LOCK", polls)), [(3, 3); 2]);
+    let at = |marker: &str| format!("dump.rs:{}", line(marker));
+    assert_eq!([true, false].map(|polls| found(&at("takes"), polls)), [(3, 3); 2], "the line that was recorded");
+    assert_eq!(found(&at("asks"), true), (3, 3), "a line of the chain");
+    assert_eq!(found(&at("asks"), false), (0, 0), "no chain without polls");
+    assert_eq!(found(&at("leaf"), true), (1, 1));
+    assert_eq!(found("no such line", true), (0, 0));
+    let sampled = Query { filter: "lock".into(), sample: 2, ..Query::default() };
+    let sampled = dump_with(&runtime, sampled);
+    assert_eq!((sampled.waiting, sampled.read), (3, 2), "those that match by name come first");
+    assert!(sampled.text().contains("1 more waiting task not read"), "{}", sampled.text());
+}
+
+async fn futures_like() {
+    let mut kept = None;
+    poll_fn(|cx| {
+        kept = Some(cx.waker().clone()); // LINE: leaf
+        Poll::<()>::Pending
+    })
+    .await
 }
 
 #[test]

@@ -264,3 +264,21 @@ fn tasks_of_a_local_runtime_are_listed_like_all_others() {
     let list = ask(&mut client, "of one thread", &query(Rank::Id, ""), |list| list.rows.is_empty());
     assert_eq!(list.alive, 0);
 }
+
+#[test]
+fn a_filter_finds_what_tasks_await_and_at_which_line() {
+    let (runtime, mut client) = runtime("awaiting", 1);
+    let lock = std::sync::Arc::new(volt::sync::Mutex::new(()));
+    let _held = runtime.block_on(lock.clone().lock_owned());
+    let awaits = async move { drop(lock.lock().await) };
+    let at = format!("listing.rs:{}", line!() - 1);
+    spawn_named(&runtime, "first", awaits);
+    spawn_named(&runtime, "other", std::future::pending());
+    let is_there = |list: &TaskList| list.matching == 1 && list.rows.len() == 1;
+    for filter in ["LOCK", &at] {
+        let list = ask(&mut client, "awaiting", &query(Rank::Id, filter), is_there);
+        assert_eq!(names(&list), ["first"], "{filter}");
+        assert_eq!((list.rows[0].waiter_index, list.rows[0].waiters_len), (Some(0), Some(1)), "alone in the queue");
+        assert!(list.rows[0].awaits_at.as_ref().is_some_and(|found| found.contains(&at)), "{list:?}");
+    }
+}

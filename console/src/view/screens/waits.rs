@@ -32,7 +32,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     };
     if groups.is_empty() {
         let text = match model.list().filter.is_empty() {
-            true => "No task waits or runs; r looks again.",
+            true => "No task is waiting or running; press r to refresh.",
             false => "No group matches the filter; Esc shows all.",
         };
         return draw_message(frame, area, text, theme);
@@ -48,7 +48,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let ago = model.now.saturating_sub(model.waits.made_at);
     let ago = age(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
     let summary = format!(
-        " {} tasks: {} waiting, {} running, {} queued; looked {ago} ago; r looks again",
+        " {} tasks: {} waiting, {} running, {} queued; dumped {ago} ago",
         count(dump.alive),
         count(dump.waiting),
         dump.running.len(),
@@ -87,10 +87,10 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
 /// Returns what a group waits for, in one line: the operation, and the application's line.
 fn what(row: &WaitRow<'_>) -> String {
     let Some(last) = row.chain.last() else { return row.note.unwrap_or("unknown").to_owned() };
-    let place = |link: &Link| Some(format!("{}:{}", link.file.as_deref()?, link.line?));
-    let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(place);
+    let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);
     let name = last.function.as_deref().unwrap_or("");
-    format!("{name}  {}", line.unwrap_or_default())
+    let held = row.locks.first().and_then(|lock| Some(format!("  held by #{}", lock.held_by?))).unwrap_or_default();
+    format!("{name}  {}{held}", line.unwrap_or_default())
 }
 
 fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'static>> {
@@ -100,6 +100,12 @@ fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'st
     let tasks: Vec<String> = row.examples.iter().map(label).collect();
     let more = if row.tasks > tasks.len() as u64 { ", …" } else { "" };
     lines.extend(fact_lines("tasks", &format!("{}{more}", tasks.join(", ")), room, theme.label(), theme));
+    for lock in row.locks {
+        let holder = format!("{}{}", lock.waiting(row.tasks), lock.holder(duration));
+        lines.extend(fact_lines("held by", &holder, room, theme.strong(), theme));
+        let order = lock.order().map(|order| format!("in this order: {order}"));
+        lines.extend(order.iter().flat_map(|order| fact_lines("waiters", order, room, theme.label(), theme)));
+    }
     let chain = chain_rows(row.chain);
     let widest = |column: usize| chain.iter().map(|row| width(&row[column])).max().unwrap_or(0);
     let names = widest(0).min(columns / 2);

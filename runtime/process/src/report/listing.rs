@@ -20,6 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use volt_telemetry::processes::{Process, ProcessList, Query, Rank, State};
+use volt_telemetry::text::contains_ignoring_case;
 
 use crate::entry::{Entry, Home};
 use crate::messages::pid::Pid;
@@ -119,7 +120,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
 
 /// Whether a text that the filter applies to contains `wanted`, which is in lower case.
 fn has<S: Home>(entry: &Entry<S>, wanted: &str) -> bool {
-    let has = |text: &str| text.to_lowercase().contains(wanted);
+    let has = |text: &str| contains_ignoring_case(text, wanted);
     wanted.is_empty()
         || entry.name().is_some_and(has)
         || has(entry.life().kind)

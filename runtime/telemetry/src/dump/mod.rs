@@ -6,12 +6,15 @@
 //! program's log show it ([`Dump::text`]).
 //!
 //! Invariants:
-//! * BOUNDED: at most [`MAX_GROUPS`] groups with [`MAX_LINKS`] links and [`MAX_EXAMPLES`] tasks.
+//! * BOUNDED: at most [`MAX_GROUPS`] groups with [`MAX_LINKS`] links, [`MAX_EXAMPLES`] tasks and
+//!   [`MAX_LOCKS`] locks.
 //! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::text::{contains_ignoring_case, counted};
+use crate::waits;
 
 mod text;
 
@@ -23,6 +26,8 @@ pub const MAX_GROUPS: usize = 500;
 pub const MAX_LINKS: usize = 400;
 /// Maximum number of tasks that a group names.
 pub const MAX_EXAMPLES: usize = 10;
+/// Maximum number of locks in a group.
+pub const MAX_LOCKS: usize = 5;
 /// Maximum number of tasks that are polled for a dump.
 pub const MAX_TASKS: u32 = 200_000;
 /// Maximum number of running tasks in a dump, one per worker.
@@ -36,10 +41,11 @@ const MAX_REMARKS: usize = 32;
 pub struct Query {
     /// Only the task with this id (`#7` or `7`) or this name.
     pub task: Option<String>,
-    /// Only tasks whose name, `#id` or spawn location contains this text, ignoring case. Empty
-    /// selects all.
+    /// Only tasks with this text in their name, `#id`, state or spawn location, in what they await,
+    /// or in a function or line of their chain, ignoring case. Empty selects all.
     pub filter: String,
     /// How many of the waiting tasks to poll, chosen at random; 0 means all, up to [`MAX_TASKS`].
+    /// If there is a filter, tasks that match it without their chain are chosen first.
     pub sample: u32,
     /// Whether waiting tasks are polled once to find out where they wait. If not, only the data
     /// that `volt::sync` has recorded is in the dump.
@@ -68,7 +74,8 @@ pub struct Dump {
     pub alive: u64,
     /// Number of tasks that wait and match the query.
     pub waiting: u64,
-    /// Number of these that are in the groups. Others were not chosen, or are in `progressed`.
+    /// Number of these that were read, and are in a group or in one that was left out. Others were
+    /// not chosen, or are in `progressed`.
     pub read: u64,
     /// Number of tasks that were woken or ended before the dump came to them, or in the poll for
     /// it.
@@ -100,7 +107,7 @@ pub struct Running {
     pub worker: u32,
     /// How long the poll has lasted, ns.
     pub for_ns: u64,
-    /// The calls of its stack, outermost first, if the poll lasts long enough to be looked at.
+    /// The calls of its stack, outermost first, if the poll has lasted 1 ms or more.
     #[serde(deserialize_with = "links")]
     pub chain: Vec<Link>,
 }
@@ -129,8 +136,36 @@ pub struct Group {
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`.
     pub awaits_at: Option<String>,
+    /// The locks that these tasks await, with their holders; the one that most of them await comes
+    /// first. Known for `Mutex`, and `Semaphore` with one permit, of `volt::sync`.
+    #[serde(deserialize_with = "locks")]
+    pub locks: Vec<Lock>,
+    /// Number of locks that were left out because there are too many.
+    pub locks_left_out: u64,
     /// Why the chain, or some of it, is missing.
     pub error: Option<String>,
+}
+
+/// A lock that tasks of a group await, and its holder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lock {
+    /// Number of the group's tasks that await it.
+    pub tasks: u64,
+    /// The task that acquired it; `None` if no task did.
+    pub held_by: Option<u64>,
+    /// The name of that task, if it has one.
+    pub held_by_name: Option<String>,
+    /// Where it was acquired: `file:line:column`.
+    pub held_at: String,
+    /// Time since it was acquired, ns, measured from the wake-up of the poll that did so.
+    pub held_ns: Option<u64>,
+    /// The ids of the tasks that wait for it, also of those in other groups, in the order in which
+    /// they began to wait: at most [`MAX_EXAMPLES`].
+    #[serde(deserialize_with = "queue")]
+    pub queue: Vec<u64>,
+    /// Number of operations that wait for it; `None` if there are too many to count.
+    pub waiters_len: Option<u64>,
 }
 
 /// A task in a dump.
@@ -167,6 +202,83 @@ pub struct Link {
     pub code: Option<String>,
 }
 
+impl Lock {
+    /// Describes the holder, with where and since when it holds the lock. `duration` formats ns.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Lock;
+    /// use volt_telemetry::text::duration;
+    ///
+    /// let lock = Lock { held_by: Some(7), held_at: "src/a.rs:3:9".into(), ..Lock::default() };
+    /// assert_eq!(lock.holder(duration), "task 7, acquired at src/a.rs:3:9");
+    /// ```
+    pub fn holder(&self, duration: impl Fn(u64) -> String) -> String {
+        waits::holder(self.held_by, self.held_by_name.as_deref(), &self.held_at, self.held_ns.map(duration))
+    }
+
+    /// Describes which of a group's tasks wait for the lock, if not all of its `tasks` do.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Lock;
+    ///
+    /// let lock = Lock { tasks: 1, queue: vec![7], ..Lock::default() };
+    /// assert_eq!((lock.waiting(1), lock.waiting(2)), (String::new(), "#7: ".into()));
+    /// ```
+    pub fn waiting(&self, tasks: u64) -> String {
+        match &self.queue[..] {
+            _ if self.tasks >= tasks => String::new(),
+            [only] => format!("#{only}: "),
+            _ => format!("{}: ", counted(self.tasks, "task")),
+        }
+    }
+
+    /// Describes the order in which tasks wait for the lock; `None` for a single one.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Lock;
+    ///
+    /// let lock = Lock { queue: vec![9, 7], waiters_len: Some(3), ..Lock::default() };
+    /// assert_eq!(lock.order().as_deref(), Some("#9, #7, …"));
+    /// ```
+    pub fn order(&self) -> Option<String> {
+        let ids: Vec<String> = self.queue.iter().map(|id| format!("#{id}")).collect();
+        let more = if self.waiters_len == Some(ids.len() as u64) { "" } else { ", …" };
+        (ids.len() > 1).then(|| format!("{}{more}", ids.join(", ")))
+    }
+}
+
+impl Link {
+    /// Returns `file:line`, as far as known.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Link;
+    ///
+    /// let link = Link { file: Some("src/shop.rs".into()), line: Some(9), ..Link::default() };
+    /// assert_eq!(link.place().as_deref(), Some("src/shop.rs:9"));
+    /// assert_eq!(Link::default().place(), None);
+    /// ```
+    pub fn place(&self) -> Option<String> {
+        let file = self.file.as_ref()?;
+        Some(self.line.map_or_else(|| file.clone(), |line| format!("{file}:{line}")))
+    }
+}
+
+/// Returns whether a function or a `file:line` of a chain contains `wanted`, ignoring case.
+/// `wanted` is in lower case.
+///
+/// ```
+/// use volt_telemetry::dump::{Link, chain_has};
+///
+/// let link = Link { file: Some("src/Shop.rs".into()), line: Some(9), ..Link::default() };
+/// assert!(chain_has(&[link.clone()], "shop.rs:9") && !chain_has(&[link], "shop.rs:8"));
+/// ```
+pub fn chain_has(chain: &[Link], wanted: &str) -> bool {
+    chain.iter().any(|link| {
+        link.function.as_ref().is_some_and(|function| contains_ignoring_case(function, wanted))
+            || link.place().is_some_and(|place| contains_ignoring_case(&place, wanted))
+    })
+}
+
 fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Group>, D::Error> {
     bounded::list(deserializer, MAX_GROUPS, |_| 1)
 }
@@ -177,6 +289,14 @@ fn running<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Running>, D
 
 fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Link>, D::Error> {
     bounded::list(deserializer, MAX_LINKS, |_| 1)
+}
+
+fn locks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Lock>, D::Error> {
+    bounded::list(deserializer, MAX_LOCKS, |_| 1)
+}
+
+fn queue<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    bounded::list(deserializer, MAX_EXAMPLES, |_| 1)
 }
 
 fn examples<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<TaskRef>, D::Error> {

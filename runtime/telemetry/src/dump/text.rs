@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{Dump, Group, Link, Running, TaskRef};
+use super::{Dump, Group, Link, Lock, Running, TaskRef};
 use crate::text::{counted, duration};
 
 impl Dump {
@@ -90,10 +90,20 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     {
         writeln!(f, "  awaits {awaits}{}", group.awaits_at.as_ref().map(|at| format!("  {at}")).unwrap_or_default())?;
     }
+    group.locks.iter().try_for_each(|lock| write_lock(f, lock, group.tasks))?;
+    if group.locks_left_out > 0 {
+        writeln!(f, "  and {} with other holders", counted(group.locks_left_out, "lock"))?;
+    }
     match &group.error {
         Some(error) => writeln!(f, "  ({error})"),
         None => Ok(()),
     }
+}
+
+/// Writes the holder of a lock, and the tasks that wait for it. `of` is the number of the group's tasks.
+fn write_lock(f: &mut fmt::Formatter<'_>, lock: &Lock, of: u64) -> fmt::Result {
+    writeln!(f, "  {}held by {}", lock.waiting(of), lock.holder(duration))?;
+    lock.order().map_or(Ok(()), |order| writeln!(f, "  waiting in this order: {order}"))
 }
 
 fn label(task: &TaskRef) -> String {
@@ -147,12 +157,7 @@ fn row(chain: &[Link], at: usize, link: &Link) -> [String; 3] {
         // Writing to a String never fails.
         let _ = write!(name, " × {}", link.times);
     }
-    let place = match (&link.file, link.line) {
-        (Some(file), Some(line)) => format!("{file}:{line}"),
-        (Some(file), None) => file.clone(),
-        (None, _) => String::new(),
-    };
-    [name, place, link.code.clone().unwrap_or_default()]
+    [name, link.place().unwrap_or_default(), link.code.clone().unwrap_or_default()]
 }
 
 /// Returns whether a link of this depth, with the same parent as the one at or above `at`, follows.
@@ -167,6 +172,32 @@ mod tests {
     fn link(depth: u32, function: &str, line: u32) -> Link {
         let (function, file) = (Some(function.to_owned()), Some("src/shop.rs".to_owned()));
         Link { depth, function, file, line: Some(line), is_user_code: true, times: 1, code: None }
+    }
+
+    #[test]
+    fn a_group_shows_the_holders_of_its_locks() {
+        let lock = Lock {
+            tasks: 2,
+            held_by: Some(7),
+            held_by_name: Some("till".into()),
+            held_at: "src/till.rs:9:5".into(),
+            held_ns: Some(61_000_000_000),
+            queue: vec![4, 3],
+            waiters_len: Some(3),
+        };
+        let alone = Lock { tasks: 1, held_at: "src/main.rs:2:1".into(), queue: vec![5], ..Lock::default() };
+        let group = Group { tasks: 3, locks: vec![lock, alone], locks_left_out: 1, ..Group::default() };
+        let text = Dump { groups: vec![group], ..Dump::default() }.text();
+        let shown: Vec<_> = text.lines().filter(|line| line.starts_with("  ")).collect();
+        assert_eq!(
+            shown,
+            [
+                "  2 tasks: held by task 7 \"till\" for 1 min 1 s, acquired at src/till.rs:9:5",
+                "  waiting in this order: #4, #3, …",
+                "  #5: held by code outside of tasks, acquired at src/main.rs:2:1",
+                "  and 1 lock with other holders",
+            ]
+        );
     }
 
     #[test]

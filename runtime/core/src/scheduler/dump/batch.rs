@@ -29,17 +29,20 @@ pub(super) struct Target {
     pub(super) spawned_at: &'static Location<'static>,
     /// When it was woken last, ns on the process clock.
     pub(super) since_ns: u64,
+    /// Whether the query's filter accepts it without its chain.
+    pub(super) is_chosen: bool,
     /// What it has recorded that it awaits.
     pub(super) awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
 }
 
 impl Target {
-    pub(super) fn of(header: &Header) -> Self {
+    pub(super) fn of(header: &Header, is_chosen: bool) -> Self {
         Self {
             id: header.id.as_u64(),
             place: header.place(),
             spawned_at: header.location(),
             since_ns: header.submitted_at_ns(),
+            is_chosen,
             awaits: header.awaits(),
         }
     }

@@ -26,22 +26,23 @@
 //!
 //! # Protocol
 //!
-//! 1. List: walk through the registry, and keep the id, the place and the last wake-up of each task
-//!    that waits and matches the query.
+//! 1. List (`select`): walk through the registry, and keep the id, the place and the last wake-up
+//!    of each task that waits and may match the query.
 //! 2. Spawn a batch for the next [`BATCH`] of these tasks; it runs on a worker, or on the thread
 //!    that drives a current-thread runtime, so that futures that are not `Send` stay on it.
 //! 3. The batch polls its tasks. After [`batch::SLICE`] it yields. A task that was not claimed has
 //!    progressed.
 //! 4. Unwind the batch's stacks, and add each task to the group with its stacks.
-//! 5. After the last batch, resolve the groups, and add the tasks that are being polled.
+//! 5. After the last batch, resolve the groups, keep those that match the filter, add the holders
+//!    of the awaited locks (`locks`), and the tasks that are being polled.
 //!
 //! # Invariants
 //!
 //! * *Once*: a task is polled at most once for a dump.
 //! * *One at a time*: a runtime makes one dump at a time, and the next request waits for it.
 //! * *Never while closing*: a batch stops when the runtime shuts down.
-//! * *Bounded*: at most [`MAX_TASKS`] tasks are polled. The thread waits at most [`PATIENCE`] for a
-//!   batch.
+//! * *Bounded*: at most `MAX_TASKS` tasks are polled, and the stacks of at most [`RESOLVED_MAX`]
+//!   groups resolved. The thread waits at most [`PATIENCE`] for a batch.
 //! * *A wait stays as old as it is*: a poll for a dump is no wake-up, so it does not change when,
 //!   or by what, the task was woken last.
 //!
@@ -65,27 +66,30 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use volt_stacks::{Calls, Marker, Resolver, Tape};
-use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, MAX_TASKS, Query, Running, TaskRef};
-use volt_telemetry::tasks::{MAX_FILTER_BYTES, Task};
+use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, Query, Running, TaskRef};
+use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
+use self::locks::Locks;
+use self::select::{Listed, Selection};
 use super::ends::Ends;
-use super::listing::sieve::Sieve;
-use super::rng::FastRand;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
 use crate::task::awaits::Awaits;
-use crate::task::header::Header;
 
 mod batch;
 mod chain;
+mod locks;
+mod select;
 
 /// The number of tasks in a batch.
 const BATCH: usize = 128;
 /// How long a dump waits for a batch before it gives up. Workers that are stuck are replaced much
 /// sooner.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The number of groups whose stacks are resolved at most: half a second.
+const RESOLVED_MAX: usize = 10_000;
 /// From this duration on, the stack of a task that is being polled is captured.
 const RUNNING_FROM_NS: u64 = 1_000_000;
 /// How long to wait for the stack of a running task.
@@ -109,16 +113,45 @@ struct Members {
     newest_ns: u64,
     /// The tasks that wait longest, in no order.
     examples: Vec<TaskRef>,
+    /// The ids of those that may await a lock.
+    lockers: Vec<u64>,
+}
+
+/// The tasks with the same key.
+#[derive(Default)]
+struct Found {
     /// How often each of the stacks occurred in the first task.
     times: Vec<u32>,
+    /// Those that the filter accepts without their chain.
+    chosen: Members,
+    /// Those that match only if their chain does.
+    others: Members,
 }
 
 impl Members {
     fn add(&mut self, task: TaskRef) {
         let waiting_ns = task.waiting_ns;
-        self.newest_ns = if self.tasks == 0 { waiting_ns } else { self.newest_ns.min(waiting_ns) };
-        self.oldest_ns = self.oldest_ns.max(waiting_ns);
-        self.tasks += 1;
+        self.count(1, waiting_ns, waiting_ns);
+        self.name(task);
+    }
+
+    fn add_all(&mut self, others: Self) {
+        self.lockers.extend(others.lockers);
+        self.count(others.tasks, others.newest_ns, others.oldest_ns);
+        others.examples.into_iter().for_each(|task| self.name(task));
+    }
+
+    fn count(&mut self, tasks: u64, newest_ns: u64, oldest_ns: u64) {
+        if tasks > 0 {
+            self.newest_ns = if self.tasks == 0 { newest_ns } else { self.newest_ns.min(newest_ns) };
+            self.oldest_ns = self.oldest_ns.max(oldest_ns);
+            self.tasks += tasks;
+        }
+    }
+
+    /// Adds an example, if it is among those that wait longest.
+    fn name(&mut self, task: TaskRef) {
+        let waiting_ns = task.waiting_ns;
         if self.examples.len() < MAX_EXAMPLES {
             self.examples.push(task);
         } else if let Some(shortest) = self.examples.iter_mut().min_by_key(|task| task.waiting_ns)
@@ -137,9 +170,11 @@ impl Shared {
         let mut maker = Maker {
             shared: self,
             query,
+            selection: Selection::new(query),
             began_at_ns: clock::now_ns(),
             resolver: dumping.get_or_insert_default(),
             groups: HashMap::new(),
+            unread: 0,
             dump: Dump { runtime: self.name.clone(), at_ns: clock::now_ns(), ..Dump::default() },
         };
         maker.poll_all();
@@ -147,59 +182,24 @@ impl Shared {
     }
 }
 
-/// The task that a query selects.
-enum Wanted<'a> {
-    All,
-    Id(u64),
-    Name(&'a str),
-}
-
 /// A dump that is being made.
 struct Maker<'a> {
     shared: &'a Arc<Shared>,
     query: &'a Query,
+    selection: Selection<'a>,
     began_at_ns: u64,
     resolver: &'a mut Resolver,
-    groups: HashMap<Key, Members>,
+    groups: HashMap<Key, Found>,
+    /// The number of tasks that match only if their chain does, which is not known.
+    unread: u64,
     dump: Dump,
 }
 
 impl Maker<'_> {
-    /// Protocol (1).
-    fn list(&mut self) -> Vec<Target> {
-        let (mut sieve, wanted) = (self.sieve(), self.wanted());
-        let is_wanted = |header: &Header| match wanted {
-            Wanted::All => true,
-            Wanted::Id(id) => header.id.as_u64() == id,
-            Wanted::Name(name) => header.name() == Some(name),
-        };
-        let limit = if self.query.sample == 0 { MAX_TASKS } else { self.query.sample.min(MAX_TASKS) } as usize;
-        let mut rng = FastRand::new(self.began_at_ns, 0);
-        let (mut targets, mut waiting) = (Vec::new(), 0_u64);
-        let is_complete = self.shared.registry.walk(usize::MAX, |header| {
-            if !header.state.is_idle() || !is_wanted(header) || !sieve.has(header, false) {
-                return;
-            }
-            waiting += 1;
-            if targets.len() < limit {
-                targets.push(Target::of(header));
-                return;
-            }
-            // Each task has the same chance to be among the chosen ones.
-            let place = rng.below(waiting as usize);
-            if place < limit {
-                targets[place] = Target::of(header);
-            }
-        });
-        debug_assert!(is_complete, "without a limit");
-        self.dump.waiting = waiting;
-        targets.sort_by_key(|target| target.since_ns);
-        targets
-    }
-
     /// Protocol (1) to (4).
     fn poll_all(&mut self) {
-        let targets = self.list();
+        let Listed { targets, chosen, unread } = self.selection.list(&self.shared.registry, self.began_at_ns);
+        (self.dump.waiting, self.unread) = (chosen, unread);
         if !self.query.polls {
             targets.iter().for_each(|target| self.add(target, Vec::new(), Vec::new(), false));
             return;
@@ -234,7 +234,7 @@ impl Maker<'_> {
     fn take(&mut self, traced: Traced) {
         let Traced { target, still_waits, recorded } = traced;
         if !still_waits {
-            self.dump.progressed += 1;
+            self.dump.progressed += u64::from(target.is_chosen);
             return;
         }
         let marker = Tape::marker();
@@ -253,23 +253,38 @@ impl Maker<'_> {
     }
 
     fn add(&mut self, target: &Target, stacks: Vec<Calls>, times: Vec<u32>, left_out: bool) {
-        self.dump.read += 1;
         let key = Key { spawned_at: target.spawned_at, stacks, awaits: target.awaits, left_out };
         let waiting_ns = self.began_at_ns.saturating_sub(target.since_ns);
-        let members = self.groups.entry(key).or_insert_with(|| Members { times, ..Members::default() });
+        let found = self.groups.entry(key).or_insert_with(|| Found { times, ..Found::default() });
+        let members = if target.is_chosen { &mut found.chosen } else { &mut found.others };
+        if target.awaits.is_some_and(|(what, _)| matches!(what, Awaits::Lock | Awaits::Permits)) {
+            members.lockers.push(target.id);
+        }
         members.add(TaskRef { id: target.id, name: None, waiting_ns });
     }
 
     /// Protocol (5).
     fn finish(mut self) -> Dump {
-        let mut groups: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
-        groups.sort_by_key(|(_, members)| std::cmp::Reverse((members.oldest_ns, members.tasks)));
-        self.dump.groups_left_out = groups.len().saturating_sub(MAX_GROUPS) as u64;
-        groups.truncate(MAX_GROUPS);
-        let mut errors = Vec::new();
-        for (key, members) in groups {
-            let group = self.group(key, members, &mut errors);
-            self.dump.groups.push(group);
+        let mut found: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
+        found.sort_by_key(|(_, found)| {
+            let Found { chosen, others, .. } = found;
+            std::cmp::Reverse((chosen.oldest_ns.max(others.oldest_ns), chosen.tasks + others.tasks))
+        });
+        let (mut errors, locks) = (Vec::new(), Locks::new());
+        for (index, (key, found)) in found.into_iter().enumerate() {
+            if self.dump.groups.len() == MAX_GROUPS || index == RESOLVED_MAX {
+                self.dump.groups_left_out += u64::from(found.chosen.tasks > 0);
+                self.dump.read += found.chosen.tasks;
+                self.unread += found.others.tasks;
+                continue;
+            }
+            let group = self.group(key, found, &locks, &mut errors);
+            self.dump.groups.extend(group);
+        }
+        self.dump.groups.sort_by_key(|group| std::cmp::Reverse((group.oldest_ns, group.tasks)));
+        if self.unread > 0 {
+            let tasks = counted(self.unread, "more waiting task");
+            self.dump.remarks.push(format!("{tasks} not read: the chains of these may match the filter"));
         }
         self.add_running();
         // The same remedy is named once, not in each group.
@@ -286,18 +301,30 @@ impl Maker<'_> {
         self.dump
     }
 
-    fn group(&mut self, key: Key, members: Members, errors: &mut Vec<String>) -> Group {
-        let mut frames = Vec::new();
-        let mut error = None;
-        for (calls, times) in key.stacks.iter().zip(members.times) {
+    /// Returns the tasks with this key that match the query, if there are any.
+    fn group(&mut self, key: Key, found: Found, locks: &Locks, errors: &mut Vec<String>) -> Option<Group> {
+        let Found { times, chosen: mut members, others } = found;
+        let (mut frames, mut known, mut error) = (Vec::new(), Vec::new(), None);
+        for (calls, times) in key.stacks.iter().zip(times) {
             let resolved = self.resolver.frames(calls);
             if calls.error().is_some() {
                 error = resolved.error;
             } else {
-                errors.extend(resolved.error);
+                known.extend(resolved.error);
             }
             frames.push((resolved.frames, times));
         }
+        let chain = chain::of(&frames, self.query.is_whole);
+        self.dump.read += members.tasks;
+        if others.tasks > 0 && self.selection.has_chain(&chain) {
+            self.dump.waiting += others.tasks;
+            self.dump.read += others.tasks;
+            members.add_all(others);
+        }
+        if members.tasks == 0 {
+            return None;
+        }
+        errors.extend(known);
         if self.query.polls && key.stacks.is_empty() {
             error = Some("no waker registered: nothing can wake it, or its future keeps its first waker".to_owned());
         }
@@ -310,43 +337,20 @@ impl Maker<'_> {
             task.name = self.shared.registry.name_by_id(task.id);
         }
         let awaits = key.awaits;
-        Group {
+        let mut group = Group {
             spawned_at: key.spawned_at.to_string(),
             tasks: members.tasks,
             oldest_ns: members.oldest_ns,
             newest_ns: members.newest_ns,
             examples,
-            chain: chain::of(&frames, self.query.is_whole),
+            chain,
             awaits: awaits.map(|(what, _)| what.name().to_owned()),
             awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
             error,
-        }
-    }
-
-    /// Returns whether the query selects a task that is being polled.
-    fn is_selected(&self, id: u64, name: Option<&str>, spawned_at: &str) -> bool {
-        let is_wanted = match self.wanted() {
-            Wanted::All => true,
-            Wanted::Id(wanted) => id == wanted,
-            Wanted::Name(wanted) => name == Some(wanted),
+            ..Group::default()
         };
-        let task = Task { id, name: name.map(str::to_owned), spawned_at: spawned_at.to_owned(), ..Task::default() };
-        is_wanted && self.sieve().has_task(&task)
-    }
-
-    fn sieve(&self) -> Sieve {
-        let end = self.query.filter.floor_char_boundary(MAX_FILTER_BYTES);
-        Sieve::new(&self.query.filter[..end])
-    }
-
-    fn wanted(&self) -> Wanted<'_> {
-        match self.query.task.as_deref() {
-            None => Wanted::All,
-            Some(task) => match task.strip_prefix('#').unwrap_or(task).parse() {
-                Ok(id) => Wanted::Id(id),
-                Err(_) => Wanted::Name(task),
-            },
-        }
+        locks.add_to(&mut group, &members.lockers, &self.shared.registry);
+        Some(group)
     }
 
     /// Adds the tasks that are being polled, with the stacks of those whose poll lasts.
@@ -360,9 +364,6 @@ impl Maker<'_> {
                 continue;
             }
             let name = self.shared.registry.name_by_id(poll.task_id);
-            if !self.is_selected(poll.task_id, name.as_deref(), &poll.spawned_at) {
-                continue;
-            }
             let mut chain = Vec::new();
             if poll.for_ns >= RUNNING_FROM_NS
                 && let (Some(sampler), Some(thread)) = (&self.shared.sampler, remote.stack_of())
@@ -371,6 +372,9 @@ impl Maker<'_> {
                 && remote.cells.poll_seq() == poll_seq
             {
                 chain = chain::of(&[(resolved.frames, 1)], self.query.is_whole);
+            }
+            if !self.selection.has_running(poll.task_id, name.as_deref(), &poll.spawned_at, &chain) {
+                continue;
             }
             running.push(Running {
                 task: TaskRef { id: poll.task_id, name, waiting_ns: 0 },

@@ -308,10 +308,10 @@ impl Shared {
 }
 
 /// Which tasks hold the locks that tasks await.
-pub(super) struct Holders(Graph);
+pub(in crate::scheduler) struct Holders(Graph);
 
 impl Holders {
-    pub(super) fn new() -> Self {
+    pub(in crate::scheduler) fn new() -> Self {
         Self(if waits::is_any() { Graph::new() } else { Graph::default() })
     }
 
@@ -322,10 +322,20 @@ impl Holders {
         Some((held.waiters[index].since_ns, held.holding))
     }
 
+    /// Returns the lock that this task waits for, and the task's index among the lock's waiters.
+    pub(in crate::scheduler) fn lock_of(&self, task: u64) -> Option<(&Held, usize)> {
+        let &(lock, index) = self.0.waits.get(&task)?.as_ref()?;
+        Some((&self.0.held[lock], index))
+    }
+
     /// Adds what is known to the row of a waiting task.
     pub(super) fn add_to(&self, row: &mut Task, now_ns: u64) {
         let Some((since_ns, holding)) = row.awaits.as_ref().and_then(|_| self.of(row.id)) else { return };
         row.waiting_ns = Some(now_ns.saturating_sub(since_ns));
+        if let Some((held, index)) = self.lock_of(row.id) {
+            row.waiter_index = Some(index as u64);
+            row.waiters_len = (!held.is_cut).then_some(held.waiters.len() as u64);
+        }
         if let Some(holding) = holding {
             row.held_by = holding.task;
             row.held_at = Some(holding.at.to_string());

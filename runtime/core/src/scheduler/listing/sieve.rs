@@ -6,11 +6,13 @@ use std::panic::Location;
 use std::ptr;
 
 use volt_telemetry::tasks::Task;
+use volt_telemetry::text::contains_ignoring_case as has_in;
 
 use super::state_of;
 use crate::task::header::Header;
 
-/// Accepts the tasks that have a text in their name, id, location or state.
+/// Accepts the tasks that have a text in their name, id, location or state, in what they await, or
+/// in the location of that await.
 pub(crate) struct Sieve {
     /// In lower case.
     wanted: String,
@@ -32,6 +34,7 @@ impl Sieve {
             || self.has_place(header.location())
             || has_in(state_of(header, is_polled).name(), &self.wanted)
             || self.has_id(header.id.as_u64())
+            || self.has_await(header)
     }
 
     pub(crate) fn has_task(&mut self, task: &Task) -> bool {
@@ -40,6 +43,13 @@ impl Sieve {
             || has_in(&task.spawned_at, &self.wanted)
             || has_in(task.state.name(), &self.wanted)
             || self.has_id(task.id)
+            || [&task.awaits, &task.awaits_at].into_iter().flatten().any(|text| has_in(text, &self.wanted))
+    }
+
+    /// A task that was woken may be past the await that it recorded last.
+    fn has_await(&mut self, header: &Header) -> bool {
+        let awaits = if header.state.is_idle() { header.awaits() } else { None };
+        awaits.is_some_and(|(what, at)| has_in(what.name(), &self.wanted) || at.is_some_and(|at| self.has_place(at)))
     }
 
     fn has_place(&mut self, location: &'static Location<'static>) -> bool {
@@ -54,13 +64,4 @@ impl Sieve {
         let _ = write!(self.text, "#{id}");
         self.text.contains(&self.wanted)
     }
-}
-
-/// Returns whether `text` contains `wanted`, which is in lower case, regardless of the case.
-fn has_in(text: &str, wanted: &str) -> bool {
-    if text.is_ascii() {
-        let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-        return wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted));
-    }
-    text.to_lowercase().contains(wanted)
 }

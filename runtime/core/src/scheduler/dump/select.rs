@@ -1,0 +1,138 @@
+//! Which tasks a dump contains, by its query.
+//!
+//! A filter accepts a task by what its header contains, or by its chain of awaits. The chain is
+//! known only after the task was polled, so the other waiting tasks are polled too, as far as the
+//! query's sample and [`MAX_TASKS`] leave room. A task is *chosen* if the filter accepts it without
+//! its chain. Chosen tasks come first.
+
+use volt_telemetry::dump::{Link, MAX_TASKS, Query, chain_has};
+use volt_telemetry::tasks::{MAX_FILTER_BYTES, Task};
+
+use super::batch::Target;
+use crate::scheduler::listing::sieve::Sieve;
+use crate::scheduler::rng::FastRand;
+use crate::task::header::Header;
+use crate::task::registry::Registry;
+
+/// The task that a query selects.
+enum Wanted<'a> {
+    All,
+    Id(u64),
+    Name(&'a str),
+}
+
+/// Decides which tasks a query selects.
+pub(super) struct Selection<'a> {
+    wanted: Wanted<'a>,
+    sieve: Sieve,
+    /// The filter in lower case.
+    filter: String,
+    /// Whether tasks are selected by their chains.
+    reads_chains: bool,
+    limit: usize,
+}
+
+/// The tasks to read, the one that has waited longest first.
+pub(super) struct Listed {
+    pub(super) targets: Vec<Target>,
+    /// The number of chosen tasks, also of those that are not among the targets.
+    pub(super) chosen: u64,
+    /// The number of tasks that are neither chosen nor among the targets. Their chains may match.
+    pub(super) unread: u64,
+}
+
+impl<'a> Selection<'a> {
+    pub(super) fn new(query: &'a Query) -> Self {
+        let filter = &query.filter[..query.filter.floor_char_boundary(MAX_FILTER_BYTES)];
+        let wanted = match query.task.as_deref() {
+            None => Wanted::All,
+            Some(task) => match task.strip_prefix('#').unwrap_or(task).parse() {
+                Ok(id) => Wanted::Id(id),
+                Err(_) => Wanted::Name(task),
+            },
+        };
+        Self {
+            wanted,
+            sieve: Sieve::new(filter),
+            filter: filter.to_lowercase(),
+            reads_chains: query.polls && !filter.is_empty(),
+            limit: if query.sample == 0 { MAX_TASKS } else { query.sample.min(MAX_TASKS) } as usize,
+        }
+    }
+
+    /// Lists the waiting tasks that may match, at most as many as the query allows.
+    pub(super) fn list(&mut self, registry: &Registry, seed: u64) -> Listed {
+        let [mut chosen, mut others] = [0, 1].map(|index| Draw::new(self.limit, FastRand::new(seed, index)));
+        let is_complete = registry.walk(usize::MAX, |header| {
+            if !header.state.is_idle() || !self.is_wanted(header.id.as_u64(), header.name()) {
+                return;
+            }
+            if self.sieve.has(header, false) {
+                chosen.add(header, true);
+            } else if self.reads_chains {
+                others.add(header, false);
+            }
+        });
+        debug_assert!(is_complete, "without a limit");
+        others.cut(self.limit - chosen.targets.len());
+        let unread = others.seen - others.targets.len() as u64;
+        let mut targets = chosen.targets;
+        targets.extend(others.targets);
+        targets.sort_by_key(|target| target.since_ns);
+        Listed { targets, chosen: chosen.seen, unread }
+    }
+
+    /// Returns whether the filter accepts this chain.
+    pub(super) fn has_chain(&self, chain: &[Link]) -> bool {
+        self.reads_chains && chain_has(chain, &self.filter)
+    }
+
+    /// Returns whether the query selects a task that is being polled, with this chain.
+    pub(super) fn has_running(&mut self, id: u64, name: Option<&str>, spawned_at: &str, chain: &[Link]) -> bool {
+        let task = Task { id, name: name.map(str::to_owned), spawned_at: spawned_at.to_owned(), ..Task::default() };
+        self.is_wanted(id, name) && (self.sieve.has_task(&task) || self.has_chain(chain))
+    }
+
+    fn is_wanted(&self, id: u64, name: Option<&str>) -> bool {
+        match self.wanted {
+            Wanted::All => true,
+            Wanted::Id(wanted) => id == wanted,
+            Wanted::Name(wanted) => name == Some(wanted),
+        }
+    }
+}
+
+/// A random choice of at most `limit` of the tasks that are added. Each has the same chance.
+struct Draw {
+    limit: usize,
+    rng: FastRand,
+    seen: u64,
+    targets: Vec<Target>,
+}
+
+impl Draw {
+    fn new(limit: usize, rng: FastRand) -> Self {
+        Self { limit, rng, seen: 0, targets: Vec::new() }
+    }
+
+    fn add(&mut self, header: &Header, is_chosen: bool) {
+        self.seen += 1;
+        if self.targets.len() < self.limit {
+            self.targets.push(Target::of(header, is_chosen));
+            return;
+        }
+        let place = self.rng.below(self.seen as usize);
+        if place < self.limit {
+            self.targets[place] = Target::of(header, is_chosen);
+        }
+    }
+
+    /// Keeps `len` of the tasks, at random: those at the front are not.
+    fn cut(&mut self, len: usize) {
+        for place in 0..len.min(self.targets.len()) {
+            let other = place + self.rng.below(self.targets.len() - place);
+            self.targets.swap(place, other);
+        }
+        self.targets.truncate(len);
+    }
+}
