@@ -117,7 +117,7 @@ volt-console stacks
 volt-console stacks shop --all",
 )];
 
-pub(crate) const DUMP: [Chapter; 2] = [
+pub(crate) const DUMP: [Chapter; 3] = [
     (
         "Output",
         "\
@@ -141,6 +141,13 @@ volt-console dump shop --task 4711 --tree
 
 # Print the number of waiting tasks by spawn location
 volt-console dump shop --json | jq '.runtimes[].groups[] | [.tasks, .spawned_at]'",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no task matches --filter
+1  There is no such program, runtime or task, or it cannot dump its tasks
+2  Invalid arguments",
     ),
 ];
 
@@ -249,17 +256,19 @@ volt-console check shop --max-delay p99=20ms --max-delay 200ms --for 30s",
     ),
 ];
 
-pub(crate) const RECORD: [Chapter; 2] = [
+pub(crate) const RECORD: [Chapter; 3] = [
     (
         "Triggers",
         "\
 stall         A poll lasts 10 ms or longer (`Builder::incident_after`)
 panic         A task panics
+poll=TIME     A poll lasts TIME or longer; recorded when it ends
 delay=TIME    A task waits at least TIME from its wake-up to its poll
 rule          A rule of the doctor reports a finding
 rule=NAME     The rule NAME reports a finding, such as rule=stalled-poll
 
-A trigger within 10 s after the events of another one is ignored.",
+TIME is at most 4s. A trigger within 10 s after the events of another one is
+ignored.",
     ),
     (
         "Examples",
@@ -270,8 +279,19 @@ volt-console record --seconds 10
 # Record what leads to the next schedule delay of at least 20 ms
 volt-console record shop --trigger delay=20ms -o delay.voltrec
 
+# Record what leads to polls of at least 20 ms, each in a file
+volt-console record shop --trigger poll=20ms --files 10
+
 # Record continuously and keep the last 4 files of 64 MiB
 volt-console record shop --max-size 64M --files 4",
+    ),
+    (
+        "Exit codes",
+        "\
+0  The recording was written, also after Ctrl-C, or if the program exited or
+   no trigger fired
+1  There is no such program or runtime, or a file could not be written
+2  Invalid arguments",
     ),
 ];
 
@@ -346,5 +366,15 @@ mod tests {
         command.build();
         assert_readable(&mut command);
         command.get_subcommands_mut().for_each(assert_readable);
+    }
+
+    #[test]
+    fn commands_that_can_fail_on_a_program_list_their_exit_codes() {
+        let mut command = Arguments::command();
+        for name in ["doctor", "dump", "top", "check", "record"] {
+            let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
+            let codes = help.split_once("\nExit codes:\n").map_or("", |(_, codes)| codes);
+            assert!([0, 1, 2].iter().all(|code| codes.contains(&format!("  {code}  "))), "{name}:\n{help}");
+        }
     }
 }

@@ -63,6 +63,10 @@ fn sizes_and_seconds_have_bounds() {
 #[test]
 fn triggers_are_parsed_by_their_names() {
     assert_eq!("delay=10ms".parse(), Ok(On::Delay(Duration::from_millis(10))));
+    assert_eq!("poll=20ms".parse(), Ok(On::Poll(Duration::from_millis(20))));
+    assert_eq!("poll=4s".parse(), Ok(On::Poll(Duration::from_secs(4))));
+    assert!(["poll=4001ms", "delay=5s"].iter().all(|text| text.parse::<On>().is_err()), "never recorded");
+    assert!("poll".parse::<On>().is_err() && "poll=fast".parse::<On>().is_err());
     assert!(["stall", "panic", "rule", "rule=stalled-poll"].iter().all(|on| on.parse::<On>().is_ok()));
     assert_eq!("rule=none-such".parse::<On>(), Err("the doctor has no rule named \"none-such\"".into()));
     assert!("delay".parse::<On>().is_err() && "delay=fast".parse::<On>().is_err());

@@ -20,6 +20,7 @@ use volt_telemetry::client::{Client, ConnectError, REPLY_TIMEOUT};
 use volt_telemetry::snapshot::Process;
 
 use crate::commands::progress::Progress;
+use crate::commands::record;
 use crate::error::Error;
 use crate::text::clean;
 use crate::text::figures::paragraph;
@@ -190,10 +191,21 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
         _ => {
             let (pid, all) = (process.pid, verdicts.len());
             text.push_str(&format!("\n{exceeded} of {all} limits exceeded. Next steps:\n"));
-            text.push_str(&format!("  volt-console doctor {pid}\n  volt-console record {pid} --trigger stall\n"));
+            let on = verdicts.iter().find(|verdict| verdict.is_exceeded).map_or_else(String::new, trigger);
+            text.push_str(&format!("  volt-console doctor {pid}\n  volt-console record {pid} --trigger {on}\n"));
         }
     }
     text
+}
+
+/// Returns the trigger of a recording of what exceeds the limit, such as `poll=50ms`.
+fn trigger(verdict: &Verdict) -> String {
+    let what = match verdict.measure {
+        Measure::Poll => "poll",
+        Measure::Delay => "delay",
+    };
+    let micros = verdict.limit.time.min(record::TIME_MAX).as_micros();
+    if micros.is_multiple_of(1_000) { format!("{what}={}ms", micros / 1_000) } else { format!("{what}={micros}us") }
 }
 
 /// Formats a verdict: `app: longest poll 94.1ms, limit 50ms; 12 of 48.2k polls exceeded it`.

@@ -51,6 +51,9 @@ const NAME_BYTES_MAX: usize = 64;
 /// The time between two snapshots that the doctor compares.
 const EXAMINED_APART_NS: u64 = 1_000_000_000;
 
+/// The longest limit of a trigger. A recording does not distinguish times above 4.29 s.
+pub const TIME_MAX: Duration = Duration::from_secs(4);
+
 /// A trigger of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
@@ -58,6 +61,8 @@ pub enum On {
     Stall,
     /// A task that waits for at least this long.
     Delay(Duration),
+    /// A poll that lasts for at least this long, at its end.
+    Poll(Duration),
     /// A task that panics.
     Panic,
     /// A finding of this rule; `None` means any rule.
@@ -67,20 +72,27 @@ pub enum On {
 impl std::str::FromStr for On {
     type Err = String;
 
-    /// Parses `stall`, `delay=10ms`, `panic`, `rule` or `rule=stalled-poll`.
+    /// Parses `stall`, `delay=10ms`, `poll=20ms`, `panic`, `rule` or `rule=stalled-poll`.
     fn from_str(text: &str) -> Result<On, String> {
         match text.split_once('=') {
             None if text == "stall" => Ok(On::Stall),
             None if text == "panic" => Ok(On::Panic),
             None if text == "rule" => Ok(On::Rule(None)),
-            Some(("delay", time)) => crate::text::figures::time(time).map(On::Delay),
+            Some(("delay", time)) => limit(time).map(On::Delay),
+            Some(("poll", time)) => limit(time).map(On::Poll),
             Some(("rule", name)) => match Rule::by_name(name) {
                 Some(rule) => Ok(On::Rule(Some(rule))),
                 None => Err(format!("the doctor has no rule named {name:?}")),
             },
-            _ => Err("expected stall, panic, delay=TIME, rule or rule=NAME".into()),
+            _ => Err("expected stall, panic, delay=TIME, poll=TIME, rule or rule=NAME".into()),
         }
     }
+}
+
+/// Parses the limit of a trigger. Events contain times up to [`TIME_MAX`].
+fn limit(text: &str) -> Result<Duration, String> {
+    let limit = crate::text::figures::time(text)?;
+    if limit <= TIME_MAX { Ok(limit) } else { Err(format!("expected at most {TIME_MAX:?}")) }
 }
 
 /// How to record.
@@ -288,7 +300,10 @@ impl Tape {
                 Event::PollEnd { outcome: Outcome::Panicked, .. } if self.triggers.contains(&On::Panic) => {
                     Trigger::Panic
                 }
-                Event::PollBegin { delay_ns, .. } if self.is_too_long(delay_ns) => {
+                Event::PollEnd { took_ns, .. } if self.is_too_long_a_poll(took_ns) => {
+                    Trigger::Poll { poll_ns: took_ns.into() }
+                }
+                Event::PollBegin { delay_ns, .. } if self.is_too_long_a_delay(delay_ns) => {
                     Trigger::Delay { delay_ns: delay_ns.into() }
                 }
                 _ => continue,
@@ -302,9 +317,14 @@ impl Tape {
         found
     }
 
-    fn is_too_long(&self, delay_ns: u32) -> bool {
+    fn is_too_long_a_delay(&self, delay_ns: u32) -> bool {
         let delay = Duration::from_nanos(delay_ns.into());
         self.triggers.iter().any(|on| matches!(on, On::Delay(limit) if delay >= *limit))
+    }
+
+    fn is_too_long_a_poll(&self, took_ns: u32) -> bool {
+        let took = Duration::from_nanos(took_ns.into());
+        self.triggers.iter().any(|on| matches!(on, On::Poll(limit) if took >= *limit))
     }
 
     /// Returns the finding of the first matching rule.

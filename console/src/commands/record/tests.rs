@@ -133,6 +133,22 @@ fn a_file_is_named_for_the_program_whatever_that_is_called() {
 }
 
 #[test]
+fn a_poll_trigger_fires_at_its_limit_and_not_below() {
+    let scratch = Scratch::new("poll");
+    let mut tape = scratch.tape(&[On::Poll(Duration::from_millis(20))], 1);
+    let ended = |took_ns| {
+        let end = Event::PollEnd { task: 1, location: 0, outcome: Outcome::Pending, took_ns };
+        let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(100 * MS, end)] };
+        Flush { at_ns: 100 * MS, complete_until_ns: 100 * MS, chunks: vec![chunk], ..Flush::default() }
+    };
+    assert!(tape.take(ended(19_999_999)).unwrap() && tape.windows.open().is_none());
+    assert!(tape.take(ended(20_000_000)).unwrap());
+    let window = tape.windows.open().expect("a window is open");
+    assert_eq!(window.trigger, Trigger::Poll { poll_ns: 20_000_000 });
+    assert_eq!(window.trigger.to_string(), "a poll of 20ms");
+}
+
+#[test]
 fn a_delay_trigger_fires_at_its_limit_and_not_below() {
     let scratch = Scratch::new("delay");
     let mut tape = scratch.tape(&[On::Delay(Duration::from_millis(5))], 1);

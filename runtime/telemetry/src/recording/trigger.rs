@@ -20,6 +20,11 @@ pub enum Trigger {
         /// How long it waited, ns.
         delay_ns: u64,
     },
+    /// A poll lasted longer than the configured limit.
+    Poll {
+        /// How long it lasted, ns.
+        poll_ns: u64,
+    },
     /// A rule of the doctor fired.
     Rule {
         /// The name of the rule.
@@ -40,6 +45,7 @@ impl fmt::Display for Trigger {
         match self {
             Trigger::Stall { incident } => write!(f, "stall, incident {incident}"),
             Trigger::Delay { delay_ns } => write!(f, "a delay of {:?}", Duration::from_nanos(*delay_ns)),
+            Trigger::Poll { poll_ns } => write!(f, "a poll of {:?}", Duration::from_nanos(*poll_ns)),
             Trigger::Rule { name } => write!(f, "doctor: {name}"),
             Trigger::Panic => f.write_str("panic"),
             Trigger::Request => f.write_str("request"),
