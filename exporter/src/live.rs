@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use volt_diagnosis::doctor::Verdict;
 use volt_diagnosis::doctor::watch::Watch;
 use volt_diagnosis::exposition::Origin;
 use volt_diagnosis::rates::Rates;
@@ -96,6 +97,8 @@ struct Shown<'a> {
 struct ShownRuntime<'a> {
     #[serde(flatten)]
     snapshot: &'a Snapshot,
+    /// The verdict of the doctor, in one line.
+    verdict: String,
     /// One flag per worker: JavaScript numbers cannot represent all 64 bits of a bitmap's word.
     is_parked: Vec<bool>,
     /// Rates since the previous snapshot, if there was one.
@@ -139,6 +142,7 @@ fn show<'a>(before: Option<&Process>, now: &'a Process) -> Shown<'a> {
     let runtimes = now.runtimes.iter().zip(rates);
     let shown = |(snapshot, rates): (&'a Snapshot, _)| ShownRuntime {
         snapshot,
+        verdict: Verdict::of([snapshot]).to_string(),
         is_parked: (0..snapshot.workers.len()).map(|index| snapshot.is_parked(index)).collect(),
         rates,
     };
@@ -152,13 +156,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parked_state_is_listed_for_each_of_64_workers() {
+    fn each_runtime_has_its_verdict_and_the_state_of_64_workers() {
         let workers = (0..64).map(|index| Worker { index, ..Worker::default() }).collect();
         let runtime = Snapshot { parked_bitmap: vec![u64::MAX - 1], workers, ..Snapshot::default() };
         let process = Some(Process { runtimes: vec![runtime], ..Process::default() });
         let answer = Live::default().answer(&[Seen { origin: Origin::new(), process }]);
         let told: serde_json::Value = serde_json::from_str(&answer).unwrap();
         let parked = told[0]["runtimes"][0]["is_parked"].as_array().unwrap();
+        let verdict = &told[0]["runtimes"][0]["verdict"];
+        assert_eq!(*verdict, "OK: no findings", "also for a program that sends no findings");
         assert_eq!((parked.len(), parked.iter().filter(|is_parked| **is_parked == true).count()), (64, 63));
     }
 }

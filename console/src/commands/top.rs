@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
+use volt_diagnosis::doctor::{Verdict, Watch};
 use volt_diagnosis::rates::{Rates, local_queue_len, searchers_max, worker_count};
 use volt_telemetry::client::{Client, ConnectError};
 use volt_telemetry::snapshot::{Process, Snapshot};
@@ -52,6 +53,9 @@ pub struct Options {
 pub fn run(found: Found, environment: &Environment, options: Options, out: &mut impl Write) -> Result<(), Error> {
     let Found { mut client, again } = found;
     let mut earlier = clean::process(client.snapshot()?);
+    // Computes the findings of programs that do not compute them.
+    let mut watch = Watch::within(nanos(options.interval));
+    watch.filled(&earlier);
     let mut heard = Instant::now();
     let mut lost = 0;
     loop {
@@ -76,8 +80,8 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
         heard = Instant::now();
         let text = match options {
             Options { as_json: true, .. } => format!("{}\n", json_with(&earlier, &later, lost)),
-            Options { is_ascii: true, .. } => ascii::text(&text(&earlier, &later)),
-            _ => text(&earlier, &later),
+            Options { is_ascii: true, .. } => ascii::text(&text(&earlier, &watch.filled(&later))),
+            _ => text(&earlier, &watch.filled(&later)),
         };
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
         if options.is_once {
@@ -113,6 +117,10 @@ fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) 
     }
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn say(text: &str) {
     // If stderr is closed, no user can read this.
     let _ = writeln!(io::stderr(), "volt-console: {}", clean::text(text));
@@ -125,9 +133,9 @@ fn json_with(earlier: &Process, later: &Process, lost: u64) -> Value {
     whole
 }
 
-/// Returns text: the state in `later`, and the rates since `earlier`.
+/// Returns text: the verdict, the state in `later`, and the rates since `earlier`.
 pub fn text(earlier: &Process, later: &Process) -> String {
-    let mut text = String::new();
+    let mut text = format!("{}\n", Verdict::of(&later.runtimes));
     for (snapshot, rates) in later.runtimes.iter().zip(Rates::between_processes(earlier, later)) {
         let scene = Scene { snapshot, rates: rates.as_ref() };
         let up = duration(snapshot.at_ns.saturating_sub(snapshot.started_at_ns));
@@ -288,6 +296,17 @@ mod tests {
     fn json_of_a_process_without_a_runtime_is_an_object_still() {
         let process = Process { pid: 7, ..Process::default() };
         assert_eq!(json(&process, &process)["runtimes"], json!([]));
+    }
+
+    #[test]
+    fn text_begins_with_the_verdict() {
+        let (earlier, mut later) = sample();
+        later.runtimes.iter_mut().for_each(|runtime| runtime.findings = Some(Vec::new()));
+        assert!(text(&earlier, &later).starts_with("OK: no findings for 12 min\ndemo  pid 48213"));
+        let stalled = fixture::stalled(later, 1);
+        let judged = Watch::default().filled(&stalled).into_owned();
+        let verdict = Verdict::of(&judged.runtimes).to_string();
+        assert!(text(&earlier, &judged).starts_with(&format!("{verdict}\n")), "{verdict}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use volt_telemetry::finding::Place;
+use volt_telemetry::finding::{Finding, Place};
 use volt_telemetry::incident::Incident;
+use volt_telemetry::rule::Rule;
 
 use super::{Action, Effect, INTERVALS, Kind, Model, Screen};
 use crate::facts::incidents::newest_first;
@@ -110,25 +111,33 @@ impl Model {
             Screen::Latency => {
                 self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
             }
-            Screen::Doctor => self.open_incident(),
+            Screen::Doctor => self.open_finding(),
             Screen::Workers | Screen::Blame | Screen::Events | Screen::Waits => {}
         }
     }
 
-    /// Opens the stack of the latest incident that the selected finding is about, if there is one.
-    fn open_incident(&mut self) {
+    /// Opens the stack of the latest incident that the selected finding is about, if there is one;
+    /// else what its tasks wait for.
+    fn open_finding(&mut self) {
         let rows = self.finding_rows();
         let Some((runtime, finding)) = self.position().and_then(|place| rows.get(place)).copied() else { return };
+        let (runtime, filter) = (runtime.clone(), filter_of(finding));
         let is_place = |at: &str| finding.locations.iter().any(|place| place.at() == at);
         let is_it = |incident: &&Incident| {
             let line = incident.guilty().map(|frame| Place::of_frame(frame).at().to_owned());
             is_place(&incident.spawned_at) && line.is_none_or(|line| is_place(&line))
         };
-        let of = self.runtimes().iter().find(|of| of.runtime == *runtime);
-        let Some(incident) = of.and_then(|of| newest_first(&of.incidents).find(is_it)).cloned() else { return };
-        self.selected_runtime = Some(runtime.clone());
-        self.incidents.show(incident);
-        self.screen = Screen::Incidents;
+        let of = self.runtimes().iter().find(|of| of.runtime == runtime);
+        if let Some(incident) = of.and_then(|of| newest_first(&of.incidents).find(is_it)).cloned() {
+            self.selected_runtime = Some(runtime);
+            self.incidents.show(incident);
+            self.screen = Screen::Incidents;
+        } else if let Some(filter) = filter.filter(|_| self.played.is_none()) {
+            self.selected_runtime = Some(runtime);
+            self.act(Action::Show(Screen::Waits));
+            self.waits.chosen = 0;
+            self.list_mut().filter = filter;
+        }
     }
 
     /// Selects the row at the position that `to` computes from the current one.
@@ -219,4 +228,16 @@ impl Model {
         self.interval = *choose(self.interval)?;
         Some(Effect::Subscribe(self.interval))
     }
+}
+
+/// Returns the text by which the waits screen finds the tasks of a finding: a task of a deadlock,
+/// and those that wait for it; else a spawn location.
+fn filter_of(finding: &Finding) -> Option<String> {
+    let task = finding.tasks.first().map(|task| format!("#{}", task.id));
+    if finding.rule == Rule::Deadlock {
+        return task;
+    }
+    let is_spawned = |place: &&Place| matches!(place, Place::Spawned { .. });
+    let place = finding.locations.iter().find(is_spawned).or(finding.locations.first());
+    place.map(|place| place.at().to_owned()).or(task)
 }

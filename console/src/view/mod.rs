@@ -42,7 +42,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme, hits: &mut Hits)
 }
 
 fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
-    let [top, body, bottom] = rows(area, [Constraint::Length(2), Constraint::Fill(1), Constraint::Length(2)]);
+    let [top, body, bottom] = rows(area, [Constraint::Length(3), Constraint::Fill(1), Constraint::Length(2)]);
     header::draw(frame, top, model, theme);
     match model.scene() {
         Some(scene) => match model.screen {
@@ -84,11 +84,7 @@ fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     let [top, body, bottom] = rows(area, [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]);
     header::draw_identity(frame, top, model, theme);
     let current = || model.picture().findings.iter().filter(|(_, finding)| finding.seen.is_current);
-    let mut lines = vec![match current().count() {
-        0 => Line::styled("OK: no findings", theme.good()),
-        1 => Line::styled("1 finding", theme.strong()),
-        count => Line::styled(format!("{count} findings"), theme.strong()),
-    }];
+    let mut lines = vec![header::verdict(model, theme, usize::from(area.width))];
     for (_, finding) in current() {
         let style = theme.tone(tone_of(finding.severity));
         lines.push(Line::styled(format!("{} {}", finding.severity.name(), finding.rule.name()), style));

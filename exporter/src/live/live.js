@@ -168,9 +168,8 @@ function showFindings(runtime) {
   const found = runtime.findings;
   const current = found.filter((finding) => finding.seen.is_current);
   box.className = current.length ? current[0].severity : "";
-  const well = current.length ? [] : [element("b", "", "OK: the doctor has no current findings.")];
   box.replaceChildren(
-    ...well,
+    element("b", "", runtime.verdict),
     ...found.map((finding) => {
       const word = finding.seen.is_current ? finding.severity : "past";
       const shown = element("div", "finding " + finding.severity);

@@ -1,5 +1,8 @@
 //! Tests of the rows: which are shown, in which order, and which is selected.
 
+use volt_telemetry::finding::{Place, Severity};
+use volt_telemetry::rule::Rule;
+
 use super::*;
 
 /// Returns the number of the selected incident.
@@ -252,6 +255,31 @@ fn chains_and_refusals_are_sanitized_and_lists_clear_refusals() {
     assert_eq!(model.tasks.error, None);
 }
 
+/// Returns the number of rows that each of these filters leaves on the screen.
+fn rows_with<const N: usize>(model: &mut Model, filters: [&str; N], rows: impl Fn(&Model) -> usize) -> [usize; N] {
+    filters.map(|filter| {
+        model.list_mut().filter.clear();
+        filter.chars().for_each(|c| _ = act(model, Action::Type(c)));
+        rows(model)
+    })
+}
+
+#[test]
+fn filters_find_kinds_and_lines_of_awaits() {
+    let mut model = fixture::model(2, 2);
+    act(&mut model, Action::Show(Screen::Waits));
+    model.update(Message::Dump(Box::new(fixture::dump())));
+    let rows = |model: &Model| model.wait_rows().len();
+    let filters = ["Lock", "orders.rs:52", "place", "oneshot.rs:459", "#77", "orders.rs:53"];
+    assert_eq!(rows_with(&mut model, filters, rows), [1, 1, 1, 1, 1, 0]);
+    let mut model = fixture::tasks_model(2, 8);
+    let rows = |model: &Model| model.task_rows().len();
+    let all = rows(&model);
+    let [of_kind, of_line, none] = rows_with(&mut model, ["MESSAGE", "handlers.rs:133", "handlers.rs:134"], rows);
+    assert!(0 < of_kind && of_kind < all && of_line == of_kind, "{of_kind} and {of_line} of {all}");
+    assert_eq!(none, 0);
+}
+
 #[test]
 fn the_requested_filter_is_truncated_as_programs_truncate_it() {
     let mut model = fixture::tasks_model(2, 9);
@@ -270,6 +298,32 @@ fn a_finding_opens_the_stack_that_it_is_about() {
     assert!(model.incidents.open_call().is_some());
     let incident = model.incidents.selected(&[]).expect("its stack is open");
     assert!(places.contains(&incident.spawned_at), "{places:?}: {incident:#?}");
+}
+
+#[test]
+fn a_finding_without_a_stack_opens_what_its_tasks_wait_for() {
+    let opened = |finding| {
+        let mut model = fixture::found_model(vec![finding]);
+        act(&mut model, Action::Show(Screen::Doctor));
+        let before = model.waits.requested;
+        act(&mut model, Action::ToggleDetail);
+        (model.screen, model.list().filter.clone(), model.waits.requested - before)
+    };
+    let at = |line: u32| Place::Spawned { at: format!("src/a.rs:{line}:5") };
+    let awaited = Place::Guilty { at: "src/a.rs:33:9".into(), function: None };
+    let deadlock = fixture::finding(Rule::Deadlock, Severity::Critical, &[1201, 1187], &[awaited.clone(), at(3)]);
+    assert_eq!(opened(deadlock), (Screen::Waits, "#1201".into(), 1));
+    let leak = fixture::finding(Rule::TaskLeak, Severity::Warning, &[], &[awaited, at(7)]);
+    assert_eq!(opened(leak), (Screen::Waits, "src/a.rs:7:5".into(), 1));
+    let lost = fixture::finding(Rule::LostWaker, Severity::Warning, &[9], &[]);
+    assert_eq!(opened(lost), (Screen::Waits, "#9".into(), 1));
+    let storm = fixture::finding(Rule::WakeStorm, Severity::Warning, &[], &[]);
+    assert_eq!(opened(storm), (Screen::Doctor, String::new(), 0), "there is nothing to open");
+    // The filter leaves the task of the deadlock and those that wait for it.
+    let mut model = fixture::found_model(Vec::new());
+    act(&mut model, Action::Show(Screen::Waits));
+    model.update(Message::Dump(Box::new(fixture::dump())));
+    assert_eq!(rows_with(&mut model, ["#1201", "#12"], |model| model.wait_rows().len()), [1, 2]);
 }
 
 #[test]

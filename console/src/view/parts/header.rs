@@ -1,15 +1,16 @@
-//! The lines around every screen. Two at the top have the program and how recent its numbers are;
-//! two at the bottom have the screens and the keys.
+//! The lines around every screen. Three at the top have the program and how recent its numbers are,
+//! the verdict of the doctor, and the runtimes; two at the bottom have the screens and the keys.
 
 use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use volt_diagnosis::doctor::Verdict;
 use volt_diagnosis::rates::worker_count;
 
 use crate::facts::Tone;
-use crate::model::{Action, Link, Model, Played, Screen};
+use crate::model::{Action, Link, Model, Played, Screen, tone_of};
 use crate::text::figures::{age, count, head, tail, width};
 use crate::view::hits::Hits;
 use crate::view::parts::layout::rows;
@@ -24,13 +25,14 @@ const REASON_MAX_WIDTH: usize = 60;
 /// The largest width of the program's name, and of a runtime's.
 const NAME_MAX_WIDTH: usize = 24;
 
-/// Draws the two lines at the top.
+/// Draws the three lines at the top.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
-    let [first, second] = rows(area, [Constraint::Length(1); 2]);
+    let [first, second, third] = rows(area, [Constraint::Length(1); 3]);
     draw_identity(frame, first, model, theme);
+    frame.render_widget(verdict(model, theme, usize::from(area.width)), second);
     let tabs = tabs(model, theme, usize::from(area.width));
     let room = usize::from(area.width).saturating_sub(tabs.width() + 2);
-    draw_split(frame, second, tabs, losses(model, theme, room.min(REASON_MAX_WIDTH)));
+    draw_split(frame, third, tabs, losses(model, theme, room.min(REASON_MAX_WIDTH)));
 }
 
 /// Draws the first of them: which program this is, and how recent the numbers are.
@@ -64,7 +66,7 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme,
     };
     let keys_of = keys_of(model);
     // On a high screen, the latency screen has no other kind to switch to.
-    let body = frame.area().height.saturating_sub(4);
+    let body = frame.area().height.saturating_sub(5);
     let is_idle = |key: &str| model.screen == Screen::Latency && key == "Enter" && latency::shows_both(body);
     shown.extend(keys_of.iter().filter(|(key, _)| !is_idle(key)));
     shown.push(("space", pause));
@@ -92,20 +94,45 @@ pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme,
     frame.render_widget(Line::from(spans), keys);
 }
 
+/// Returns the verdict of the doctor on all runtimes; an empty line before the first snapshot.
+pub fn verdict(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
+    if model.runtimes().is_empty() {
+        return Line::default();
+    }
+    let verdict = Verdict::of(model.runtimes());
+    let style = verdict.severity().map_or_else(|| theme.good(), |severity| theme.tone(tone_of(severity)));
+    let before = if matches!(model.link, Link::Lost { .. }) { " last known: " } else { " " };
+    let text = verdict.in_columns(columns.saturating_sub(before.len()));
+    Line::from(vec![Span::styled(before, theme.label()), Span::styled(head(&text, columns - before.len()), style)])
+}
+
+/// Returns the number of current findings that need action, with the mark of the worst: `3!!`.
+fn badge(model: &Model) -> Option<(String, Tone)> {
+    let verdict = Verdict::of(model.runtimes());
+    let tone = tone_of(verdict.severity()?);
+    Some((format!("{}{}", verdict.critical + verdict.warnings, tone.mark()), tone))
+}
+
 fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let mut spans = Vec::new();
     let mut x = area.x;
     // A digit and two columns around each name, and one more bracket.
+    let badge = badge(model);
+    let badge_width = badge.as_ref().map_or(0, |(text, _)| text.len() + 1);
     let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
-    let has_room = whole < usize::from(area.width);
+    let has_room = whole + badge_width < usize::from(area.width);
     for screen in Screen::ALL {
         let is_shown = model.screen == screen;
         let name = if has_room || is_shown { screen.name() } else { screen.short_name() };
         let text = if is_shown { format!("[{name}]") } else { format!("{name} ") };
         let style = if is_shown { theme.strong() } else { theme.label() };
-        let columns = 2 + text.len() as u16;
+        let mut columns = 2 + text.len() as u16;
         spans.push(Span::styled(format!("{} ", screen.key()), theme.title()));
         spans.push(Span::styled(text, style));
+        if let Some((count, tone)) = badge.as_ref().filter(|_| screen == Screen::Doctor) {
+            spans.push(Span::styled(format!("{count} "), theme.tone(*tone)));
+            columns += badge_width as u16;
+        }
         hits.add(Rect { x, y: area.y, width: columns, height: 1 }, Action::Show(screen));
         x += columns;
     }
@@ -125,9 +152,9 @@ fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
         Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
         Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
         Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],
-        Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack")],
+        Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack or waits")],
         Screen::Events => &[("↑↓", "row")],
-        Screen::Waits => &[("↑↓", "row"), ("r", "look again")],
+        Screen::Waits => &[("↑↓", "row"), ("r", "refresh")],
     }
 }
 

@@ -15,7 +15,7 @@ use crate::view::theme::Theme;
 /// The largest height of the curve of polls.
 pub const CURVE_MAX_HEIGHT: u16 = 5;
 /// The largest height of the lamps; workers that do not fit are in the table.
-const LAMPS_MAX_HEIGHT: usize = 4;
+const LAMPS_MAX_HEIGHT: usize = 3;
 /// Lines that are always present: polls, times, queues, tasks, driver, timers.
 const FIXED: u16 = 6;
 /// The width of the first of two groups on a line: three times, each with its mark.

@@ -18,7 +18,8 @@ use crate::text::figures::{ABSENT, bar, count, duration, maybe_duration, percent
 use crate::view::parts::layout::{self, draw_lines, rows};
 use crate::view::theme::Theme;
 
-/// The lines at the top: what is shown, the heading of the quantiles, and two lines of them.
+/// The lines at the top, at most: what is shown, the heading of the quantiles, and two lines of
+/// them.
 const TOP_HEIGHT: u16 = 4;
 /// The widths of a class's label, and of the figures after its bar.
 const LABEL_WIDTH: u16 = 12;
@@ -31,10 +32,14 @@ const BOTH_FROM: u16 = 2 * 11;
 /// The characters of a heat map, each with the share of a moment above which it is used.
 pub(crate) const SHADES: [(f64, char); 6] = [(0.3, '█'), (0.1, '▓'), (0.03, '▒'), (0.01, '░'), (0.0, '·'), (-1.0, ' ')];
 
+/// The width from which the title of the quantiles stands beside their labels.
+const ONE_HEAD_FROM: u16 = 120;
+
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
-    let [top, rest] = rows(area, [Constraint::Length(TOP_HEIGHT), Constraint::Fill(1)]);
-    draw_lines(frame, top, quantile_lines(model, scene, theme));
+    let lines = quantile_lines(model, scene, area.width >= ONE_HEAD_FROM, theme);
+    let [top, rest] = rows(area, [Constraint::Length(lines.len() as u16), Constraint::Fill(1)]);
+    draw_lines(frame, top, lines);
     let shown: Vec<Kind> = if shows_both(area.height) { Kind::ALL.to_vec() } else { vec![model.latency.kind] };
     let areas = Layout::vertical(shown.iter().map(|_| Constraint::Fill(1))).split(rest);
     for (kind, area) in shown.iter().zip(areas.iter()) {
@@ -47,18 +52,22 @@ pub fn shows_both(height: u16) -> bool {
     height >= TOP_HEIGHT + BOTH_FROM
 }
 
-fn quantile_lines(model: &Model, scene: &Scene<'_>, theme: Theme) -> Vec<Line<'static>> {
+/// Returns the table of quantiles; its title is a separate line, or stands beside the labels if
+/// `has_one_head`.
+fn quantile_lines(model: &Model, scene: &Scene<'_>, has_one_head: bool, theme: Theme) -> Vec<Line<'static>> {
     let worker = model.latency.worker;
     let of = worker.map_or_else(|| "of all workers".into(), |index| format!("of worker {index}"));
     let since = if model.shows_totals { "since the runtime started" } else { "in the last interval" };
-    let title = Line::from(vec![
-        layout::title("latency", theme),
-        Span::styled(of, theme.strong()),
-        Span::raw(format!(" {since}")),
-    ]);
+    let of = [Span::styled(of, theme.strong()), Span::raw(format!(" {since}"))];
     let labels = ["p50", "p90", "p99", "p99.9", "max", "mean", "count"];
     let heads: String = labels.iter().map(|label| right(label, 7) + "  ").collect();
-    let mut lines = vec![title, Line::styled(format!("{:17}{heads}", ""), theme.label())];
+    let mut lines = if has_one_head {
+        let head = [Span::styled(format!(" {:16}", "latency"), theme.title()), Span::styled(heads, theme.label())];
+        vec![Line::from_iter(head.into_iter().chain(of))]
+    } else {
+        let title = Line::from_iter([layout::title("latency", theme)].into_iter().chain(of));
+        vec![title, Line::styled(format!("{:17}{heads}", ""), theme.label())]
+    };
     for kind in Kind::ALL {
         let quantiles = quantiles(kind, model, scene).unwrap_or_default();
         let times = [quantiles.p50_ns, quantiles.p90_ns, quantiles.p99_ns, quantiles.p999_ns, quantiles.max_ns];

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
+use volt_telemetry::finding::{Place, Severity};
+use volt_telemetry::rule::Rule;
 
 use super::*;
 use crate::fixture;
@@ -62,6 +64,35 @@ fn a_small_screen_shows_the_worst_finding_or_ok() {
     well.update(Message::Snapshot { process: Box::new(process), lost: 0 });
     let drawn = screen(&well, (60, 15));
     assert!(drawn.contains("OK: no findings"), "{drawn}");
+}
+
+#[test]
+fn every_screen_has_the_verdict_and_a_badge() {
+    let place = Place::Guilty { at: "/home/shop/src/very/long/path/of/the/settlement.rs:33:21".into(), function: None };
+    let deadlock = fixture::finding(Rule::Deadlock, Severity::Critical, &[7], &[place]);
+    let leak = fixture::finding(Rule::TaskLeak, Severity::Warning, &[], &[]);
+    let idle = fixture::finding(Rule::Imbalance, Severity::Info, &[], &[]);
+    let mut unwell = fixture::found_model(vec![deadlock, leak, idle.clone()]);
+    let mut well = fixture::found_model(Vec::new());
+    let mut minor = fixture::found_model(vec![idle]);
+    for chosen in Screen::ALL {
+        [&mut unwell, &mut well, &mut minor].into_iter().for_each(|model| show(model, chosen));
+        for size in [(80, 24), (120, 40), (200, 50)] {
+            let drawn = screen(&unwell, size);
+            let lines: Vec<&str> = drawn.lines().collect();
+            assert!(lines[1].starts_with(" 1 critical: deadlock at "), "{drawn}");
+            assert!(lines[1].contains("/settlement.rs:33; 1 warning"), "{drawn}");
+            let tabs = lines[lines.len() - 2];
+            assert!(tabs.contains("2!!") && tabs.contains("wait"), "{drawn}");
+            let drawn = screen(&well, size);
+            assert_eq!(drawn.lines().nth(1), Some(" OK: no findings for 12 min"), "{drawn}");
+            assert!(!drawn.lines().rev().nth(1).unwrap().contains('!'), "{drawn}");
+            let drawn = screen(&minor, size);
+            assert_eq!(drawn.lines().nth(1), Some(" OK: no warnings for 12 min; 1 info"), "{drawn}");
+        }
+    }
+    unwell.update(Message::Disconnected { reason: "the program has ended".into(), retry_in: fixture::STEP });
+    assert!(screen(&unwell, (80, 24)).contains(" last known: 1 critical: deadlock at …"), "it is no longer current");
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod course;
 pub mod history;
 pub mod key;
 pub mod rule;
+pub mod verdict;
 pub mod watch;
 
 mod case;
@@ -35,4 +36,5 @@ pub use course::{Course, Turn};
 pub use history::History;
 pub use key::Key;
 pub use rule::{RULES, RuleEntry, count_of, examine, markdown_table};
+pub use verdict::Verdict;
 pub use watch::Watch;

@@ -100,7 +100,8 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     }
 }
 
-/// Writes the holder of a lock, and the tasks that wait for it. `of` is the number of the group's tasks.
+/// Writes the holder of a lock, and the tasks that wait for it. `of` is the number of the group's
+/// tasks.
 fn write_lock(f: &mut fmt::Formatter<'_>, lock: &Lock, of: u64) -> fmt::Result {
     writeln!(f, "  {}held by {}", lock.waiting(of), lock.holder(duration))?;
     lock.order().map_or(Ok(()), |order| writeln!(f, "  waiting in this order: {order}"))

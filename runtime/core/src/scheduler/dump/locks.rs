@@ -1,7 +1,7 @@
 //! The locks that the tasks of a dump await, and their holders.
 //!
-//! The copies of the holders (`task::waits`) are taken once, after the tasks were polled. A lock that
-//! is handed on meanwhile may have another holder by then.
+//! The copies of the holders (`task::waits`) are taken once, after the tasks were polled. A lock
+//! that is handed on meanwhile may have another holder by then.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -71,7 +71,7 @@ const MOMENT_NS: u64 = 900_000_000;
 /// longer than this.
 const SAME_POLL_NS: u64 = 10_000_000;
 /// How long a past finding is shown.
-const PAST_NS: u64 = 3_600_000_000_000;
+pub(super) const PAST_NS: u64 = 3_600_000_000_000;
 /// If a history's first snapshot is taken this soon after the runtime was built, the earlier state
 /// is known: nothing had happened.
 const START_NS: u64 = 10_000_000_000;

@@ -1,0 +1,232 @@
+//! The verdict on a program in one line: whether it is all right, and if not, which line of code.
+//!
+//! The console's header, `volt-console top` and the live page show the same line. It counts the
+//! current findings by severity, and names the rule and the line of the worst. If there is nothing
+//! to act on, it says for how long that has been so, from the times of past findings.
+//!
+//! A pure function of the findings in snapshots. For programs that send none, a
+//! [`Watch`](super::Watch) adds them first.
+
+use std::fmt;
+
+use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::text::{counted, duration};
+
+use super::history::PAST_NS;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The verdict on one or more runtimes of a program. [`Display`](fmt::Display) formats it.
+///
+/// ```
+/// use volt_diagnosis::doctor::Verdict;
+/// use volt_telemetry::Snapshot;
+///
+/// let well = Snapshot { at_ns: 720_000_000_000, findings: Some(Vec::new()), ..Snapshot::default() };
+/// assert_eq!(Verdict::of([&well]).to_string(), "OK: no findings for 12 min");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Number of current critical findings.
+    pub critical: u64,
+    /// Number of current warnings.
+    pub warnings: u64,
+    /// Number of other current findings.
+    pub infos: u64,
+    /// The rule of the worst current finding, and its line if it has one.
+    worst: Option<(&'static str, Option<String>)>,
+    /// How long there has been no warning, or no finding if `infos` is 0, ns.
+    well_ns: u64,
+    /// The number of runtimes with findings, even if empty.
+    judged: usize,
+}
+
+impl Verdict {
+    /// Returns the verdict on these runtimes of one program.
+    pub fn of<'a>(runtimes: impl IntoIterator<Item = &'a Snapshot>) -> Self {
+        let mut verdict = Self::default();
+        let mut worst: Option<&Finding> = None;
+        // The last time of any finding, and of a warning or worse.
+        let (mut now_ns, mut started_at_ns, mut last_ns, mut bad_ns) = (0, u64::MAX, 0, 0);
+        for runtime in runtimes {
+            let Some(findings) = &runtime.findings else { continue };
+            verdict.judged += 1;
+            now_ns = now_ns.max(runtime.at_ns);
+            started_at_ns = started_at_ns.min(runtime.started_at_ns);
+            for finding in findings {
+                let at_ns = finding.seen.last_at_ns;
+                last_ns = last_ns.max(at_ns);
+                if finding.seen.worst.max(finding.severity) > Severity::Info {
+                    bad_ns = bad_ns.max(at_ns);
+                }
+                if !finding.seen.is_current {
+                    continue;
+                }
+                match finding.severity {
+                    Severity::Critical => verdict.critical += 1,
+                    Severity::Warning => verdict.warnings += 1,
+                    Severity::Info => verdict.infos += 1,
+                }
+                // Of equal ones, the first.
+                if worst.is_none_or(|worst| worst.severity < finding.severity) {
+                    worst = Some(finding);
+                }
+            }
+        }
+        let since_ns = if verdict.infos > 0 { bad_ns } else { last_ns };
+        verdict.well_ns = now_ns.saturating_sub(since_ns.max(started_at_ns.min(now_ns)));
+        verdict.worst = worst.map(|finding| {
+            let line = finding.locations.first().map(|place| line_of(place.at()).to_owned());
+            (finding.rule.name(), line.filter(|line| !line.is_empty()))
+        });
+        verdict
+    }
+
+    /// Returns the severity of the worst current finding that needs action; `None` if there is none.
+    pub fn severity(&self) -> Option<Severity> {
+        match (self.critical, self.warnings) {
+            (0, 0) => None,
+            (0, _) => Some(Severity::Warning),
+            _ => Some(Severity::Critical),
+        }
+    }
+
+    /// Returns the verdict in at most `columns` characters, as far as possible: of a long path, the
+    /// beginning is left out.
+    ///
+    /// ```
+    /// use volt_diagnosis::doctor::Verdict;
+    ///
+    /// let whole = Verdict::default().to_string();
+    /// assert_eq!(Verdict::default().in_columns(100), whole);
+    /// ```
+    pub fn in_columns(&self, columns: usize) -> String {
+        let over = self.to_string().chars().count().saturating_sub(columns);
+        let (Some((rule, Some(line))), true) = (&self.worst, over > 0) else { return self.to_string() };
+        let kept: String = line.chars().skip(over + 1).collect();
+        Self { worst: Some((*rule, Some(format!("…{kept}")))), ..self.clone() }.to_string()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let well_ns = self.well_ns / SECOND_NS * SECOND_NS;
+        let time = match well_ns {
+            0 => String::new(),
+            // Older findings are not kept.
+            PAST_NS.. => format!(" for {} or more", duration(PAST_NS)),
+            ns => format!(" for {}", duration(ns)),
+        };
+        match self.severity() {
+            None if self.judged == 0 => f.write_str("No verdict: no runtime reports findings"),
+            None if self.infos == 0 => write!(f, "OK: no findings{time}"),
+            None => write!(f, "OK: no warnings{time}; {} info", self.infos),
+            Some(Severity::Critical) => {
+                write!(f, "{} critical: {}", self.critical, self.first())?;
+                if self.warnings > 0 {
+                    write!(f, "; {}", counted(self.warnings, "warning"))?;
+                }
+                Ok(())
+            }
+            Some(_) => write!(f, "{}: {}", counted(self.warnings, "warning"), self.first()),
+        }
+    }
+}
+
+impl Verdict {
+    fn first(&self) -> String {
+        match &self.worst {
+            Some((rule, Some(line))) => format!("{rule} at {line}"),
+            Some((rule, None)) => (*rule).to_owned(),
+            None => String::new(),
+        }
+    }
+}
+
+/// Returns `file:line` of `file:line:column`, and any other text unchanged.
+fn line_of(at: &str) -> &str {
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    match at.rsplit_once(':') {
+        Some((rest, column)) if is_number(column) && rest.rsplit_once(':').is_some_and(|(_, line)| is_number(line)) => {
+            rest
+        }
+        _ => at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::finding::{Place, Seen};
+    use volt_telemetry::rule::Rule;
+
+    use super::*;
+    use crate::doctor::describe::Describe;
+
+    fn runtime(findings: Vec<Finding>) -> Snapshot {
+        let at_ns = 1_000 * SECOND_NS;
+        Snapshot { started_at_ns: 100 * SECOND_NS, at_ns, findings: Some(findings), ..Snapshot::default() }
+    }
+
+    fn found(rule: Rule, severity: Severity, at: &str) -> Finding {
+        let mut finding = Finding::new(rule, severity, "title");
+        if !at.is_empty() {
+            finding.locations = vec![Place::Guilty { at: at.into(), function: None }];
+        }
+        finding.seen = Seen { last_at_ns: 990 * SECOND_NS, worst: severity, ..Seen::default() };
+        finding
+    }
+
+    fn past(severity: Severity, last_at: u64) -> Finding {
+        let mut finding = found(Rule::NoYield, Severity::Info, "src/a.rs:1");
+        finding.seen = Seen { is_current: false, last_at_ns: last_at * SECOND_NS, worst: severity, ..Seen::default() };
+        finding
+    }
+
+    fn verdict(findings: Vec<Finding>) -> String {
+        Verdict::of([&runtime(findings)]).to_string()
+    }
+
+    #[test]
+    fn the_worst_finding_is_named_with_its_line() {
+        let deadlock = found(Rule::Deadlock, Severity::Critical, "src/a.rs:33:21");
+        let other = found(Rule::LostWakeup, Severity::Critical, "");
+        let leak = found(Rule::TaskLeak, Severity::Warning, "src/b.rs:7");
+        assert_eq!(
+            verdict(vec![leak.clone(), deadlock.clone(), other.clone()]),
+            "2 critical: deadlock at src/a.rs:33; 1 warning"
+        );
+        assert_eq!(verdict(vec![other, past(Severity::Critical, 500)]), "1 critical: lost-wakeup");
+        assert_eq!(verdict(vec![leak.clone(), leak.clone()]), "2 warnings: task-leak at src/b.rs:7");
+        let both = [runtime(vec![leak]), runtime(vec![deadlock])];
+        assert_eq!(Verdict::of(&both).to_string(), "1 critical: deadlock at src/a.rs:33; 1 warning");
+        assert_eq!(Verdict::of(&both).severity(), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn ok_has_the_time_since_the_last_finding() {
+        assert_eq!(verdict(Vec::new()), "OK: no findings for 15 min", "since the runtime started");
+        assert_eq!(
+            verdict(vec![past(Severity::Info, 940), past(Severity::Critical, 700)]),
+            "OK: no findings for 1 min"
+        );
+        let info = found(Rule::Imbalance, Severity::Info, "");
+        assert_eq!(verdict(vec![info, past(Severity::Critical, 700)]), "OK: no warnings for 5 min; 1 info");
+        let old = Snapshot { at_ns: 90_000 * SECOND_NS, ..runtime(Vec::new()) };
+        assert_eq!(Verdict::of([&old]).to_string(), "OK: no findings for 1 h or more");
+        let new = Snapshot { at_ns: 100 * SECOND_NS, ..runtime(Vec::new()) };
+        assert_eq!(Verdict::of([&new]).to_string(), "OK: no findings");
+        let unknown = Snapshot { findings: None, ..runtime(Vec::new()) };
+        assert_eq!(Verdict::of([&unknown]).to_string(), "No verdict: no runtime reports findings");
+    }
+
+    #[test]
+    fn a_long_path_is_shortened_at_its_beginning() {
+        let deadlock = found(Rule::Deadlock, Severity::Critical, "/home/shop/src/settle.rs:33");
+        let verdict = Verdict::of([&runtime(vec![deadlock])]);
+        assert_eq!(verdict.in_columns(40), "1 critical: deadlock at …rc/settle.rs:33");
+        assert_eq!(verdict.in_columns(51), verdict.to_string());
+        assert_eq!(line_of("src/a.rs:33:21"), "src/a.rs:33");
+        assert_eq!([line_of("src/a.rs:33"), line_of("libc.so"), line_of("")], ["src/a.rs:33", "libc.so", ""]);
+    }
+}
