@@ -20,7 +20,8 @@ use clap::{CommandFactory, Parser};
 use volt_console::commands::attach::{self, Ended};
 use volt_console::commands::check::{self, limit::Measure};
 use volt_console::commands::doctor::{self, Paper};
-use volt_console::commands::{dump, export, list, listing, picker, record, replay, stacks, top, why};
+use volt_console::commands::picker::{self, Picked};
+use volt_console::commands::{dump, export, list, listing, record, replay, stacks, top, why};
 use volt_console::error::Error;
 use volt_console::model;
 use volt_console::programs::target;
@@ -84,11 +85,11 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
                 attach::attach_to(found, attach::Options::default()).map(Done::Left)
             }
             Err(error) if error.is_several_programs() && attach::check_terminal().is_ok() => {
-                let found = picker::choose(&environment, io::stdin().lock(), &mut out)?;
                 drop(out);
-                found.map_or(Ok(Done::Shown), |found| {
-                    attach::attach_to(found, attach::Options::default()).map(Done::Left)
-                })
+                match picker::choose(&environment)? {
+                    Picked::Program(found) => attach::attach_to(*found, attach::Options::default()).map(Done::Left),
+                    Picked::Left(ended) => Ok(Done::Left(ended)),
+                }
             }
             Err(error) if error.is_several_programs() => {
                 list::run(&environment, false, &mut out)?;

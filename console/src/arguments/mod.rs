@@ -34,7 +34,7 @@ const HELP_COLUMNS: usize = 80;
 /// Inspect running Volt programs
 ///
 /// Without a command, shows the running program on a live screen. If several programs are running,
-/// prompts for one, or lists them if there is no terminal.
+/// lists them to select one with the arrow keys; without a terminal, only lists them.
 #[derive(Parser)]
 #[command(
     name = "volt-console",
@@ -129,7 +129,8 @@ pub(crate) enum Verb {
         /// Print only the task with this id or name
         #[arg(long, value_name = "TASK", value_parser = clap::builder::NonEmptyStringValueParser::new())]
         task: Option<String>,
-        /// Print only tasks whose name, #id or spawn location contains TEXT, ignoring case
+        /// Print only tasks with TEXT in their name, #id, state or spawn location, in the kind of
+        /// await, such as lock, or in a function or line of their chain, ignoring case
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         /// Print every call of a chain, also the calls of libraries
@@ -168,6 +169,7 @@ pub(crate) enum Verb {
     },
     /// Print a program's metrics as text at regular intervals
     ///
+    /// The first line is the verdict of the doctor: OK, or the worst finding with its line of code.
     /// If the program exits, `top` waits for it to come back. Given a pid or a socket path, it
     /// exits with code 1.
     #[command(after_long_help = help::chapters(&help::TOP))]
@@ -203,8 +205,8 @@ pub(crate) enum Verb {
         /// Sort tasks by this value
         #[arg(long, value_name = "BY", default_value = "busy", value_parser = rank())]
         sort: Rank,
-        /// Print only tasks whose name, #id, spawn location or state contains TEXT,
-        /// ignoring case
+        /// Print only tasks with TEXT in their name, #id, state or spawn location, in the kind of
+        /// await, such as lock, or in its line, ignoring case
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         #[command(flatten)]

@@ -192,7 +192,8 @@ fn run(
     }
 }
 
-fn next_event(keyboard: &Keyboard, wait: Duration) -> Result<Option<Event>, Error> {
+/// Returns the next event of the terminal, or `None` after `wait`.
+pub(crate) fn next_event(keyboard: &Keyboard, wait: Duration) -> Result<Option<Event>, Error> {
     match keyboard.events.recv_timeout(wait) {
         Ok(event) => Ok(Some(event)),
         Err(RecvTimeoutError::Timeout) if !input::is_terminal_gone() => Ok(None),

@@ -94,11 +94,25 @@ impl Screen {
     /// skips spaces that are on the screen already.
     #[track_caller]
     pub fn wait_for(&self, text: &str, mark: usize) {
+        self.wait_until(text, mark, |printed| printed.contains(text));
+    }
+
+    /// Waits until `text` is printed on the screen that the program entered last, the `number`th.
+    #[track_caller]
+    pub fn wait_on_screen(&self, number: usize, text: &str) {
+        self.wait_until(text, 0, |printed| {
+            let mut screens = printed.split(ENTER).skip(number);
+            screens.next().is_some_and(|screen| screen.contains(text))
+        });
+    }
+
+    #[track_caller]
+    fn wait_until(&self, text: &str, mark: usize, is_printed: impl Fn(&str) -> bool) {
         let until = Instant::now() + PATIENCE;
         let mut output = self.output.lock();
         loop {
             let printed = String::from_utf8_lossy(&output.0[mark..]).into_owned();
-            if printed.contains(text) {
+            if is_printed(&printed) {
                 return;
             }
             let left = until.saturating_duration_since(Instant::now());
