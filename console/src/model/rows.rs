@@ -135,10 +135,9 @@ impl Model {
             if list.filter.is_empty() {
                 return true;
             }
-            let id = format!("#{}", task.id);
             let awaits = [&task.awaits, &task.awaits_at].into_iter().flatten().map(String::as_str);
-            let texts = [task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name(), &id];
-            list.has(texts.into_iter().chain(awaits))
+            let texts = [task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name()];
+            list.has(texts.into_iter().chain(awaits)) || list.has_task([task.id])
         };
         let rows = told.rows.iter().filter(has);
         let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of(item.id) }).collect();
@@ -244,15 +243,13 @@ impl Model {
         let list = self.list_of(Screen::Waits);
         let has = |row: &WaitRow<'_>| {
             let names = row.examples.iter().filter_map(|task| task.name.as_deref());
-            let ids: Vec<String> = row.examples.iter().map(|task| format!("#{}", task.id)).collect();
             let awaits = [row.awaits, row.awaits_at].into_iter().flatten();
-            let texts = names.chain(ids.iter().map(String::as_str)).chain(awaits).chain([row.spawned_at]);
+            let texts = names.chain(awaits).chain([row.spawned_at]);
             // A search for a task also finds the tasks that wait for it.
-            let holders: Vec<String> = row.locks.iter().map(|lock| format!("#{}", lock.held_by.unwrap_or(0))).collect();
+            let holders = row.locks.iter().filter_map(|lock| lock.held_by);
+            let is_task = list.has_task(row.examples.iter().map(|task| task.id).chain(holders));
             let held = row.locks.iter().flat_map(|lock| [Some(lock.held_at.as_str()), lock.held_by_name.as_deref()]);
-            list.has(texts)
-                || list.has(holders.iter().map(String::as_str).chain(held.flatten()))
-                || chain_has(row.chain, &list.filter.to_lowercase())
+            is_task || list.has(texts.chain(held.flatten())) || chain_has(row.chain, &list.filter.to_lowercase())
         };
         let mut rows: Vec<_> = running.chain(groups).filter(has).collect();
         if list.is_inverted {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use volt_telemetry::dump::{Dump, Link, Lock, TaskRef};
 use volt_telemetry::incident::{Incident, Incidents};
-use volt_telemetry::text::contains_ignoring_case;
+use volt_telemetry::text::{contains_ignoring_case, is_id_wanted};
 use volt_telemetry::why::Why;
 
 use crate::facts::incidents::{Whose, calls, newest_first};
@@ -113,6 +113,12 @@ pub struct List {
 }
 
 impl List {
+    /// Returns whether the filter selects one of these tasks by its id.
+    pub fn has_task(&self, ids: impl IntoIterator<Item = u64>) -> bool {
+        let wanted = self.filter.to_lowercase();
+        ids.into_iter().any(|id| is_id_wanted(id, &wanted))
+    }
+
     /// Returns whether a row with these texts is shown.
     pub fn has<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
         let wanted = self.filter.to_lowercase();

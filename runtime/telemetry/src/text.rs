@@ -31,6 +31,22 @@ pub fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
     text.to_lowercase().contains(wanted)
 }
 
+/// Returns whether a filter selects the task with this id: `#7` selects only task 7, and `7` each
+/// task whose id contains a 7. `wanted` is in lower case.
+///
+/// ```
+/// use volt_telemetry::text::is_id_wanted;
+///
+/// assert!(is_id_wanted(7, "#7") && is_id_wanted(17, "7") && !is_id_wanted(71, "#7"));
+/// ```
+pub fn is_id_wanted(id: u64, wanted: &str) -> bool {
+    match wanted.strip_prefix('#') {
+        Some("") => true,
+        Some(exact) => exact.parse() == Ok(id),
+        None => id.to_string().contains(wanted),
+    }
+}
+
 /// Formats a duration with about two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `1 min 42 s`.
 ///
 /// ```

@@ -211,6 +211,12 @@ fn a_filter_finds_the_kind_and_the_line_of_an_await() {
     assert_eq!(found(&at("asks"), false), (0, 0), "no chain without polls");
     assert_eq!(found(&at("leaf"), true), (1, 1));
     assert_eq!(found("no such line", true), (0, 0));
+    for _ in 0..50 {
+        let dump = dump_with(&runtime, Query { filter: at("asks"), ..Query::default() });
+        assert!(dump.running.is_empty(), "the dump's own task is not shown: {}", dump.text());
+        let dump = dump_with(&runtime, Query::default());
+        assert!(dump.running.iter().all(|task| !task.spawned_at.contains("dump/batch.rs")), "{}", dump.text());
+    }
     let sampled = Query { filter: "lock".into(), sample: 2, ..Query::default() };
     let sampled = dump_with(&runtime, sampled);
     assert_eq!((sampled.waiting, sampled.read), (3, 2), "those that match by name come first");

@@ -16,6 +16,8 @@ use crate::view::theme::Theme;
 /// The widths of the number of tasks, and of the longest wait.
 const TASKS_WIDTH: usize = 8;
 const LONGEST_WIDTH: usize = 9;
+/// The smallest width of a path in the list.
+const PLACE_MIN: usize = 16;
 /// The smallest height of the list, including its heading.
 const LIST_MIN: u16 = 6;
 
@@ -69,8 +71,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
     let room = columns.saturating_sub(TASKS_WIDTH + LONGEST_WIDTH + 5);
     let what = match row.worker {
-        Some(worker) => format!("running on worker {worker}: {}", what(row)),
-        None => what(row),
+        Some(worker) => format!("running on worker {worker}: {}", what(row, room)),
+        None => what(row, room),
     };
     // A long wait is often as intended, a long poll never.
     let tone = if row.worker.is_some() { Tone::of_duration(row.longest_ns) } else { Tone::Plain };
@@ -85,12 +87,14 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
 }
 
 /// Returns what a group waits for, in one line: the operation, and the application's line.
-fn what(row: &WaitRow<'_>) -> String {
+fn what(row: &WaitRow<'_>, room: usize) -> String {
     let Some(last) = row.chain.last() else { return row.note.unwrap_or("unknown").to_owned() };
     let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);
     let name = last.function.as_deref().unwrap_or("");
     let held = row.locks.first().and_then(|lock| Some(format!("  held by #{}", lock.held_by?))).unwrap_or_default();
-    format!("{name}  {}{held}", line.unwrap_or_default())
+    // Of a long path, the end is worth more than the beginning.
+    let place = tail(&line.unwrap_or_default(), room.saturating_sub(width(name) + width(&held) + 2).max(PLACE_MIN));
+    format!("{name}  {place}{held}")
 }
 
 fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'static>> {

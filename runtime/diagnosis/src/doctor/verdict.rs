@@ -83,7 +83,8 @@ impl Verdict {
         verdict
     }
 
-    /// Returns the severity of the worst current finding that needs action; `None` if there is none.
+    /// Returns the severity of the worst current finding that needs action; `None` if there is
+    /// none.
     pub fn severity(&self) -> Option<Severity> {
         match (self.critical, self.warnings) {
             (0, 0) => None,

@@ -18,6 +18,8 @@ use crate::task::awaits::Awaits;
 use crate::task::header::{Header, Place};
 use crate::task::join::JoinHandle;
 
+/// The file of the spawn location of batches.
+pub(super) const FILE: &str = file!();
 /// How long a batch polls tasks before it yields to other tasks.
 pub(super) const SLICE: Duration = Duration::from_micros(50);
 

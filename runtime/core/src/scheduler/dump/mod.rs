@@ -286,7 +286,7 @@ impl Maker<'_> {
             let tasks = counted(self.unread, "more waiting task");
             self.dump.remarks.push(format!("{tasks} not read: the chains of these may match the filter"));
         }
-        self.add_running();
+        let own = self.add_running();
         // The same remedy is named once, not in each group.
         for error in errors {
             if !self.dump.remarks.contains(&error) && self.dump.remarks.len() < 8 {
@@ -294,7 +294,7 @@ impl Maker<'_> {
             }
         }
         let ([completed, cancelled, panicked], [inside, outside]) = self.shared.count_tasks();
-        self.dump.alive = (inside + outside).saturating_sub(completed + cancelled + panicked);
+        self.dump.alive = (inside + outside).saturating_sub(completed + cancelled + panicked + own);
         let queued: usize = self.shared.remotes_in_use().iter().map(|remote| remote.queued()).sum();
         self.dump.queued = (self.shared.injector.len() + queued) as u64;
         self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
@@ -354,13 +354,15 @@ impl Maker<'_> {
     }
 
     /// Adds the tasks that are being polled, with the stacks of those whose poll lasts.
-    fn add_running(&mut self) {
-        let mut running = Vec::new();
+    /// Returns the number of the dump's own tasks.
+    fn add_running(&mut self) -> u64 {
+        let (mut running, mut own) = (Vec::new(), 0);
         for (worker, remote) in self.shared.remotes_in_use().iter().enumerate() {
             let poll_seq = remote.cells.poll_seq();
             let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
-            if poll.spawned_at.contains(file!()) {
-                // A batch that was given up.
+            if poll.spawned_at.contains(batch::FILE) {
+                // A batch that has sent its last task, or was given up.
+                own += 1;
                 continue;
             }
             let name = self.shared.registry.name_by_id(poll.task_id);
@@ -386,5 +388,6 @@ impl Maker<'_> {
         }
         running.sort_by_key(|running| std::cmp::Reverse(running.for_ns));
         self.dump.running = running;
+        own
     }
 }

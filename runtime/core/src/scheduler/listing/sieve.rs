@@ -1,12 +1,11 @@
 //! Accepts tasks by a text that a client has entered.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::panic::Location;
 use std::ptr;
 
 use volt_telemetry::tasks::Task;
-use volt_telemetry::text::contains_ignoring_case as has_in;
+use volt_telemetry::text::{contains_ignoring_case as has_in, is_id_wanted};
 
 use super::state_of;
 use crate::task::header::Header;
@@ -18,12 +17,11 @@ pub(crate) struct Sieve {
     wanted: String,
     /// Whether a location contains the text, by its address; there are few locations.
     places: HashMap<usize, bool>,
-    text: String,
 }
 
 impl Sieve {
     pub(crate) fn new(wanted: &str) -> Self {
-        Self { wanted: wanted.to_lowercase(), places: HashMap::new(), text: String::new() }
+        Self { wanted: wanted.to_lowercase(), places: HashMap::new() }
     }
 
     pub(crate) fn has(&mut self, header: &Header, is_polled: bool) -> bool {
@@ -33,7 +31,7 @@ impl Sieve {
         header.name().is_some_and(|name| has_in(name, &self.wanted))
             || self.has_place(header.location())
             || has_in(state_of(header, is_polled).name(), &self.wanted)
-            || self.has_id(header.id.as_u64())
+            || is_id_wanted(header.id.as_u64(), &self.wanted)
             || self.has_await(header)
     }
 
@@ -42,7 +40,7 @@ impl Sieve {
             || task.name.as_ref().is_some_and(|name| has_in(name, &self.wanted))
             || has_in(&task.spawned_at, &self.wanted)
             || has_in(task.state.name(), &self.wanted)
-            || self.has_id(task.id)
+            || is_id_wanted(task.id, &self.wanted)
             || [&task.awaits, &task.awaits_at].into_iter().flatten().any(|text| has_in(text, &self.wanted))
     }
 
@@ -56,12 +54,5 @@ impl Sieve {
         let wanted = &self.wanted;
         let has = || has_in(&location.to_string(), wanted);
         *self.places.entry(ptr::from_ref(location).addr()).or_insert_with(has)
-    }
-
-    fn has_id(&mut self, id: u64) -> bool {
-        self.text.clear();
-        // Writing to a String never fails.
-        let _ = write!(self.text, "#{id}");
-        self.text.contains(&self.wanted)
     }
 }
