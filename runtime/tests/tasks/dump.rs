@@ -95,7 +95,7 @@ async fn holds(lock: Arc<Mutex<u32>>, end: oneshot::Receiver<()>) {
 }
 
 #[test]
-fn a_dump_shows_the_holder_of_a_lock_and_the_order_of_its_waiters() {
+fn a_dump_shows_the_holder_of_a_lock_and_its_waiters_in_order() {
     let runtime = runtime(2);
     let lock = Arc::new(Mutex::new(1));
     let (_end, ended) = oneshot::channel();
@@ -268,7 +268,7 @@ fn a_task_that_panics_in_the_poll_of_a_dump_fails_as_usual() {
 }
 
 #[test]
-fn a_task_that_wakes_itself_in_the_poll_of_a_dump_is_polled_again() {
+fn a_task_that_wakes_itself_during_a_dump_is_polled_again() {
     let runtime = runtime(1);
     let polls = Arc::new(AtomicUsize::new(0));
     let counted = polls.clone();

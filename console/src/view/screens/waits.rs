@@ -70,10 +70,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 
 fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
     let room = columns.saturating_sub(TASKS_WIDTH + LONGEST_WIDTH + 5);
-    let what = match row.worker {
-        Some(worker) => format!("running on worker {worker}: {}", what(row, room)),
-        None => what(row, room),
-    };
+    let running = row.worker.map(|worker| format!("running on worker {worker}: ")).unwrap_or_default();
+    let what = format!("{running}{}", what(row, room.saturating_sub(width(&running))));
     // A long wait is often as intended, a long poll never.
     let tone = if row.worker.is_some() { Tone::of_duration(row.longest_ns) } else { Tone::Plain };
     let longest = format!("{}{}", duration(row.longest_ns), tone.mark());
@@ -86,7 +84,8 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
     if is_selected { line.style(theme.strong()) } else { line }
 }
 
-/// Returns what a group waits for, in one line: the operation, and the application's line.
+/// Returns what a group waits for, in one line of `room` columns if possible: the operation, and
+/// the application's line.
 fn what(row: &WaitRow<'_>, room: usize) -> String {
     let Some(last) = row.chain.last() else { return row.note.unwrap_or("unknown").to_owned() };
     let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);

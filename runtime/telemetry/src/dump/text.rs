@@ -249,7 +249,7 @@ note: no names
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn a_note_says_how_many_tasks_are_missing() {
         let dump = Dump { waiting: 9, read: 5, progressed: 1, groups_left_out: 2, ..Dump::default() };
         let text = dump.text();
         assert!(text.contains("2 more groups of tasks left out"), "{text}");

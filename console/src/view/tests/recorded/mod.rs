@@ -151,7 +151,7 @@ fn help_covers_the_screen_and_names_the_keys() {
 }
 
 #[test]
-fn what_tasks_wait_for_at_80_by_24_and_200_by_50() {
+fn the_waits_screen_at_80_by_24_and_200_by_50() {
     let mut model = fixture::model(2, 40);
     show(&mut model, Screen::Waits);
     assert!(screen(&model, (80, 24)).contains("Polling each waiting task once"));

@@ -32,7 +32,7 @@ use volt_telemetry::tasks::{MAX_FILTER_BYTES, MAX_ROWS, Query, Rank, State, Task
 
 use self::chosen::Chosen;
 use self::deadlocks::Holders;
-use self::sieve::Sieve;
+use self::sieve::{Sieve, state_of};
 use super::shared::Shared;
 use crate::clock;
 use crate::scheduler::ends::Ends;
@@ -203,15 +203,6 @@ fn rank_in(header: &Header, poll: Option<&Poll>, rank: Rank, now_ns: u64) -> u64
         Rank::Wakers => header.state.wakers(),
         Rank::Age => now_ns.saturating_sub(header.born_at_ns()),
         _ => header.id.as_u64(),
-    }
-}
-
-fn state_of(header: &Header, is_polled: bool) -> State {
-    match (is_polled, header.state.is_idle()) {
-        (true, _) => State::Polled,
-        (false, false) => State::Queued,
-        (false, true) if header.state.is_stranded() => State::Stranded,
-        (false, true) => State::Waits,
     }
 }
 

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::ptr;
 
-use volt_telemetry::tasks::Task;
+use volt_telemetry::tasks::{State, Task};
 use volt_telemetry::text::{contains_ignoring_case as has_in, is_id_wanted};
 
-use super::state_of;
 use crate::task::header::Header;
 
 /// Accepts the tasks that have a text in their name, id, location or state, in what they await, or
@@ -54,5 +53,15 @@ impl Sieve {
         let wanted = &self.wanted;
         let has = || has_in(&location.to_string(), wanted);
         *self.places.entry(ptr::from_ref(location).addr()).or_insert_with(has)
+    }
+}
+
+/// Returns the state of a task, which the filter applies to.
+pub(super) fn state_of(header: &Header, is_polled: bool) -> State {
+    match (is_polled, header.state.is_idle()) {
+        (true, _) => State::Polled,
+        (false, false) => State::Queued,
+        (false, true) if header.state.is_stranded() => State::Stranded,
+        (false, true) => State::Waits,
     }
 }
