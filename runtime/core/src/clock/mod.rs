@@ -21,8 +21,8 @@ mod tests;
 static CLOCK: Clock<Machine> = Clock::new(Machine);
 
 thread_local! {
-    /// The segment of the clock that this thread read last. Needs no destructor, so it can be used
-    /// until the thread has ended.
+    /// The segment of the clock that this thread read last, and the time. Needs no destructor, so
+    /// it can be used until the thread has ended.
     static KEPT: Kept = const { Kept::new() };
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn check() -> u64 {
     if let Some(now_ns) = simulated::now_ns() {
         return now_ns;
     }
-    CLOCK.check()
+    KEPT.with(|kept| CLOCK.check_by(kept))
 }
 
 /// Returns how often the cycle counter has failed since the program started.

@@ -219,7 +219,11 @@ impl Steps for KeepsForGood {
         KEPT.with(|kept| {
             let since = clock.source.cycles().wrapping_sub(kept.begin_cycles.get());
             let is_inside = since < kept.cycles.get();
-            if is_inside { kept.begin_ns.get() + line(since, kept.rate.get()) } else { clock.now_ns_anew(kept) }
+            if is_inside {
+                kept.show(kept.begin_ns.get() + line(since, kept.rate.get()))
+            } else {
+                clock.now_ns_anew(kept)
+            }
         })
     }
 }

@@ -76,6 +76,9 @@
 //!   was made before the overtaking, and the system clock does not go back.
 //! * *Whole*: no thread uses a mixture of two segments. A thread that reads a word of the
 //!   generation after next sees at Read (3) that its own generation is over.
+//! * *Per thread*: a thread keeps the latest time that it has returned, and returns no earlier one.
+//!   So the clock of one thread never goes backwards, also if the counter steps back by less than
+//!   the segment's age, or if the thread moves to a processor whose counter is behind.
 //! * *Near*: the clock is within a microsecond of the system clock while the counter runs as it
 //!   did, and within two milliseconds as soon as a fault is detected.
 //! * *Never waits*: no reader waits for another thread. A writer that loses its processor stops the
@@ -83,8 +86,9 @@
 //!
 //! Bounds. Within one segment the clock is as monotone as the counter. Two processors may differ by
 //! the difference of their counters and by how far they reorder the reading: some tens of ns. If a
-//! counter steps back by less than the segment's age, up to a millisecond of time is repeated until
-//! the segment ends.
+//! counter steps back by less than the segment's age, a thread returns the same time until the
+//! counter has caught up, for at most a millisecond; another thread may return times that are
+//! earlier by up to a millisecond.
 //!
 //! Trust. The counter is trusted on x86-64 if the processor reports that it runs at one speed in
 //! all power states, and if the kernel itself keeps time by it. The kernel does so only after it
@@ -244,7 +248,7 @@ impl<S: Source> Clock<S> {
         // ORDERING: Relaxed; after the Acquires in `words`, see there. As a later load of this
         // thread it returns no older generation than the one that was kept.
         if since < kept.cycles.get() && self.current.load(Ordering::Relaxed) == kept.generation.get() {
-            return kept.begin_ns.get() + line(since, kept.rate.get());
+            return kept.show(kept.begin_ns.get() + line(since, kept.rate.get()));
         }
         self.now_ns_anew(kept)
     }
@@ -258,7 +262,7 @@ impl<S: Source> Clock<S> {
         // ORDERING: Acquire; as in `now_ns`.
         let generation = self.current.load(Ordering::Acquire);
         kept.keep(generation, self.slot(generation).words());
-        now_ns
+        kept.show(now_ns)
     }
 
     /// The rare cases of `now_ns`: a generation that has changed, the system clock, a segment that
@@ -305,10 +309,14 @@ impl<S: Source> Clock<S> {
     }
 
     /// Compares both clocks, and from time to time queries the kernel whether it trusts the
-    /// counter. Returns the present time, ns.
+    /// counter. Returns the present time, ns, as [`now_ns_by`](Self::now_ns_by) does.
     ///
     /// To be called at events that do not depend on this clock.
-    pub(crate) fn check(&self) -> u64 {
+    pub(crate) fn check_by(&self, kept: &Kept) -> u64 {
+        kept.show(self.check())
+    }
+
+    fn check(&self) -> u64 {
         let (shown_ns, system_ns) = (self.now_ns(), self.source.system_ns());
         // ORDERING: Relaxed; only the value counts.
         if system_ns >= self.ask_at_ns.load(Ordering::Relaxed) {

@@ -118,8 +118,9 @@ impl Reading {
     }
 }
 
-/// A thread's copy of a segment and of its generation. A segment of the system clock, like none at
-/// all, is kept as one without length, which is over.
+/// A thread's copy of a segment and of its generation, and the latest time that the thread has
+/// returned. A segment of the system clock, like none at all, is kept as one without length, which
+/// is over.
 pub(crate) struct Kept {
     pub(super) generation: Cell<u64>,
     pub(super) begin_cycles: Cell<u64>,
@@ -127,6 +128,7 @@ pub(crate) struct Kept {
     pub(super) rate: Cell<u64>,
     /// Length, cycles.
     pub(super) cycles: Cell<u64>,
+    shown_ns: Cell<u64>,
 }
 
 impl Kept {
@@ -137,6 +139,7 @@ impl Kept {
             begin_ns: Cell::new(0),
             rate: Cell::new(0),
             cycles: Cell::new(0),
+            shown_ns: Cell::new(0),
         }
     }
 
@@ -146,6 +149,15 @@ impl Kept {
         self.begin_ns.set(begin_ns);
         self.rate.set(pace >> 32);
         self.cycles.set(u64::from(pace as u32));
+    }
+
+    /// Returns a time that this thread has read, or the time that it returned before if that is
+    /// later (*Per thread*).
+    #[inline]
+    pub(super) fn show(&self, read_ns: u64) -> u64 {
+        let shown_ns = read_ns.max(self.shown_ns.get());
+        self.shown_ns.set(shown_ns);
+        shown_ns
     }
 }
 

@@ -155,6 +155,62 @@ fn a_step_back_shows_no_earlier_time_and_is_measured_anew() {
     }
 }
 
+/// Reads the clock as one thread does, and checks that it does not go back.
+struct OneThread<'b> {
+    bench: &'b Bench<'b>,
+    kept: Kept,
+    shown_ns: u64,
+}
+
+impl<'b> OneThread<'b> {
+    fn of(bench: &'b Bench<'b>) -> Self {
+        Self { bench, kept: Kept::new(), shown_ns: 0 }
+    }
+
+    fn read(&mut self) -> u64 {
+        let now_ns = self.bench.clock.now_ns_by(&self.kept);
+        let checked_ns = self.bench.clock.check_by(&self.kept);
+        assert!(self.shown_ns <= now_ns && now_ns <= checked_ns, "{now_ns}, {checked_ns} after {}", self.shown_ns);
+        self.shown_ns = checked_ns;
+        now_ns
+    }
+}
+
+#[test]
+fn a_step_back_inside_a_segment_takes_no_thread_back() {
+    // At every age of a segment.
+    for (back_us, age_us) in [1, 20, 300, 900].into_iter().flat_map(|back| (0..100).map(move |age| (back, 10 * age))) {
+        let fake = Fake::new();
+        let bench = Bench::fast(&fake);
+        let mut thread = OneThread::of(&bench);
+        bench.pass(age_us * 1_000);
+        thread.read();
+        fake.cycles.set(fake.cycles.get() - back_us * 2_500);
+        for _ in 0..300 {
+            let now_ns = thread.read();
+            assert!(now_ns.abs_diff(fake.ns.get()) <= SEGMENT_NS, "{now_ns} at {}", fake.ns.get());
+            fake.pass(10);
+        }
+        // A step that is too short for a fault is measured as a part of the rate.
+        assert!(thread.read().abs_diff(fake.ns.get()) < 10_000, "{back_us} {age_us}");
+    }
+}
+
+#[test]
+fn a_thread_that_moves_between_processors_is_not_taken_back() {
+    let fake = Fake::new();
+    let bench = Bench::fast(&fake);
+    let mut thread = OneThread::of(&bench);
+    for behind in [0, 100, 2_000].into_iter().cycle().take(10_000) {
+        let cycles = fake.cycles.replace(fake.cycles.get() - behind);
+        thread.read();
+        fake.cycles.set(cycles);
+        // By a prime number, so that the thread moves at every age of a segment.
+        fake.pass(if behind == 0 { 7 } else { 0 });
+    }
+    assert_eq!((bench.clock.faults(), bench.clock.is_fast()), (0, true), "{:?}", bench.fault());
+}
+
 #[test]
 fn a_jump_ahead_shows_a_millisecond_of_it_at_most() {
     // At every age of a segment, since a short jump may stay inside it.
