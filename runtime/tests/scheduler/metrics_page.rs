@@ -89,6 +89,8 @@ fn each_request_gets_one_response_and_is_closed() {
             assert!(!head.contains("\r\nContent-Length: 0\r\n"), "{head}");
             let (head, body) = response("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
             assert!(head.starts_with("HTTP/1.1 404 ") && body.contains("/metrics"), "{head}\n{body}");
+            let (head, body) = response("GET /runbooks HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert!(head.starts_with("HTTP/1.1 200 ") && body.contains("docs/alerts.md"), "{head}\n{body}");
             let (head, _) = response("POST /metrics HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody");
             assert!(head.starts_with("HTTP/1.1 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
             let (head, body) = response("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");

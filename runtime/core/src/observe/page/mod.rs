@@ -5,6 +5,9 @@
 //! written for Tokio. The page has Volt's metrics only. The exporter's page also has those of the
 //! application and of the operating system, and the exporter serves a live page, too.
 //!
+//! At `/runbooks`, to which alerts link, the program names the file with the runbooks and the
+//! commands to begin with.
+//!
 //! The first runtime of the program reads the variable, binds the port and starts the thread
 //! `volt-metrics`. The page is served until the program exits, also while it has no runtime. The
 //! parts, bottom to top:

@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 
 use volt_diagnosis::exposition::{self, is_local_host};
 
-/// Only this path has a page.
+/// The path of the metrics.
 const PATH: &str = "/metrics";
+/// The path to which the `runbook_url` of the alerts links.
+const RUNBOOKS: &str = "/runbooks";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What a request asks for.
@@ -59,7 +61,7 @@ impl<'a> Request<'a> {
             let text = "this page is only for this machine: request it from 127.0.0.1 or localhost";
             return Response::refusal("403 Forbidden", text);
         }
-        if self.path != PATH {
+        if ![PATH, RUNBOOKS].contains(&self.path) {
             let text = "the metrics are at /metrics; the crate volt-exporter also has a live page, probes and JSON";
             return Response::refusal("404 Not Found", text);
         }
@@ -67,11 +69,30 @@ impl<'a> Request<'a> {
             let refusal = Response::refusal("405 Method Not Allowed", "use GET or HEAD");
             return Response { header: "Allow: GET, HEAD\r\n", ..refusal };
         }
+        if self.path == RUNBOOKS {
+            return Response { status: OK, header: "", content_type: PLAIN, body: runbooks() };
+        }
         match page() {
             Ok(body) => Response { status: OK, header: "", content_type: exposition::CONTENT_TYPE, body },
             Err(text) => Response::refusal("500 Internal Server Error", text),
         }
     }
+}
+
+/// Returns the page for a reader who follows the link of an alert. The runbooks themselves are not
+/// part of it, because every program on Volt would contain them.
+fn runbooks() -> String {
+    let pid = std::process::id();
+    format!(
+        "The link of the alert ends with the alert's name. Its runbook is the section of that name in the file\n\
+         docs/alerts.md of Volt's repository. The crate volt-exporter serves the file at /runbooks.\n\
+         \n\
+         These commands show what is wrong in this program, and the stacks of its stuck polls. Run them on the\n\
+         machine of the program, as its user. No restart is needed.\n\
+         \n    \
+         volt-console doctor {pid}\n    \
+         volt-console stacks --all {pid}\n"
+    )
 }
 
 const OK: &str = "200 OK";
@@ -125,6 +146,9 @@ mod tests {
             ("GET /metrics?name=x HTTP/1.1\nhOST:127.0.0.1\n\n", OK),
             ("HEAD /metrics HTTP/1.1\r\nHost: [::1]:1\r\n\r\n", OK),
             ("GET http://127.0.0.1:1/metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", OK),
+            ("GET /runbooks HTTP/1.1\r\nHost: localhost:1\r\n\r\n", OK),
+            ("POST /runbooks HTTP/1.1\r\n\r\n", "405 Method Not Allowed"),
+            ("GET /runbooks HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403 Forbidden"),
             ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
             ("GET http://127.0.0.1 HTTP/1.1\r\n\r\n", "404 Not Found"),
             ("GET /metrics/ HTTP/1.1\r\n\r\n", "404 Not Found"),
@@ -141,6 +165,15 @@ mod tests {
             assert_eq!(status(head, "127.0.0.1:1"), expected, "{head}");
         }
         assert_eq!(Request::parse(b"GET /\xff HTTP/1.1\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn the_page_of_runbooks_names_the_file_and_the_commands() {
+        let request = Request::parse(b"GET /runbooks HTTP/1.1\r\n\r\n").unwrap();
+        let response = request.answer("127.0.0.1:1".parse().unwrap(), || Err("no metrics are collected for it"));
+        assert_eq!((response.status, response.content_type), (OK, PLAIN));
+        let doctor = format!("\n    volt-console doctor {}\n", std::process::id());
+        assert!(response.body.contains("docs/alerts.md") && response.body.contains(&doctor), "{}", response.body);
     }
 
     #[test]

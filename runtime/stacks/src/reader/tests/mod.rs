@@ -5,6 +5,7 @@ mod edges;
 mod files;
 mod processes;
 mod signals;
+mod tape;
 
 use std::cell::Cell;
 use std::ffi::c_int;
