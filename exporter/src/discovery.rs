@@ -97,8 +97,13 @@ impl Discovery {
 
     /// Returns every program that has a control socket, sorted by pid.
     pub(crate) fn collect(&mut self) -> Vec<Seen> {
-        self.collections += 1;
         self.attach();
+        self.gather()
+    }
+
+    /// Requests a snapshot from every program that has a thread, and returns what they reply.
+    fn gather(&mut self) -> Vec<Seen> {
+        self.collections += 1;
         for attached in self.attached.values_mut() {
             attached.ask(self.collections);
         }
@@ -256,6 +261,45 @@ mod tests {
     use volt_telemetry::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
 
     use super::*;
+
+    /// Returns a program that has no thread: the test receives its requests and sends its replies.
+    fn by_hand(pid: u32) -> (Attached, Receiver<()>, SyncSender<Answer>) {
+        let (wishes, wished) = sync_channel(1);
+        let (to_page, answers) = sync_channel(ANSWERS_MAX);
+        let attached = Attached { pid, program: Some("shop".into()), wishes, answers, asked_at: None };
+        (attached, wished, to_page)
+    }
+
+    #[test]
+    fn silent_programs_do_not_add_up_their_delays() {
+        let mut discovery = Discovery::new(Vec::new());
+        let mut peers = Vec::new();
+        for pid in 1..=PROCESSES_MAX as u32 {
+            let (attached, wished, to_page) = by_hand(pid);
+            discovery.attached.insert(pid.to_string().into(), attached);
+            peers.push((wished, to_page));
+        }
+        let (to_test, gathered) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let seen = discovery.gather();
+            to_test.send((discovery, seen)).unwrap();
+        });
+        // Far more than the delay of one program, and far less than the sum of all.
+        let gathered = gathered.recv_timeout(60 * PATIENCE);
+        let (mut discovery, seen) = gathered.expect("the page waits for each program in turn");
+        assert_eq!(seen.len(), PROCESSES_MAX);
+        assert!(seen.iter().all(|seen| seen.process.is_none()), "none has replied");
+        // The late reply of one program is dropped, and the next one counts.
+        let (wished, to_page) = &peers[0];
+        wished.recv().unwrap();
+        for name in ["late", "new"] {
+            let process = Process { program: name.into(), ..Process::default() };
+            to_page.send(Answer::Snapshot(Box::new(process))).unwrap();
+        }
+        let seen = discovery.gather();
+        let replied = seen.iter().filter_map(|seen| seen.process.as_ref()).map(|process| process.program.as_str());
+        assert_eq!(replied.collect::<Vec<_>>(), ["new"]);
+    }
 
     #[test]
     fn an_error_reply_does_not_count_as_a_silent_program() {

@@ -176,3 +176,74 @@ async fn refuse_foreign_hosts(request: Request, next: Next) -> Response {
         _ => next.run(request).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::exporter::Exporter;
+
+    /// Returns the scope of a page that observes other programs, of which there are none.
+    fn scope() -> Arc<Mutex<Scope>> {
+        let source = Source::Found(Discovery::new(Vec::new()));
+        let scope = Scope { page: Page::new(), live: Live::default(), source, runtimes: None, last: None };
+        Arc::new(Mutex::new(scope))
+    }
+
+    fn request(exporter: &Exporter, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(exporter.local_addr()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        stream
+    }
+
+    fn response(stream: &mut TcpStream) -> String {
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it responds");
+        response
+    }
+
+    #[test]
+    fn requests_during_a_collection_share_the_next_one() {
+        volt::Runtime::new().unwrap().block_on(async {
+            let scope = scope();
+            let mut held = scope.lock().await;
+            let former = held.collect();
+            let mut waiting: Vec<_> = (0..20).map(|_| Box::pin(with(&scope, Scope::collect))).collect();
+            for request in &mut waiting {
+                let request: Pin<&mut _> = request.as_mut();
+                assert!(request.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            drop(held);
+            let mut shared = Vec::new();
+            for request in waiting {
+                shared.push(request.await);
+            }
+            assert!(shared.iter().all(|seen| Arc::ptr_eq(seen, &shared[0])), "each had its own");
+            assert!(!Arc::ptr_eq(&shared[0], &former), "it is older than the requests");
+            assert!(!Arc::ptr_eq(&shared[0], &with(&scope, Scope::collect).await), "it is older than this request");
+        });
+    }
+
+    #[test]
+    fn the_health_is_reported_during_a_collection() {
+        let scope = scope();
+        let exporter = Exporter::start(TcpListener::bind("127.0.0.1:0").unwrap(), scope.clone(), None, 8).unwrap();
+        // Like a collection that never ends.
+        let held = scope.try_lock().unwrap();
+        let mut scrape = request(&exporter, "/metrics");
+        let health = response(&mut request(&exporter, "/healthz"));
+        assert!(health.starts_with("HTTP/1.1 200") && health.ends_with("ok\n"), "{health}");
+        scrape.set_nonblocking(true).unwrap();
+        assert_eq!(scrape.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "the scrape waits");
+        drop(held);
+        scrape.set_nonblocking(false).unwrap();
+        let page = response(&mut scrape);
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    }
+}

@@ -129,13 +129,13 @@ fn a_stall_is_logged_once_with_its_line_and_once_when_it_ends() {
     });
 }
 
-/// The program is idle then: no client takes a snapshot, and the sentinel is about to doze.
+/// The program is idle then and no client takes a snapshot, so if the sentinel dozed before the
+/// deadlock is certain, it would never be logged.
 #[test]
-fn an_idle_programs_deadlock_is_told_within_five_seconds() {
+fn an_idle_programs_deadlock_is_logged_before_a_doze() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("deadlocked").build().unwrap();
-            let began = Instant::now();
             let locks = std::sync::Arc::new([volt::sync::Mutex::new(()), volt::sync::Mutex::new(())]);
             let met = std::sync::Arc::new(volt::sync::Barrier::new(2));
             let line = line!() + 4;
@@ -152,7 +152,6 @@ fn an_idle_programs_deadlock_is_told_within_five_seconds() {
             while deadlocks().is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
             let deadlock = &deadlocks()[0];
             assert_eq!(deadlock.field("severity"), "critical", "{deadlock:#?}");
             for line in [line, line + 2] {
@@ -192,24 +191,30 @@ fn an_idle_runtime_stays_asleep_despite_an_open_finding() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("rests").build().unwrap();
-            stall(&runtime);
-            while stalls(&runtime).is_empty() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            let count = |level| stalls(&runtime).iter().filter(|told| told.level == level).count();
+            let is_open = || count(Level::WARN) > count(Level::INFO);
             let checks = || runtime.handle().snapshot().sentinel.checks;
-            // It makes some more checks after the last worker has parked. Waits until there was
-            // none for longer than the doctor waits.
-            let (mut settled, mut since) = (checks(), Instant::now());
-            while since.elapsed() < Duration::from_millis(1_500) {
-                std::thread::sleep(Duration::from_millis(10));
-                if checks() != settled {
-                    (settled, since) = (checks(), Instant::now());
+            // On a busy machine, the machine may be to blame for a stall, or its stack is read when
+            // it is past. Such a stall is not logged.
+            while !is_open() {
+                stall(&runtime);
+                // The sentinel makes some more checks after the last worker has parked. Waits until
+                // there was none for longer than the doctor waits.
+                let (mut settled, mut since) = (checks(), Instant::now());
+                while since.elapsed() < Duration::from_millis(1_500) {
+                    std::thread::sleep(Duration::from_millis(10));
+                    if checks() != settled {
+                        (settled, since) = (checks(), Instant::now());
+                    }
                 }
             }
-            assert_eq!(stalls(&runtime).len(), 1, "its end is told when the runtime wakes up");
+            // On a busy machine, there may be several findings: one without a line, until the stack
+            // is read.
+            let ended = count(Level::INFO);
             // Not a synchronisation: no thread is awake to see that it is over.
             std::thread::sleep(HOLD);
-            goes_on_until(&runtime, || stalls(&runtime).len() == 2);
+            assert_eq!(count(Level::INFO), ended, "its end is told when the runtime wakes up");
+            goes_on_until(&runtime, || !is_open());
         });
     });
 }

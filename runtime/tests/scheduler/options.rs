@@ -286,18 +286,23 @@ fn the_sentinel_checks_while_a_worker_is_awake_if_it_is_on() {
 #[test]
 fn dropping_a_runtime_waits_up_to_its_limit() {
     watched(|| {
-        let runtime = builder(1).shutdown_timeout(30 * MS).build().unwrap();
-        let (entered, has_entered) = mpsc::channel();
-        let (open, is_open) = mpsc::channel::<()>();
-        runtime.spawn_blocking(move || {
-            entered.send(()).unwrap();
-            let _closed = is_open.recv();
-        });
-        has_entered.recv().unwrap();
-        let began = Instant::now();
-        drop(runtime);
-        // The default is ten seconds.
-        assert!((30 * MS..Duration::from_secs(8)).contains(&began.elapsed()));
-        drop(open);
+        let drop_takes = || {
+            let runtime = builder(1).shutdown_timeout(30 * MS).build().unwrap();
+            let (entered, has_entered) = mpsc::channel();
+            let (open, is_open) = mpsc::channel::<()>();
+            runtime.spawn_blocking(move || {
+                entered.send(()).unwrap();
+                let _closed = is_open.recv();
+            });
+            has_entered.recv().unwrap();
+            let began = Instant::now();
+            drop(runtime);
+            let took = began.elapsed();
+            drop(open);
+            assert!(took >= 30 * MS, "{took:?}");
+            took
+        };
+        // The default is ten seconds, which would be exceeded each time.
+        assert!((0..5).any(|_| drop_takes() < Duration::from_secs(10)));
     });
 }

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::sync::mpsc;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::watchdog::{alone, builder, watched};
 use tracing::field::{Field, Visit};
@@ -111,9 +111,8 @@ fn a_blocking_or_panicking_logger_delays_no_healing_or_shutdown() {
                 assert_eq!(runtime.block_on(runtime.spawn(async { 7 })).unwrap(), 7);
                 drop(open);
                 runtime.block_on(blocker).unwrap();
-                let began = Instant::now();
                 runtime.shutdown_timeout(Duration::from_millis(500));
-                assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+                assert!(state().waiting > 0, "the log blocks until after the shutdown");
                 set_blocked(false);
             });
         }

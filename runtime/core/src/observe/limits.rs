@@ -32,6 +32,9 @@ pub(super) struct Limits {
     /// How long the observer continues after the last runtime that wants it. Zero: the drop of that
     /// runtime waits until the observer has ended.
     pub(super) linger: Duration,
+    /// How long the drop of the last runtime waits for the observer to end: long enough for a
+    /// snapshot, but bounded, in case one never returns.
+    pub(super) end: Duration,
 }
 
 impl Limits {
@@ -51,5 +54,6 @@ impl Limits {
         dump_pays: 5,
         credit: Duration::from_millis(100),
         linger: Duration::ZERO,
+        end: Duration::from_secs(5),
     };
 }

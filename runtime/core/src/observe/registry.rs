@@ -39,7 +39,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{JoinHandle, ThreadId};
-use std::time::Duration;
 use std::{ptr, thread};
 
 use mio::Waker;
@@ -59,10 +58,6 @@ use crate::clock;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
 use crate::task::origin::MAX_NAME_BYTES;
-
-/// How long the last runtime waits for the observer to end: long enough for a snapshot, but
-/// bounded, in case one never returns.
-pub(super) const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a runtime exposes to observers. Called on the observer's thread and on any thread that
 /// calls [`process`].
@@ -442,7 +437,7 @@ impl Drop for Registration {
         let (mut state, _) = self
             .registry
             .changed
-            .wait_timeout_while(state, END_TIMEOUT, still_ends)
+            .wait_timeout_while(state, self.registry.limits.end, still_ends)
             .unwrap_or_else(PoisonError::into_inner);
         let ended = std::mem::take(&mut state.ended);
         drop(state);

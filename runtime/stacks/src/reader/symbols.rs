@@ -361,6 +361,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reader::tape::Tape;
 
     fn frame(function: Option<&str>, line: Option<u32>, is_user_code: bool) -> Frame {
         Frame {
@@ -370,6 +371,21 @@ mod tests {
             is_user_code,
             ..Frame::default()
         }
+    }
+
+    #[test]
+    fn known_calls_are_resolved_without_reading_a_file() {
+        let mut tape = Tape::new();
+        tape.record(&mut || Tape::note());
+        let [stack] = &tape.take().stacks[..] else { panic!("one note") };
+        let mut resolver = Resolver::new();
+        let first = resolver.resolve(stack, Some(Tape::marker()));
+        assert!(first.frames.iter().any(|frame| frame.line.is_some()), "{first:#?}");
+        assert!(!resolver.files.open.is_empty());
+        resolver.files.open.clear();
+        let again = resolver.resolve(stack, Some(Tape::marker()));
+        assert_eq!(again, first);
+        assert!(resolver.files.open.is_empty(), "a file was read");
     }
 
     #[test]

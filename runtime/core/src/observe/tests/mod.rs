@@ -19,7 +19,7 @@ use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Requ
 
 use super::limits::Limits;
 use super::listener::Listener;
-use super::registry::{END_TIMEOUT, Observed, Registration, Registry};
+use super::registry::{Observed, Registration, Registry};
 use super::server::Server;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;

@@ -17,7 +17,7 @@ const LITMUS_ROUNDS: usize = 10 * ROUNDS;
 const LITMUS_TIME: Duration = Duration::from_secs(5);
 
 /// A round that is not over after this time will never be over.
-const HANGS: Duration = Duration::from_secs(10);
+const HANGS: Duration = Duration::from_secs(60);
 
 fn all_parked(workers: usize) -> Idle {
     let idle = Idle::new(workers, 0);
