@@ -279,6 +279,15 @@ fn tasks_that_wait_for_each_other() {
 }
 
 #[test]
+fn a_lock_that_is_held_while_others_wait() {
+    let found = check(Rule::LockHeld, &[]);
+    let held = found.iter().find(|finding| finding.rule == Rule::LockHeld).expect("it was waited for");
+    assert!(held.locations.iter().all(|place| place.at().contains("symptoms/piles.rs")), "{held:#?}");
+    assert_eq!(held.tasks[0].name.as_deref(), Some("settlement"), "{held:#?}");
+    assert!(held.title.contains("4 others wait"), "{held:#?}");
+}
+
+#[test]
 fn a_pool_for_blocking_work_that_is_full() {
     check(Rule::BlockingPoolSaturated, &[]);
 }

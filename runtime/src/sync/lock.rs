@@ -72,10 +72,10 @@ impl Lock {
     }
 }
 
-const NEVER_CLOSED: &str = "no method closes the semaphore of a lock";
+pub(super) const NEVER_CLOSED: &str = "no method closes the semaphore of a lock";
 
 /// Returns Tokio's error, which only a lock of Tokio's can create.
-fn locked() -> TryLockError {
+pub(super) fn locked() -> TryLockError {
     static LOCKED: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     loop {
         match LOCKED.try_lock() {

@@ -15,7 +15,7 @@
 //!
 //! These types wrap the ones in `tokio::sync`, which do not depend on Tokio's runtime. Names,
 //! signatures and semantics are the same, and everything that `tokio::sync` 1.54 has is here. Most
-//! errors and some guards are Tokio's own types. Volt adds three things:
+//! errors are Tokio's own types. Volt adds three things:
 //!
 //! - Each operation that may wait consumes one unit of the task's cooperative budget. A task that
 //!   drains a channel that is never empty therefore yields to other tasks after 128 messages by
@@ -23,8 +23,9 @@
 //!   Tokio's runtime.
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
-//! - A [`Mutex`], and a [`Semaphore`] of one permit, record which task holds them, and the line
-//!   that acquired them. The doctor finds tasks that wait for each other.
+//! - A [`Mutex`], an [`RwLock`], and a [`Semaphore`] of one permit, record which task holds them,
+//!   and the line that acquired them. For an [`RwLock`] that is the writer, or a reader that is
+//!   alone. The doctor finds tasks that wait for each other.
 //!
 //! Methods whose names begin with `blocking_` block the current thread. They panic in a task and in
 //! [`Runtime::block_on`](crate::Runtime::block_on), where they would delay other tasks. Call them
@@ -67,15 +68,15 @@ pub use barrier::Barrier;
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, OwnedMappedMutexGuard, OwnedMutexGuard};
 pub use notify::Notify;
 pub use once_cell::OnceCell;
-pub use rw_lock::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+pub use rw_lock::{
+    OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockMappedWriteGuard,
+    RwLockReadGuard, RwLockWriteGuard,
+};
 pub use semaphore::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 pub use set_once::SetOnce;
 
 #[doc(no_inline)]
-pub use tokio::sync::{
-    AcquireError, BarrierWaitResult, RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard, SetError, SetOnceError,
-    TryAcquireError, TryLockError,
-};
+pub use tokio::sync::{AcquireError, BarrierWaitResult, SetError, SetOnceError, TryAcquireError, TryLockError};
 
 /// Runs `operation`, which consumes one unit of the cooperative budget when it completes.
 ///

@@ -52,6 +52,8 @@ pub enum Rule {
     LostWaker,
     /// Tasks wait for locks that they hold themselves, or each other.
     Deadlock,
+    /// A task holds a lock for long, and others wait for it.
+    LockHeld,
     /// A process receives messages faster than it handles them.
     MailboxGrowing,
     /// Processes fail immediately after each restart.
@@ -80,6 +82,7 @@ const NAMES: [(Rule, &str); Rule::COUNT] = [
     (Rule::TaskLeak, "task-leak"),
     (Rule::LostWaker, "lost-waker"),
     (Rule::Deadlock, "deadlock"),
+    (Rule::LockHeld, "lock-held"),
     (Rule::MailboxGrowing, "mailbox-growing"),
     (Rule::RestartStorm, "restart-storm"),
 ];

@@ -1,9 +1,12 @@
-//! Tasks that wait for each other, and holders of locks, as plain data.
+//! Tasks that wait for each other, holders of locks, and locks that are held for long, as plain
+//! data.
 //!
-//! The runtime finds such cycles when a snapshot is taken; the rule `deadlock` reports them.
+//! The runtime finds both when a snapshot is taken. The rules `deadlock` and `lock-held` report
+//! them.
 //!
 //! Invariants:
-//! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each.
+//! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each, and
+//!   [`MAX_HELD_LOCKS`] locks.
 //! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -14,6 +17,8 @@ use crate::bounded;
 pub const MAX_DEADLOCKS: usize = 16;
 /// Maximum number of tasks in a cycle. A longer cycle is not reported.
 pub const MAX_LINKS: usize = 32;
+/// Maximum number of locks that are held for long in a snapshot.
+pub const MAX_HELD_LOCKS: usize = 16;
 
 /// Tasks that wait for each other in a cycle: each waits for a lock that the next one holds, or for
 /// the end of the next one, and the last one for the first. A single task waits for itself.
@@ -67,6 +72,50 @@ pub fn holder(task: Option<u64>, name: Option<&str>, at: &str, held_for: Option<
     let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
     let since = held_for.map(|time| format!(" for {time}")).unwrap_or_default();
     format!("{who}{name}{since}, acquired at {at}")
+}
+
+/// A lock that a task has held for a second or more, while another task waited for it for as long.
+/// Locks of a [`Deadlock`] are not included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldLock {
+    /// The id of the task that acquired it.
+    pub task: u64,
+    /// That task's name, if it has one.
+    pub name: Option<String>,
+    /// Where that task was spawned: `file:line:column`. `None` if it is in its first poll, has
+    /// ended, or belongs to another runtime.
+    pub spawned_at: Option<String>,
+    /// What that task awaits, as in [`Task::awaits`](crate::tasks::Task::awaits), if it waits and
+    /// that is known.
+    pub holder_awaits: Option<String>,
+    /// The location of that await.
+    pub holder_awaits_at: Option<String>,
+    /// Where the lock was acquired.
+    pub held_at: String,
+    /// For how long it has been held, ns.
+    pub held_ns: u64,
+    /// What kind of lock it is: `lock`, or `permits` for a semaphore of one permit.
+    pub awaits: String,
+    /// Where the first of the tasks that wait called the operation.
+    pub awaits_at: String,
+    /// For how long that task has waited, ns.
+    pub waiting_ns: u64,
+    /// The number of tasks and threads that wait.
+    pub waiting: u64,
+}
+
+pub(crate) fn held_locks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<HeldLock>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct List(#[serde(deserialize_with = "list")] Vec<HeldLock>);
+
+    /// A newer program may send more.
+    fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HeldLock>, D::Error> {
+        bounded::list(deserializer, 4 * MAX_HELD_LOCKS, |_| 1)
+    }
+
+    Ok(Option::<List>::deserialize(deserializer)?.map(|List(list)| list))
 }
 
 pub(crate) fn deadlocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Deadlock>>, D::Error> {

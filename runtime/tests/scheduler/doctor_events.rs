@@ -172,6 +172,49 @@ fn an_idle_programs_deadlock_is_logged_before_a_doze() {
     });
 }
 
+/// The holder of the lock waits, too, and no worker is awake.
+#[test]
+fn an_idle_programs_held_lock_is_logged_before_a_doze() {
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("held").build().unwrap();
+            let lock = std::sync::Arc::new(volt::sync::Mutex::new(()));
+            let line = line!() + 4;
+            for _ in 0..2 {
+                let lock = lock.clone();
+                drop(runtime.spawn(async move {
+                    let _guard = lock.lock().await;
+                    std::future::pending::<()>().await;
+                }));
+            }
+            let at = format!("tests/scheduler/doctor_events.rs:{line}:");
+            let is_it = |told: &Told| told.field("rule") == "lock-held" && told.field("location").contains(&at);
+            while !told().iter().any(is_it) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    });
+}
+
+/// No task waits for a lock.
+#[test]
+fn an_idle_programs_joins_are_logged_before_a_doze() {
+    alone(|| {
+        watched(|| {
+            let runtime = with_sentinel("joined").build().unwrap();
+            let (own, handle) = volt::sync::oneshot::channel::<volt::task::JoinHandle<()>>();
+            let line = line!() + 1;
+            let task = runtime.spawn(async move { drop(handle.await.unwrap().await) });
+            own.send(task).unwrap();
+            let at = format!("tests/scheduler/doctor_events.rs:{line}:");
+            let is_it = |told: &Told| told.field("rule") == "deadlock" && told.field("evidence").contains(&at);
+            while !told().iter().any(is_it) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    });
+}
+
 #[test]
 fn with_doctor_events_off_the_log_has_none() {
     alone(|| {

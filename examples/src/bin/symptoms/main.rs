@@ -124,6 +124,8 @@ enum Symptom {
     LostWaker,
     /// Two tasks lock two locks in opposite order; the counterpart's lock them in the same order
     Deadlock,
+    /// A task holds a lock while it waits; the counterpart drops the guard first
+    LockHeld,
     /// A process receives more messages than it handles; the counterpart's sender waits for room
     MailboxGrowing,
     /// A process fails immediately and is restarted without a pause; the counterpart's supervisor
@@ -186,6 +188,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::TaskLeak => piles::task_leak(&mut scene),
         Symptom::LostWaker => piles::lost_waker(&scene),
         Symptom::Deadlock => piles::deadlock(&scene),
+        Symptom::LockHeld => piles::lock_held(&scene),
         Symptom::MailboxGrowing => processes::mailbox_growing(&mut scene),
         Symptom::RestartStorm => processes::restart_storm(&mut scene),
     }

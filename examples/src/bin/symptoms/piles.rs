@@ -26,6 +26,8 @@ const FOR_EVER: Duration = Duration::from_secs(86_400);
 const FORGOTTEN: usize = 3;
 /// How long a task works while it has the first of two locks.
 const TRANSFER: Duration = Duration::from_millis(5);
+/// The tasks that lock the ledger again and again.
+const TELLERS: usize = 4;
 
 /// More jobs than the pool can finish, or one for each thread.
 pub(crate) fn blocking_pool_saturated(scene: &Scene) {
@@ -92,5 +94,33 @@ pub(crate) fn deadlock(scene: &Scene) {
             }
         };
         drop(volt::task::Builder::new().name(name).spawn_on(transfers, &scene.runtime));
+    }
+}
+
+/// A task that locks a ledger and then waits for a bank, or drops the guard before it waits, and
+/// tasks that also lock the ledger.
+pub(crate) fn lock_held(scene: &Scene) {
+    let ledger = Arc::new(volt::sync::Mutex::new(0_u64));
+    let (settled, is_ill) = (ledger.clone(), scene.is_ill);
+    let settlement = async move {
+        let mut guard = settled.lock().await;
+        *guard += 1;
+        if !is_ill {
+            drop(guard);
+            volt::time::sleep(FOR_EVER).await;
+            return;
+        }
+        volt::time::sleep(FOR_EVER).await;
+        *guard += 1;
+    };
+    drop(volt::task::Builder::new().name("settlement").spawn_on(settlement, &scene.runtime));
+    for _ in 0..TELLERS {
+        let ledger = ledger.clone();
+        drop(scene.runtime.spawn(async move {
+            loop {
+                volt::time::sleep(TRANSFER).await;
+                *ledger.lock().await += 1;
+            }
+        }));
     }
 }

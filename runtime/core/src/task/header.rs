@@ -102,6 +102,8 @@ pub(crate) struct Vtable {
     pub(crate) poll_join: unsafe fn(NonNull<Header>, *mut (), &Waker),
     /// Drops the JoinHandle's interest, and takes over its reference.
     pub(crate) drop_join: unsafe fn(NonNull<Header>),
+    /// Returns the address in the join waker, of this moment only.
+    pub(crate) joiner: unsafe fn(NonNull<Header>) -> usize,
 }
 
 /// The state of a task after it was run.
@@ -350,6 +352,15 @@ impl Task {
     pub(crate) fn claim(&self) -> Option<Notified> {
         // SAFETY: the transition made the task SCHEDULED and added a reference.
         self.header().state.claim().then(|| unsafe { Notified::from_raw(self.0) })
+    }
+
+    /// Returns the address of the header of the task that awaits this one by its JoinHandle. If
+    /// something else awaits it, such as a `block_on`, the address is that of no task. True of this
+    /// moment only.
+    pub(crate) fn joiner(&self) -> Option<usize> {
+        let header = self.header();
+        // SAFETY: Live by reference: this Task owns one.
+        header.state.is_joined().then(|| unsafe { (header.vtable.joiner)(self.0) })
     }
 }
 

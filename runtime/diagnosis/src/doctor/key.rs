@@ -36,6 +36,7 @@ impl Key {
             | Rule::SelfWakeLoop
             | Rule::LostWaker
             | Rule::Deadlock
+            | Rule::LockHeld
             | Rule::TaskLeak
             | Rule::MailboxGrowing => {
                 finding.locations.iter().map(|place| group(place, is_sampled).into_owned()).collect()

@@ -217,6 +217,14 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         judge: Judge::Case(waits::deadlock),
     },
     RuleEntry {
+        rule: Rule::LockHeld,
+        name: Rule::LockHeld.name(),
+        meaning: "A task holds a lock for long, and other tasks wait for it.",
+        threshold: waits::lock_held_threshold,
+        is_told: waits::are_held_locks_told,
+        judge: Judge::Case(waits::lock_held),
+    },
+    RuleEntry {
         rule: Rule::MailboxGrowing,
         name: Rule::MailboxGrowing.name(),
         meaning: "A process handles its messages more slowly than they arrive.",

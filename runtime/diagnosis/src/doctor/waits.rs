@@ -1,10 +1,10 @@
-//! The rule about tasks that wait for each other.
+//! The rules about tasks that wait for each other, and about locks that are held for long.
 
 use volt_telemetry::finding::{Finding, Place, Severity};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::text::{counted, duration};
-use volt_telemetry::waits::{Deadlock, DeadlockLink};
+use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock};
 
 use super::case::Case;
 use super::describe::{Describe, task};
@@ -12,8 +12,14 @@ use super::describe::{Describe, task};
 /// A cycle that nothing but an abort can end is reported after this time: longer than a lock takes
 /// to be handed on while the machine is busy.
 const CERTAIN_NS: u64 = 1_000_000_000;
-/// Any other cycle is reported after this time: longer than most time-outs of an attempt to lock.
-const PROBABLE_NS: u64 = 10_000_000_000;
+/// Any other cycle is reported after this time: twice as long as the usual time-out of an attempt
+/// to lock, which is a second. An attempt that is repeated is a new wait each time. The doctor
+/// checks once a second, so the finding comes 2 to 3 s after the beginning.
+const PROBABLE_NS: u64 = 2_000_000_000;
+/// A lock that is held for this time while another task waits is reported. Longer than an attempt
+/// to lock usually lasts before its time-out, and than a slow request. With the second until the
+/// doctor's next check, it is reported within 5 s.
+const HELD_NS: u64 = 3_000_000_000;
 /// The tasks of a cycle that a finding describes, by the keys of their evidence.
 const CHAIN: [&str; 8] = ["chain_1", "chain_2", "chain_3", "chain_4", "chain_5", "chain_6", "chain_7", "chain_8"];
 
@@ -62,10 +68,14 @@ fn of_deadlock(deadlock: &Deadlock, now_ns: u64) -> Finding {
     for link in deadlock.links.iter().take(CHAIN.len()) {
         finding = finding.spawned_at(&link.spawned_at);
     }
-    let is_joined = deadlock.links.iter().any(|link| link.held_at.is_none());
+    let joins = deadlock.links.iter().filter(|link| is_join(link)).count();
     let change = match &deadlock.links[..] {
+        [link] if is_join(link) => "Do not pass a task its own JoinHandle, or to code that the task awaits.",
         [_] => "Drop the guard before the task locks again, or pass the guard to the code that needs it.",
-        _ if is_joined => "Drop the guard before awaiting the task that needs the same lock.",
+        links if joins == links.len() => {
+            "Let only one task of these await another, for example the one that spawned it."
+        }
+        _ if joins > 0 => "Drop the guard before awaiting the task that needs the same lock.",
         _ => {
             "Acquire these locks in the same order everywhere, or drop the first guard before awaiting the second lock."
         }
@@ -81,6 +91,7 @@ fn of_deadlock(deadlock: &Deadlock, now_ns: u64) -> Finding {
 fn title(deadlock: &Deadlock) -> String {
     let what = if deadlock.is_certain { "deadlock" } else { "probable deadlock" };
     match &deadlock.links[..] {
+        [link] if is_join(link) => format!("{what}: {}, spawned at {}, awaits its own end", who(link), link.spawned_at),
         [link] => format!("{what}: {} {} that it holds itself", who(link), waits(link)),
         [one, other] => format!(
             "{what}: {} and {} wait for each other: the first {}, the second {}",
@@ -109,6 +120,11 @@ fn chain(link: &DeadlockLink, holder: &DeadlockLink) -> String {
     }
 }
 
+/// Returns whether the task waits for the end of the next one.
+fn is_join(link: &DeadlockLink) -> bool {
+    link.held_at.is_none()
+}
+
 fn who(link: &DeadlockLink) -> String {
     task(link.task, link.name.as_deref())
 }
@@ -120,4 +136,81 @@ fn waits(link: &DeadlockLink) -> String {
         "permits" => format!("awaits a semaphore's permit at {}", link.awaits_at),
         _ => format!("awaits a lock at {}", link.awaits_at),
     }
+}
+
+pub(super) fn are_held_locks_told(snapshot: &Snapshot) -> bool {
+    snapshot.held_locks.is_some()
+}
+
+pub(super) fn lock_held_threshold() -> String {
+    format!(
+        "A task has held a `Mutex`, an `RwLock` or the permit of a `Semaphore` with one permit for {} or more, and \
+         another task has waited for it for as long. Locks that are acquired at the same line are one finding. Locks \
+         of a deadlock are not included.",
+        duration(HELD_NS)
+    )
+}
+
+pub(super) fn lock_held(case: &Case<'_>) -> Vec<Finding> {
+    let is_long = |lock: &&HeldLock| lock.held_ns.min(lock.waiting_ns) >= HELD_NS;
+    let long: Vec<&HeldLock> = case.now.held_locks.iter().flatten().filter(is_long).collect();
+    // The first of each line has been waited for longest.
+    let is_first = |index: &usize| long[..*index].iter().all(|lock| lock.held_at != long[*index].held_at);
+    let firsts = (0..long.len()).filter(is_first).map(|index| long[index]);
+    let of_line = |lock: &HeldLock| long.iter().filter(|other| other.held_at == lock.held_at).count();
+    firsts.map(|lock| of_lock(lock, of_line(lock) as u64, case.now.at_ns)).collect()
+}
+
+fn of_lock(lock: &HeldLock, locks: u64, now_ns: u64) -> Finding {
+    let holder = task(lock.task, lock.name.as_deref());
+    let kind = if lock.awaits == "permits" { "a semaphore's permit" } else { "a lock" };
+    let title = format!(
+        "{holder} has held {kind} for {}, acquired at {}, while {} for it",
+        duration(lock.held_ns),
+        lock.held_at,
+        match lock.waiting {
+            1 => "1 other waits".to_owned(),
+            waiting => format!("{waiting} others wait"),
+        }
+    );
+    let began_at_ns = now_ns.saturating_sub(lock.waiting_ns);
+    let mut finding = Finding::new(Rule::LockHeld, Severity::Warning, title)
+        .ns("held_ns", "held for", lock.held_ns)
+        .word("held_at", "acquired at", &lock.held_at)
+        .count("waiting_count", "tasks and threads that wait", lock.waiting)
+        .ns("waiting_ns", "the first has waited for", lock.waiting_ns)
+        .word("awaits_at", "the first waits at", &lock.awaits_at);
+    let awaits = lock.holder_awaits.as_deref().and_then(awaited);
+    if let Some(awaited) = awaits {
+        let at = lock.holder_awaits_at.as_ref().map(|at| format!(" at {at}")).unwrap_or_default();
+        finding = finding.word("holder_awaits", "the holder awaits", format!("{awaited}{at}"));
+    }
+    if locks > 1 {
+        finding = finding.count("locks_count", "locks that are held from that line", locks);
+    }
+    finding = finding.task(lock.task, lock.name.as_deref());
+    finding.locations.push(Place::Guilty { at: lock.held_at.clone(), function: None });
+    let advice = match awaits {
+        Some(_) => "Drop the guard before that await, or move what the guard protects into a task that owns it.",
+        None => {
+            "Drop the guard as soon as the value is no longer needed, and before any await that may take long. \
+             `volt-console dump` shows what the holder does."
+        }
+    };
+    let finding = finding.spawned_at(lock.spawned_at.as_deref().unwrap_or_default());
+    finding.advice(advice).seen_from(began_at_ns.max(1), now_ns.max(1))
+}
+
+/// Describes what the holder of a lock awaits.
+fn awaited(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "lock" => "another lock",
+        "permits" => "permits of a semaphore",
+        "notice" => "a notification",
+        "message" => "a message",
+        "room" => "room in a channel",
+        "value" => "a value",
+        "others" => "other tasks",
+        _ => return None,
+    })
 }

@@ -1,15 +1,30 @@
 //! An asynchronous reader-writer lock.
+//!
+//! Invariants:
+//! * *Guarded*: each of the six guards exists only while its lock is acquired for the guard's kind
+//!   of access. `read`, `write` and their variants create one, converting a guard consumes the
+//!   former without dropping it, and dropping a guard releases the lock. So a guard for exclusive
+//!   access is the only guard, and otherwise all guards are for shared access.
+//!
+//! Rejected: a wrapper of Tokio's lock, which has no room for the record of the holder, as in
+//! `mutex`.
 
-use std::fmt::Debug;
+use std::cell::UnsafeCell;
+use std::fmt::{self, Debug};
+use std::panic::Location;
 use std::sync::Arc;
 
-use tokio::sync::{RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use tokio::sync::TryLockError;
+use volt_core::task::waits::Guard;
 
-use super::wrapper::{impl_debug, impl_wrapper, unwrap_arc};
-use super::{Awaits, expect_may_block, spend_queued};
+use self::lock::{Access, READERS_MAX, SharedLock};
+use super::expect_may_block;
 
+mod guards;
+mod lock;
 mod owned;
 
+pub use guards::{RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard};
 pub use owned::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 /// An asynchronous reader-writer lock, whose guards can be held across an `.await`.
@@ -31,30 +46,32 @@ pub use owned::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWr
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[derive(Default)]
-#[repr(transparent)]
-pub struct RwLock<T: ?Sized>(tokio::sync::RwLock<T>);
+pub struct RwLock<T: ?Sized> {
+    lock: SharedLock,
+    value: UnsafeCell<T>,
+}
 
-impl_debug!([T: ?Sized + Debug] RwLock<T>);
-impl_wrapper!([T: ?Sized] RwLock<T>, tokio::sync::RwLock<T>);
+// SAFETY: Guarded: several threads have shared access to the value, or one has exclusive access.
+// So it has to be `Sync` and `Send`.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T> RwLock<T> {
     /// Creates a new, unlocked lock.
     #[track_caller]
     pub fn new(value: T) -> Self {
-        Self(tokio::sync::RwLock::new(value))
+        Self::const_new(value)
     }
 
     /// Creates a new, unlocked lock in a constant context.
     pub const fn const_new(value: T) -> Self {
-        Self(tokio::sync::RwLock::const_new(value))
+        Self::const_with_max_readers(value, READERS_MAX)
     }
 
     /// Creates a new, unlocked lock for at most `max_reads` readers at a time. Further readers
     /// wait.
     ///
     /// # Panics
-    /// Panics if `max_reads` exceeds `u32::MAX >> 3`.
+    /// Panics if `max_reads` is 0 or exceeds `u32::MAX >> 3`.
     ///
     /// ```
     /// let prices = volt::sync::RwLock::with_max_readers(vec![1, 2], 1);
@@ -65,7 +82,7 @@ impl<T> RwLock<T> {
     /// ```
     #[track_caller]
     pub fn with_max_readers(value: T, max_reads: u32) -> Self {
-        Self(tokio::sync::RwLock::with_max_readers(value, max_reads))
+        Self::const_with_max_readers(value, max_reads)
     }
 
     /// Creates a lock as [`with_max_readers`](Self::with_max_readers) does, in a constant context.
@@ -78,13 +95,14 @@ impl<T> RwLock<T> {
     /// static PRICE: volt::sync::RwLock<u32> = volt::sync::RwLock::const_with_max_readers(7, 16);
     /// assert_eq!(*PRICE.blocking_read(), 7);
     /// ```
+    #[track_caller]
     pub const fn const_with_max_readers(value: T, max_reads: u32) -> Self {
-        Self(tokio::sync::RwLock::const_with_max_readers(value, max_reads))
+        Self { lock: SharedLock::new(max_reads), value: UnsafeCell::new(value) }
     }
 
     /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
-        self.0.into_inner()
+        self.value.into_inner()
     }
 }
 
@@ -97,7 +115,11 @@ impl<T: ?Sized> RwLock<T> {
     /// loses its place in the queue.
     #[track_caller]
     pub fn read(&self) -> impl Future<Output = RwLockReadGuard<'_, T>> {
-        spend_queued(Awaits::Lock, self.0.read(), |guard| guard)
+        let at = Location::caller();
+        async move {
+            self.lock.acquire(Access::Read, at, Guard::Borrowed).await;
+            RwLockReadGuard::new(self)
+        }
     }
 
     /// Locks for exclusive write access, waiting until no other task holds the lock.
@@ -106,7 +128,11 @@ impl<T: ?Sized> RwLock<T> {
     /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn write(&self) -> impl Future<Output = RwLockWriteGuard<'_, T>> {
-        spend_queued(Awaits::Lock, self.0.write(), |guard| guard)
+        let at = Location::caller();
+        async move {
+            self.lock.acquire(Access::Write, at, Guard::Borrowed).await;
+            RwLockWriteGuard::new(self)
+        }
     }
 
     /// Locks like [`read`](Self::read), and returns an owned guard that can be moved into a task.
@@ -115,7 +141,11 @@ impl<T: ?Sized> RwLock<T> {
     /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn read_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockReadGuard<T>> {
-        spend_queued(Awaits::Lock, unwrap_arc(self).read_owned(), OwnedRwLockReadGuard::new)
+        let at = Location::caller();
+        async move {
+            self.lock.acquire(Access::Read, at, Guard::Owned).await;
+            OwnedRwLockReadGuard::new(self)
+        }
     }
 
     /// Locks like [`write`](Self::write), and returns an owned guard that can be moved into a task.
@@ -124,7 +154,11 @@ impl<T: ?Sized> RwLock<T> {
     /// Same as [`read`](Self::read).
     #[track_caller]
     pub fn write_owned(self: Arc<Self>) -> impl Future<Output = OwnedRwLockWriteGuard<T>> {
-        spend_queued(Awaits::Lock, unwrap_arc(self).write_owned(), OwnedRwLockWriteGuard::new)
+        let at = Location::caller();
+        async move {
+            self.lock.acquire(Access::Write, at, Guard::Owned).await;
+            OwnedRwLockWriteGuard::new(self)
+        }
     }
 
     /// Locks for shared read access, without waiting.
@@ -132,16 +166,20 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// Returns an error if the lock is not available: a writer holds it or waits for it, or the
     /// maximum number of readers hold it.
+    #[track_caller]
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
-        self.0.try_read()
+        self.lock.try_acquire(Access::Read, Location::caller(), Guard::Borrowed)?;
+        Ok(RwLockReadGuard::new(self))
     }
 
     /// Locks for exclusive write access, without waiting.
     ///
     /// # Errors
     /// Returns an error if a reader or a writer holds the lock.
+    #[track_caller]
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
-        self.0.try_write()
+        self.lock.try_acquire(Access::Write, Location::caller(), Guard::Borrowed)?;
+        Ok(RwLockWriteGuard::new(self))
     }
 
     /// Locks like [`try_read`](Self::try_read), and returns an owned guard that can be moved into a
@@ -149,8 +187,10 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// Same as [`try_read`](Self::try_read).
+    #[track_caller]
     pub fn try_read_owned(self: Arc<Self>) -> Result<OwnedRwLockReadGuard<T>, TryLockError> {
-        unwrap_arc(self).try_read_owned().map(OwnedRwLockReadGuard::new)
+        self.lock.try_acquire(Access::Read, Location::caller(), Guard::Owned)?;
+        Ok(OwnedRwLockReadGuard::new(self))
     }
 
     /// Locks like [`try_write`](Self::try_write), and returns an owned guard that can be moved into
@@ -158,8 +198,10 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// Same as [`try_write`](Self::try_write).
+    #[track_caller]
     pub fn try_write_owned(self: Arc<Self>) -> Result<OwnedRwLockWriteGuard<T>, TryLockError> {
-        unwrap_arc(self).try_write_owned().map(OwnedRwLockWriteGuard::new)
+        self.lock.try_acquire(Access::Write, Location::caller(), Guard::Owned)?;
+        Ok(OwnedRwLockWriteGuard::new(self))
     }
 
     /// Locks for shared read access, blocking the current thread until the lock is available.
@@ -170,7 +212,8 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn blocking_read(&self) -> RwLockReadGuard<'_, T> {
         expect_may_block("RwLock::read");
-        self.0.blocking_read()
+        self.lock.acquire_blocking(Access::Read, Location::caller(), Guard::Borrowed);
+        RwLockReadGuard::new(self)
     }
 
     /// Locks for exclusive write access, blocking the current thread until the lock is available.
@@ -189,14 +232,32 @@ impl<T: ?Sized> RwLock<T> {
     #[track_caller]
     pub fn blocking_write(&self) -> RwLockWriteGuard<'_, T> {
         expect_may_block("RwLock::write");
-        self.0.blocking_write()
+        self.lock.acquire_blocking(Access::Write, Location::caller(), Guard::Borrowed);
+        RwLockWriteGuard::new(self)
     }
 
     /// Returns a mutable reference to the value.
     ///
     /// No locking takes place: the mutable borrow proves that no guard exists.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
+        self.value.get_mut()
+    }
+}
+
+impl<T: ?Sized + Debug> Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("RwLock");
+        match self.try_read() {
+            Ok(guard) => all.field("data", &&*guard),
+            Err(_) => all.field("data", &format_args!("<locked>")),
+        };
+        all.finish()
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
     }
 }
 

@@ -1,46 +1,63 @@
 //! The guards that contain an `Arc` of their lock.
 
 use std::fmt::{self, Debug, Display};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr;
 use std::sync::Arc;
 
 use super::RwLock;
-use crate::sync::wrapper::{Alias, impl_debug};
+use super::guards::impl_guard;
+use super::lock::Access;
 
 /// A guard for shared access that contains an `Arc` of its [`RwLock`]. Returned by
 /// [`RwLock::read_owned`]. `U` is the part of the value that the guard gives access to.
 #[must_use = "if unused, the lock is released immediately"]
 #[clippy::has_significant_drop]
-pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T>(tokio::sync::OwnedRwLockReadGuard<T, U>, Alias<RwLock<T>>);
+pub struct OwnedRwLockReadGuard<T: ?Sized, U: ?Sized = T> {
+    part: *const U,
+    lock: Arc<RwLock<T>>,
+}
 
 /// A guard for exclusive access that contains an `Arc` of its [`RwLock`]. Returned by
 /// [`RwLock::write_owned`].
 #[must_use = "if unused, the lock is released immediately"]
 #[clippy::has_significant_drop]
-pub struct OwnedRwLockWriteGuard<T: ?Sized>(tokio::sync::OwnedRwLockWriteGuard<T>, Alias<RwLock<T>>);
+pub struct OwnedRwLockWriteGuard<T: ?Sized> {
+    lock: Arc<RwLock<T>>,
+}
 
 /// A guard for exclusive access to a component of the value, which contains an `Arc` of its
 /// [`RwLock`]. Returned by [`OwnedRwLockWriteGuard::map`].
 #[must_use = "if unused, the lock is released immediately"]
 #[clippy::has_significant_drop]
-pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T>(
-    tokio::sync::OwnedRwLockMappedWriteGuard<T, U>,
-    Alias<RwLock<T>>,
-);
+pub struct OwnedRwLockMappedWriteGuard<T: ?Sized, U: ?Sized = T> {
+    part: *mut U,
+    lock: Arc<RwLock<T>>,
+}
 
-impl_debug!(
-    [T: ?Sized, U: ?Sized + Debug] OwnedRwLockReadGuard<T, U>,
-    [T: ?Sized + Debug] OwnedRwLockWriteGuard<T>,
-    [T: ?Sized, U: ?Sized + Debug] OwnedRwLockMappedWriteGuard<T, U>,
-);
+// SAFETY: the guard is a shared reference to the component, and an `Arc` of the lock.
+unsafe impl<T: ?Sized + Send + Sync, U: ?Sized + Sync> Send for OwnedRwLockReadGuard<T, U> {}
+// SAFETY: as above; Tokio's guard also requires that the component is Send.
+unsafe impl<T: ?Sized + Send + Sync, U: ?Sized + Send + Sync> Sync for OwnedRwLockReadGuard<T, U> {}
+// SAFETY: the guard is an exclusive reference to the component, and an `Arc` of the lock.
+unsafe impl<T: ?Sized + Send + Sync, U: ?Sized + Send + Sync> Send for OwnedRwLockMappedWriteGuard<T, U> {}
+// SAFETY: a shared guard gives shared access to the component only.
+unsafe impl<T: ?Sized + Send + Sync, U: ?Sized + Send + Sync> Sync for OwnedRwLockMappedWriteGuard<T, U> {}
+
+impl<T: ?Sized> OwnedRwLockReadGuard<T> {
+    /// The caller has acquired the lock for shared access.
+    pub(super) fn new(lock: Arc<RwLock<T>>) -> Self {
+        Self { part: lock.value.get(), lock }
+    }
+}
 
 impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
-    pub(super) fn new(guard: tokio::sync::OwnedRwLockReadGuard<T, U>) -> Self {
-        let lock = tokio::sync::OwnedRwLockReadGuard::rwlock(&guard);
-        // SAFETY: the guard keeps its `Arc`. Both are in the same struct, and a method that takes
-        // the guard out drops the alias.
-        let lock = unsafe { Alias::of(lock) };
-        Self(guard, lock)
+    /// Returns the `Arc`, without releasing the lock.
+    fn into_arc(self) -> Arc<RwLock<T>> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the guard is not dropped, so its `Arc` is moved out once.
+        unsafe { ptr::read(&this.lock) }
     }
 
     /// Converts the guard into a guard of a component of the value.
@@ -63,7 +80,8 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
     where
         F: FnOnce(&U) -> &V,
     {
-        OwnedRwLockReadGuard::new(tokio::sync::OwnedRwLockReadGuard::map(this.0, f))
+        let part: *const _ = f(&this);
+        OwnedRwLockReadGuard { part, lock: this.into_arc() }
     }
 
     /// Converts the guard into a guard of a component of the value, if `f` returns `Some`.
@@ -74,22 +92,27 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockReadGuard<T, U> {
     where
         F: FnOnce(&U) -> Option<&V>,
     {
-        let mapped = tokio::sync::OwnedRwLockReadGuard::try_map(this.0, f);
-        mapped.map(OwnedRwLockReadGuard::new).map_err(Self::new)
+        let Some(part) = f(&this).map(ptr::from_ref) else { return Err(this) };
+        Ok(OwnedRwLockReadGuard { part, lock: this.into_arc() })
     }
 
     /// Returns a reference to the `Arc` of the guard's lock.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
-        this.1.get()
+        &this.lock
     }
 }
 
 impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
-    pub(super) fn new(guard: tokio::sync::OwnedRwLockWriteGuard<T>) -> Self {
-        let lock = tokio::sync::OwnedRwLockWriteGuard::rwlock(&guard);
-        // SAFETY: as in `OwnedRwLockReadGuard::new`.
-        let lock = unsafe { Alias::of(lock) };
-        Self(guard, lock)
+    /// The caller has acquired the lock for exclusive access.
+    pub(super) fn new(lock: Arc<RwLock<T>>) -> Self {
+        Self { lock }
+    }
+
+    /// Returns the `Arc`, without releasing the lock.
+    fn into_arc(self) -> Arc<RwLock<T>> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the guard is not dropped, so its `Arc` is moved out once.
+        unsafe { ptr::read(&this.lock) }
     }
 
     /// Converts the guard into a guard of a component of the value.
@@ -109,23 +132,24 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     /// # });
     /// # Ok::<(), volt::BuildError>(())
     /// ```
-    pub fn map<F, U: ?Sized>(this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, U>
+    pub fn map<F, U: ?Sized>(mut this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, U>
     where
         F: FnOnce(&mut T) -> &mut U,
     {
-        OwnedRwLockMappedWriteGuard::new(tokio::sync::OwnedRwLockWriteGuard::map(this.0, f))
+        let part: *mut _ = f(&mut this);
+        OwnedRwLockMappedWriteGuard { part, lock: this.into_arc() }
     }
 
     /// Converts the guard into a guard of a component of the value, if `f` returns `Some`.
     ///
     /// # Errors
     /// Returns the guard if `f` returns `None`.
-    pub fn try_map<F, U: ?Sized>(this: Self, f: F) -> Result<OwnedRwLockMappedWriteGuard<T, U>, Self>
+    pub fn try_map<F, U: ?Sized>(mut this: Self, f: F) -> Result<OwnedRwLockMappedWriteGuard<T, U>, Self>
     where
         F: FnOnce(&mut T) -> Option<&mut U>,
     {
-        let mapped = tokio::sync::OwnedRwLockWriteGuard::try_map(this.0, f);
-        mapped.map(OwnedRwLockMappedWriteGuard::new).map_err(Self::new)
+        let Some(part) = f(&mut this).map(ptr::from_mut) else { return Err(this) };
+        Ok(OwnedRwLockMappedWriteGuard { part, lock: this.into_arc() })
     }
 
     /// Converts the guard into a guard for shared access to a component of the value. No writer can
@@ -134,7 +158,8 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     where
         F: FnOnce(&T) -> &U,
     {
-        OwnedRwLockReadGuard::new(tokio::sync::OwnedRwLockWriteGuard::downgrade_map(this.0, f))
+        let part: *const _ = f(&this);
+        this.downgraded(part)
     }
 
     /// Converts the guard like [`downgrade_map`](Self::downgrade_map), if `f` returns `Some`.
@@ -145,13 +170,14 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     where
         F: FnOnce(&T) -> Option<&U>,
     {
-        let mapped = tokio::sync::OwnedRwLockWriteGuard::try_downgrade_map(this.0, f);
-        mapped.map(OwnedRwLockReadGuard::new).map_err(Self::new)
+        let Some(part) = f(&this).map(ptr::from_ref) else { return Err(this) };
+        Ok(this.downgraded(part))
     }
 
     /// Converts the guard into a mapped guard of the whole value.
     pub fn into_mapped(this: Self) -> OwnedRwLockMappedWriteGuard<T> {
-        OwnedRwLockMappedWriteGuard::new(tokio::sync::OwnedRwLockWriteGuard::into_mapped(this.0))
+        let lock = this.into_arc();
+        OwnedRwLockMappedWriteGuard { part: lock.value.get(), lock }
     }
 
     /// Converts the guard into a guard for shared access. No writer can lock in between.
@@ -168,30 +194,38 @@ impl<T: ?Sized> OwnedRwLockWriteGuard<T> {
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub fn downgrade(self) -> OwnedRwLockReadGuard<T> {
-        OwnedRwLockReadGuard::new(self.0.downgrade())
+        let part = self.lock.value.get();
+        self.downgraded(part)
+    }
+
+    fn downgraded<U: ?Sized>(self, part: *const U) -> OwnedRwLockReadGuard<T, U> {
+        let lock = self.into_arc();
+        lock.lock.downgrade();
+        OwnedRwLockReadGuard { part, lock }
     }
 
     /// Returns a reference to the `Arc` of the guard's lock.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
-        this.1.get()
+        &this.lock
     }
 }
 
 impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
-    fn new(guard: tokio::sync::OwnedRwLockMappedWriteGuard<T, U>) -> Self {
-        let lock = tokio::sync::OwnedRwLockMappedWriteGuard::rwlock(&guard);
-        // SAFETY: as in `OwnedRwLockReadGuard::new`.
-        let lock = unsafe { Alias::of(lock) };
-        Self(guard, lock)
+    /// Returns the `Arc`, without releasing the lock.
+    fn into_arc(self) -> Arc<RwLock<T>> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the guard is not dropped, so its `Arc` is moved out once.
+        unsafe { ptr::read(&this.lock) }
     }
 
     /// Converts the guard into a guard of a component of its part of the value; see
     /// [`OwnedRwLockWriteGuard::map`].
-    pub fn map<F, V: ?Sized>(this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, V>
+    pub fn map<F, V: ?Sized>(mut this: Self, f: F) -> OwnedRwLockMappedWriteGuard<T, V>
     where
         F: FnOnce(&mut U) -> &mut V,
     {
-        OwnedRwLockMappedWriteGuard::new(tokio::sync::OwnedRwLockMappedWriteGuard::map(this.0, f))
+        let part: *mut _ = f(&mut this);
+        OwnedRwLockMappedWriteGuard { part, lock: this.into_arc() }
     }
 
     /// Converts the guard into a guard of a component of its part of the value, if `f` returns
@@ -199,70 +233,20 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
     ///
     /// # Errors
     /// Returns the guard if `f` returns `None`.
-    pub fn try_map<F, V: ?Sized>(this: Self, f: F) -> Result<OwnedRwLockMappedWriteGuard<T, V>, Self>
+    pub fn try_map<F, V: ?Sized>(mut this: Self, f: F) -> Result<OwnedRwLockMappedWriteGuard<T, V>, Self>
     where
         F: FnOnce(&mut U) -> Option<&mut V>,
     {
-        let mapped = tokio::sync::OwnedRwLockMappedWriteGuard::try_map(this.0, f);
-        mapped.map(OwnedRwLockMappedWriteGuard::new).map_err(Self::new)
+        let Some(part) = f(&mut this).map(ptr::from_mut) else { return Err(this) };
+        Ok(OwnedRwLockMappedWriteGuard { part, lock: this.into_arc() })
     }
 
     /// Returns a reference to the `Arc` of the guard's lock.
     pub fn rwlock(this: &Self) -> &Arc<RwLock<T>> {
-        this.1.get()
+        &this.lock
     }
 }
 
-impl<T: ?Sized, U: ?Sized> Deref for OwnedRwLockReadGuard<T, U> {
-    type Target = U;
-
-    fn deref(&self) -> &U {
-        &self.0
-    }
-}
-
-impl<T: ?Sized> Deref for OwnedRwLockWriteGuard<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: ?Sized> DerefMut for OwnedRwLockWriteGuard<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-}
-
-impl<T: ?Sized, U: ?Sized> Deref for OwnedRwLockMappedWriteGuard<T, U> {
-    type Target = U;
-
-    fn deref(&self) -> &U {
-        &self.0
-    }
-}
-
-impl<T: ?Sized, U: ?Sized> DerefMut for OwnedRwLockMappedWriteGuard<T, U> {
-    fn deref_mut(&mut self) -> &mut U {
-        &mut self.0
-    }
-}
-
-impl<T: ?Sized, U: ?Sized + Display> Display for OwnedRwLockReadGuard<T, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<T: ?Sized + Display> Display for OwnedRwLockWriteGuard<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<T: ?Sized, U: ?Sized + Display> Display for OwnedRwLockMappedWriteGuard<T, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+impl_guard!([T: ?Sized, U: ?Sized] OwnedRwLockReadGuard<T, U>, U, Read, this, this.lock.lock, this.part);
+impl_guard!([T: ?Sized] OwnedRwLockWriteGuard<T>, T, Write, this, this.lock.lock, this.lock.value.get());
+impl_guard!([T: ?Sized, U: ?Sized] OwnedRwLockMappedWriteGuard<T, U>, U, Write, this, this.lock.lock, this.part);

@@ -21,7 +21,7 @@ use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
 use crate::processes::Processes;
-use crate::waits::{self, Deadlock};
+use crate::waits::{self, Deadlock, HeldLock};
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 
@@ -112,6 +112,10 @@ pub struct Snapshot {
     /// than this field.
     #[serde(deserialize_with = "waits::deadlocks")]
     pub deadlocks: Option<Vec<Deadlock>>,
+    /// Locks that a task has held for long while others waited, those that were waited for longest
+    /// first. `None` in a program older than this field.
+    #[serde(deserialize_with = "waits::held_locks")]
+    pub held_locks: Option<Vec<HeldLock>>,
     /// The findings of the runtime's own doctor, which uses history, most severe first. `None` in a
     /// program older than this field.
     #[serde(deserialize_with = "message::of_message")]

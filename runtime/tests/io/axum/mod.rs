@@ -23,6 +23,7 @@ use volt::io::{AsyncReadExt, AsyncWriteExt};
 use volt::net::{TcpListener, TcpStream};
 use volt::task::JoinHandle;
 
+mod deadlock;
 mod http2;
 
 const HELLO: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";

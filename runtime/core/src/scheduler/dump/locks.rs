@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use volt_telemetry::dump::{Group, Lock, MAX_EXAMPLES, MAX_LOCKS};
 
 use crate::clock;
-use crate::scheduler::listing::deadlocks::Holders;
+use crate::scheduler::listing::holders::Holders;
 use crate::task::registry::Registry;
 use crate::task::waits::{Held, Holding};
 
@@ -50,7 +50,7 @@ impl Locks {
             held_at: holding.at.to_string(),
             held_ns: holding.since_ns.map(|since_ns| self.now_ns.saturating_sub(since_ns)),
             queue: held.waiters.iter().filter_map(|waiter| waiter.task).take(MAX_EXAMPLES).collect(),
-            waiters_len: (!held.is_cut).then_some(held.waiters.len() as u64),
+            waiters_len: Some(held.waiting as u64),
         }
     }
 }

@@ -128,7 +128,7 @@ fn taken(walk: impl FnOnce(&mut Places) -> bool) -> Taken {
 }
 
 /// Returns the processor time that this thread has used.
-fn processor_ns() -> u64 {
+pub(super) fn processor_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     // Never negative, and 64 bits of ns are 584 years.
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()

@@ -31,7 +31,7 @@ use volt_telemetry::processes::ProcessList;
 use volt_telemetry::tasks::{MAX_FILTER_BYTES, MAX_ROWS, Query, Rank, State, Task, TaskList};
 
 use self::chosen::Chosen;
-use self::deadlocks::Holders;
+use self::holders::Holders;
 use self::sieve::{Sieve, state_of};
 use super::shared::Shared;
 use crate::clock;
@@ -41,6 +41,9 @@ use crate::task::header::{Header, Place};
 pub(crate) mod census;
 pub(crate) mod chosen;
 pub(crate) mod deadlocks;
+mod graph;
+pub(in crate::scheduler) mod holders;
+mod joins;
 pub mod processes;
 pub(super) mod sieve;
 mod why;

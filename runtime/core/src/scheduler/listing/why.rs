@@ -13,7 +13,7 @@
 use volt_telemetry::recording::event::Waker as By;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
-use super::deadlocks::Holders;
+use super::holders::Holders;
 use crate::clock;
 use crate::scheduler::shared::Shared;
 use crate::task::header::Header;

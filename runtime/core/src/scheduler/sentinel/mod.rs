@@ -38,7 +38,8 @@
 //!
 //! Each stuck poll is also examined, and recorded as an incident if it lasts: see `witness`. Once a
 //! second the sentinel requests an examination by the doctor: see `doctor`. If tasks seem to wait
-//! for each other, it stays awake for a few seconds: a program in a deadlock is idle.
+//! for each other, or wait for a lock that a task holds, it stays awake for a few seconds: a
+//! program in a deadlock is idle.
 //!
 //! The time between two checks is `sentinel_interval`. While spares linger it is
 //! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too; after `PATIENCE` checks that had
@@ -83,8 +84,9 @@ const PATIENCE: u32 = 8;
 /// costs the worker that wakes up 4 µs before it runs its task. So a runtime that is woken more
 /// than five times a second, which prevents the doze, does not pay for it.
 const QUIET_CHECKS: u32 = 20;
-/// For how long the sentinel stays awake for tasks that seem to wait for each other: three
-/// examinations by the doctor, of which the second reports a deadlock.
+/// For how long the sentinel stays awake for tasks that seem to wait for each other: four
+/// examinations by the doctor. The second reports a deadlock if it is certain, the third any other,
+/// and the fourth a lock that is held for long.
 const SUSPICION: Duration = Duration::from_millis(3500);
 /// How many workers that burn processor time are replaced at a time, at least; more if a quarter of
 /// the workers is more.
@@ -101,8 +103,8 @@ struct Rounds {
     idle_checks: u32,
     /// Checks in a row that found all workers at rest.
     quiet_checks: u32,
-    /// The cycles of tasks that seem to wait for each other, and until when the sentinel does not
-    /// doze for them.
+    /// The cycles of tasks that seem to wait for each other, and the locks that tasks wait for, and
+    /// until when the sentinel does not doze for them.
     suspicion: Option<(u64, u64)>,
     /// When the doctor's examination was last requested, or the sentinel started.
     examined_at_ns: u64,
@@ -182,7 +184,7 @@ impl Rounds {
         if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config) {
             return false;
         }
-        let until_ns = self.shared.suspicion(now_ns).map(|cycles| match self.suspicion {
+        let until_ns = self.shared.deadlocks.suspicion(&self.shared.registry).map(|cycles| match self.suspicion {
             Some((known, until_ns)) if known == cycles => (cycles, until_ns),
             _ => (cycles, now_ns.saturating_add(clock::saturating_ns(SUSPICION))),
         });

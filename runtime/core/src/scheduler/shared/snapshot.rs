@@ -1,8 +1,8 @@
 //! Snapshots: reads all counters of a runtime into plain data.
 //!
 //! The thread that requests a snapshot takes it. It reads cells, queue lengths and the kernel's
-//! counts, and stops no worker. Of its four locks (`time_floors`, `census`, `deadlocks`, the
-//! doctor's history) no worker takes any. Those of the registry and of the table of waits, which
+//! counts, and stops no worker. No worker takes its own locks (`time_floors`, `census`,
+//! `deadlocks`, the doctor's history). Those of the registry and of the table of waits, which
 //! workers take, too, are held for some µs at a time.
 //!
 //! Consistency: each cell is exact, but the cells are not read at the same moment. Ends are counted
@@ -85,6 +85,7 @@ impl Shared {
         drop(floors);
         let (driver, timers) = self.driver.telemetry(now_ns);
         let (blame, incomplete, alive_counted_at_ns) = self.blame();
+        let waits = self.deadlocks.check(&self.registry, now_ns);
         let mut snapshot = Snapshot {
             runtime: self.name.clone(),
             at_ns: now_ns,
@@ -119,7 +120,8 @@ impl Shared {
             host: Some(host()),
             clock: Some(clock::telemetry()),
             alive_counted_at_ns,
-            deadlocks: Some(self.deadlocks(now_ns)),
+            deadlocks: Some(waits.deadlocks),
+            held_locks: Some(waits.held_locks),
             findings: None,
             findings_left_out: None,
         };

@@ -4,9 +4,9 @@ use std::cell::UnsafeCell;
 use std::future::Future;
 use std::mem::needs_drop;
 use std::ptr::NonNull;
-use std::task::Waker;
 
 use super::blocks;
+use super::join_waker::JoinWaker;
 use crate::task::contain::contain;
 use crate::task::current::run_as_ended;
 use crate::task::header::Header;
@@ -19,7 +19,7 @@ use crate::task::schedule::Schedule;
 pub(super) struct Cell<F: Future, S> {
     pub(super) header: Header,
     pub(super) scheduler: S,
-    pub(super) join_waker: UnsafeCell<Option<Waker>>,
+    pub(super) join_waker: JoinWaker,
     pub(super) stage: UnsafeCell<Stage<F>>,
 }
 

@@ -28,11 +28,13 @@ use super::state::{Pause, Start, Wake};
 use super::trace::{Kind, extra};
 use super::waker::{TRACED_VTABLE, VTABLE, WakerRef};
 
+use self::join_waker::JoinWaker;
 use self::layout::{Cell, Stage, cell_of, dealloc};
 use self::raw::Raw;
 use self::wake::{schedule, wake};
 
 pub(crate) mod blocks;
+mod join_waker;
 mod layout;
 mod raw;
 mod wake;
@@ -95,7 +97,7 @@ where
     let cell = blocks::allocate(Cell {
         header: Header::new(id, location, extra, &Table::<F, S>::VTABLE),
         scheduler,
-        join_waker: UnsafeCell::new(None),
+        join_waker: JoinWaker::none(),
         stage: UnsafeCell::new(Stage::Future(future)),
     });
     // Whole provenance: this pointer may access the whole cell.
@@ -136,6 +138,7 @@ impl<F: Future, S: Schedule> Table<F, S> {
         dealloc: dealloc::<F, S>,
         poll_join: poll_join::<F, S>,
         drop_join: drop_join::<F, S>,
+        joiner: joiner::<F, S>,
     };
 }
 
@@ -349,6 +352,11 @@ unsafe fn drop_join<F: Future, S: Schedule>(raw: NonNull<Header>) {
         // SAFETY: Live by reference: the handle's was the last one.
         unsafe { dealloc::<F, S>(raw) }
     }
+}
+
+unsafe fn joiner<F: Future, S>(raw: NonNull<Header>) -> usize {
+    // SAFETY: by contract.
+    unsafe { cell_of::<F, S>(raw) }.join_waker.address()
 }
 
 /// A scheduler for tasks that are never woken.

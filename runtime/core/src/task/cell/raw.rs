@@ -60,8 +60,8 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         // SAFETY: the JoinHandle owns a reference.
         let cell = unsafe { self.cell() };
         // SAFETY: by contract no thread writes the field.
-        let held = unsafe { &*cell.join_waker.get() };
-        held.as_ref().is_some_and(|held| held.will_wake(waker))
+        let held = unsafe { cell.join_waker.get() };
+        held.is_some_and(|held| held.will_wake(waker))
     }
 
     /// Also contains a panic of the former waker's destructor.
@@ -71,7 +71,7 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         // SAFETY: the owner of the field owns a reference.
         let cell = unsafe { self.cell() };
         // SAFETY: by contract.
-        if let Some(former) = std::mem::replace(unsafe { &mut *cell.join_waker.get() }, waker) {
+        if let Some(former) = unsafe { cell.join_waker.replace(waker) } {
             contain(|| drop(former));
         }
     }
@@ -81,7 +81,7 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         // SAFETY: the runner's reference is not released yet.
         let cell = unsafe { self.cell() };
         // SAFETY: by contract no thread writes the field.
-        let Some(waker) = (unsafe { &*cell.join_waker.get() }) else { return };
+        let Some(waker) = (unsafe { cell.join_waker.get() }) else { return };
         // SAFETY: Live by reference: as above, and ManuallyDrop does not release it.
         let ended = ManuallyDrop::new(unsafe { Task::from_raw(self.0.cast()) });
         // The wake-up is attributed to this task, although its poll is over.

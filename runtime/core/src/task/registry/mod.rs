@@ -172,8 +172,13 @@ impl Registry {
     ///
     /// `f` runs under a lock that workers take, so it must be short and must not run foreign code.
     pub(crate) fn walk(&self, limit: usize, mut f: impl FnMut(&Header)) -> bool {
+        self.walk_tasks(limit, |task| f(task.header()))
+    }
+
+    /// Calls `f` as [`walk`](Self::walk) does.
+    pub(crate) fn walk_tasks(&self, limit: usize, mut f: impl FnMut(&Task)) -> bool {
         let mut left = limit;
-        let seen = self.find(|task| {
+        let seen = self.find_task(|task| {
             if left == 0 {
                 return Some(());
             }
@@ -187,6 +192,10 @@ impl Registry {
     /// Calls `f` for tasks in the registry until it returns a value, under the conditions of
     /// [`walk`](Self::walk).
     pub(crate) fn find<R>(&self, mut f: impl FnMut(&Header) -> Option<R>) -> Option<R> {
+        self.find_task(|task| f(task.header()))
+    }
+
+    fn find_task<R>(&self, mut f: impl FnMut(&Task) -> Option<R>) -> Option<R> {
         for room in &self.shards {
             let mut next = 0;
             loop {
@@ -194,7 +203,7 @@ impl Registry {
                 let shard = room.lock();
                 let Some(slots) = shard.slots.slots.get(next..).filter(|slots| !slots.is_empty()) else { break };
                 let slots = &slots[..slots.len().min(WALK_BATCH)];
-                if let Some(found) = slots.iter().filter_map(Slot::task).find_map(|task| f(task.header())) {
+                if let Some(found) = slots.iter().filter_map(Slot::task).find_map(&mut f) {
                     return Some(found);
                 }
                 next += slots.len();

@@ -5,7 +5,7 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Snapshot, Worker};
-use volt_telemetry::waits::{Deadlock, DeadlockLink};
+use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock};
 
 use super::{Case, after, both, incident, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, saturated};
@@ -191,12 +191,46 @@ pub(super) const CASES: &[Case] = &[
         rule: Rule::Deadlock,
         severity: Severity::Warning,
         what: "more tasks than a finding describes, one with a time-out",
-        sick: || deadlock(false, 10_000, 20),
+        sick: || deadlock(false, 2_000, 20),
         beside: &[],
         but: "a time-out that is still to end it",
-        look_alike: || deadlock(false, 9_999, 20),
+        look_alike: || deadlock(false, 1_999, 20),
+    },
+    Case {
+        rule: Rule::LockHeld,
+        severity: Severity::Warning,
+        what: "two locks of one line, held while others wait",
+        sick: || held(&[3_000, 5_000], 3_000),
+        beside: &[],
+        but: "a task that has begun to wait for a lock which is held for long",
+        look_alike: || held(&[60_000], 2_999),
+    },
+    Case {
+        rule: Rule::LockHeld,
+        severity: Severity::Warning,
+        what: "a lock that many wait for",
+        sick: || held(&[3_000], 60_000),
+        beside: &[],
+        but: "a long queue for a lock that is handed on",
+        look_alike: || held(&[2_999], 60_000),
     },
 ];
+
+/// Locks that have been held for these times, acquired at the same line.
+fn held(held_ms: &[u64], waiting_ms: u64) -> Pair {
+    let lock = |(task, held_ms): (u64, &u64)| HeldLock {
+        task,
+        spawned_at: Some("src/main.rs:7:5".into()),
+        held_at: "src/settle.rs:31:9".into(),
+        held_ns: held_ms * MS,
+        awaits: "lock".into(),
+        awaits_at: "src/orders.rs:60:9".into(),
+        waiting_ns: waiting_ms * MS,
+        waiting: 43,
+        ..HeldLock::default()
+    };
+    after(busy(), |now| now.held_locks = Some((1..).zip(held_ms).map(lock).collect()))
+}
 
 /// A cycle of `tasks` tasks.
 fn deadlock(is_certain: bool, for_ms: u64, tasks: u64) -> Pair {

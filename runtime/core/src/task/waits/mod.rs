@@ -37,7 +37,9 @@
 //!   *at* yet. Then nothing is known, and nothing is reported.
 //!
 //! The owner is the task that acquired the lock. An owned guard is meant to be moved to other
-//! tasks, so *owned* is recorded.
+//! tasks, so *owned* is recorded. A reader of a reader-writer lock is recorded as *shared*, while
+//! it is alone: a second reader clears *at* in (1), and each reader does so in (2). So several
+//! readers may write at the same time, and *at* never names a reader that has released the lock.
 //!
 //! Rejected: an entry per guard (a look-up for each acquisition); a pointer from the table to the
 //! lock (a forgotten operation keeps it beyond the life of the lock); a field in the task's header
@@ -55,12 +57,15 @@ use super::awaits::Awaits;
 use super::current;
 use crate::clock;
 
+#[cfg(test)]
+mod tests;
+
 /// The number of shards of the table: more than threads that wait at the same moment.
 const SHARDS: usize = 64;
 /// How many locks that no operation waits for any more a shard may keep for the next waits.
 const KEPT_MAX: usize = 16;
-/// The lowest bit of `Holder::since`: the guard is an owned one.
-const OWNED: u64 = 1;
+/// The lowest bits of `Holder::since`, with the kind of the guard.
+const GUARD: u64 = 3;
 
 /// Records who holds a lock. See the module documentation.
 #[derive(Debug)]
@@ -69,17 +74,21 @@ pub struct Holder {
     at: AtomicPtr<Location<'static>>,
     /// The id of the task that acquired it; 0 if that was no task.
     task: AtomicU64,
-    /// `| when the owner was woken for the poll in which it acquired the lock, ns 63 | OWNED 1 |`
+    /// `| when the owner was woken for the poll in which it acquired the lock, ns 62 | Guard 2 |`,
+    /// where the time has a precision of 4 ns.
     since: AtomicU64,
 }
 
-/// Whether a guard borrows its lock or shares its ownership.
+/// The kind of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Guard {
-    /// It borrows the lock.
+    /// It borrows the lock, and no other guard of it exists.
     Borrowed,
     /// It contains an `Arc` of the lock, and can be moved to any task.
     Owned,
+    /// It gives shared access. Other tasks may acquire the lock for shared access, too.
+    Shared,
 }
 
 /// A copy of a [`Holder`].
@@ -112,9 +121,10 @@ impl Holder {
         let (task, since_ns) = current::with(|task| {
             task.map_or((0, 0), |task| (task.header().id.as_u64(), task.header().submitted_at_ns()))
         });
-        let since = since_ns & !OWNED | if guard == Guard::Owned { OWNED } else { 0 };
-        // ORDERING: Relaxed, all: only the owner of the lock writes, and the lock orders owners. A
-        // copy that mixes two owners is discarded (`read`), or outdated (module documentation).
+        let since = since_ns & !GUARD | guard as u64;
+        // ORDERING: Relaxed, all: only owners of the lock write, and the lock orders owners other
+        // than readers. A copy that mixes two owners is discarded (`read`), outdated (module
+        // documentation), or says *shared*, which is never certain.
         self.task.store(task, Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
         self.at.store(ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
@@ -127,6 +137,23 @@ impl Holder {
         self.at.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
+    /// Records that the holder is not known: a reader that is not alone acquires the lock, or a
+    /// reader is about to release it.
+    #[inline]
+    pub fn forget(&self) {
+        // ORDERING: Relaxed: as in `acquired`. The load saves readers the contention of a store.
+        if !self.at.load(Ordering::Relaxed).is_null() {
+            self.released();
+        }
+    }
+
+    /// Records that the owner of the lock now has shared access.
+    pub fn share(&self) {
+        // ORDERING: Relaxed, both: as in `acquired`; the caller is the only owner.
+        let since = self.since.load(Ordering::Relaxed);
+        self.since.store(since & !GUARD | Guard::Shared as u64, Ordering::Relaxed);
+    }
+
     fn read(&self) -> Option<Holding> {
         // ORDERING: Relaxed, all: a copy for a report. It is checked for a change meanwhile.
         let at = self.at.load(Ordering::Relaxed);
@@ -136,8 +163,12 @@ impl Holder {
         }
         // SAFETY: null, or a `&'static Location` that `acquired` stored.
         let at = unsafe { at.as_ref() }?;
-        let guard = if since & OWNED == 0 { Guard::Borrowed } else { Guard::Owned };
-        Some(Holding { task: (task > 0).then_some(task), at, since_ns: (task > 0).then_some(since & !OWNED), guard })
+        let guard = match since & GUARD {
+            0 => Guard::Borrowed,
+            1 => Guard::Owned,
+            _ => Guard::Shared,
+        };
+        Some(Holding { task: (task > 0).then_some(task), at, since_ns: (task > 0).then_some(since & !GUARD), guard })
     }
 
     fn key(&self) -> usize {
@@ -326,10 +357,17 @@ pub(crate) struct Held {
     /// Identifies the lock while operations wait for it.
     pub(crate) key: usize,
     pub(crate) holding: Option<Holding>,
-    /// In the order in which they began to wait.
+    /// The first of those that wait, in the order in which they began to.
     pub(crate) waiters: Vec<Waiter>,
-    /// Whether there are more.
-    pub(crate) is_cut: bool,
+    /// How many wait.
+    pub(crate) waiting: usize,
+}
+
+impl Held {
+    /// Returns whether `waiters` has all that wait.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.waiters.len() == self.waiting
+    }
 }
 
 /// Returns whether any operation waits for a lock.
@@ -350,133 +388,8 @@ pub(crate) fn held(max: usize, waiters_max: usize) -> Vec<Held> {
             let len = resource.waiters.len().min(waiters_max).min(left);
             left -= len;
             let waiters = resource.waiters.iter().take(len).copied().collect();
-            held.push(Held { key, holding: resource.holding, waiters, is_cut: len < resource.waiters.len() });
+            held.push(Held { key, holding: resource.holding, waiters, waiting: resource.waiters.len() });
         }
     }
     held
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use super::*;
-    use crate::task::cell::{Nowhere, new_task};
-    use crate::task::header::Task;
-    use crate::task::id::Id;
-
-    /// The number of locks, and of turns of each thread, in a test with threads.
-    const LOCKS: usize = 4;
-    const TURNS: usize = if cfg!(miri) { 40 } else { 20_000 };
-
-    fn task() -> Task {
-        let (notified, _join) = new_task(async {}, Nowhere, Id::next(), Location::caller(), None);
-        notified.task().clone()
-    }
-
-    /// Returns the copy of this holder's lock; other tests use the table at the same time.
-    fn copy_of(holder: &Holder) -> Option<Held> {
-        held(usize::MAX, usize::MAX).into_iter().find(|held| held.key == holder.key())
-    }
-
-    fn pending(wait: &mut Wait<'_>) {
-        wait.pending(&Context::from_waker(Waker::noop()), Awaits::Lock, Location::caller());
-    }
-
-    fn tickets(holder: &Holder) -> Vec<u64> {
-        copy_of(holder).map_or(Vec::new(), |held| held.waiters.iter().map(|waiter| waiter.ticket).collect())
-    }
-
-    #[test]
-    fn a_wait_has_the_holder_as_of_its_last_poll() {
-        let (holder, at) = (Holder::new(), Location::caller());
-        holder.acquired(at, Guard::Owned);
-        let mut wait = Wait::new(&holder);
-        assert!(copy_of(&holder).is_none(), "it is not pending yet");
-        pending(&mut wait);
-        let holding = copy_of(&holder).unwrap().holding.unwrap();
-        assert_eq!((holding.task, holding.since_ns, holding.guard), (None, None, Guard::Owned), "acquired by no task");
-        assert_eq!(holding.at, at);
-        holder.released();
-        assert!(copy_of(&holder).unwrap().holding.is_some(), "outdated until the next poll");
-        pending(&mut wait);
-        assert_eq!(copy_of(&holder).unwrap().holding, None);
-        drop(wait);
-        assert!(copy_of(&holder).is_none());
-    }
-
-    #[test]
-    fn the_end_of_a_wait_updates_the_others() {
-        let holder = Holder::new();
-        let mut waits = [const { None }; 3];
-        for wait in &mut waits {
-            pending(wait.insert(Wait::new(&holder)));
-        }
-        let [first, second, third] = tickets(&holder)[..] else { panic!("three wait") };
-        assert!(first < second && second < third);
-        // One gives up, and another acquires the lock.
-        waits[1] = None;
-        assert_eq!(tickets(&holder), [first, third]);
-        holder.acquired(Location::caller(), Guard::Borrowed);
-        waits[0] = None;
-        let held = copy_of(&holder).unwrap();
-        assert_eq!((held.waiters.len(), held.holding.unwrap().guard), (1, Guard::Borrowed));
-    }
-
-    #[test]
-    fn the_owner_is_the_task_that_is_polled() {
-        let (polled, holder) = (task(), Holder::new());
-        let mut wait = Wait::new(&holder);
-        current::run_as(&polled, || {
-            holder.acquired(Location::caller(), Guard::Borrowed);
-            pending(&mut wait);
-        });
-        let held = copy_of(&holder).unwrap();
-        let id = Some(polled.header().id.as_u64());
-        assert_eq!((held.holding.unwrap().task, held.waiters[0].task), (id, id));
-        assert!(!held.waiters[0].has_own_waker, "it is a waker that does nothing");
-    }
-
-    /// The entry remains, and is never followed to the lock.
-    #[test]
-    fn a_forgotten_wait_may_outlive_its_lock() {
-        let holder = Box::new(Holder::new());
-        holder.acquired(Location::caller(), Guard::Borrowed);
-        let mut wait = Wait::new(&holder);
-        pending(&mut wait);
-        std::mem::forget(wait);
-        let key = holder.key();
-        drop(holder);
-        let held = held(usize::MAX, usize::MAX).into_iter().find(|held| held.key == key).unwrap();
-        assert!(held.holding.is_some());
-        // Not for other tests, whose locks may get the same address.
-        shard_of(key).waiting -= 1;
-        shard_of(key).resources.remove(&key);
-    }
-
-    #[test]
-    fn threads_that_wait_and_copies_of_the_table_do_not_interfere() {
-        let holders: [Holder; LOCKS] = Default::default();
-        std::thread::scope(|scope| {
-            for thread in 0..3 {
-                let holders = &holders;
-                scope.spawn(move || {
-                    for turn in 0..TURNS {
-                        let holder = &holders[(turn + thread) % LOCKS];
-                        let mut wait = Wait::new(holder);
-                        pending(&mut wait);
-                        holder.acquired(Location::caller(), Guard::Borrowed);
-                        drop(wait);
-                        holder.released();
-                    }
-                });
-            }
-            for _ in 0..TURNS / 10 {
-                let copies = held(usize::MAX, 2);
-                assert!(copies.iter().all(|held| !held.waiters.is_empty() && held.waiters.len() <= 2));
-                assert!(copies.iter().all(|held| held.waiters.is_sorted_by_key(|waiter| waiter.ticket)));
-            }
-        });
-        assert!(holders.iter().all(|holder| copy_of(holder).is_none()));
-    }
 }

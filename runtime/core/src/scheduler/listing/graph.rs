@@ -1,0 +1,132 @@
+//! The wait-for graph: which task waits for which other task, because that one holds a lock or has
+//! not ended. Plain data, copied from the table of waits and the registry.
+
+use std::collections::HashMap;
+
+use volt_telemetry::waits::{MAX_DEADLOCKS, MAX_LINKS};
+
+use super::joins::{Edges, Join};
+use crate::task::waits::{self, Held, Holding, Waiter};
+
+/// The number of operations that are checked: some 20 ms, if they are in no cache.
+const EDGES_MAX: usize = 65_536;
+/// The number of operations that are checked for one lock. If there are more, no cycle through that
+/// lock is reported.
+const WAITERS_MAX: usize = 1024;
+
+/// The edges of the wait-for graph.
+#[derive(Default)]
+pub(super) struct Graph {
+    pub(super) held: Vec<Held>,
+    /// The index of the lock and of the operation, by task; `None` for a task with several.
+    waits: HashMap<u64, Option<(usize, usize)>>,
+    joins: Edges,
+}
+
+/// An edge.
+#[derive(Clone, Copy)]
+pub(super) struct Edge<'a> {
+    pub(super) task: u64,
+    /// The task that it waits for.
+    pub(super) next: u64,
+    pub(super) submitted_at_ns: u64,
+    pub(super) since_ns: u64,
+    pub(super) of: Of<'a>,
+}
+
+/// What a task waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Of<'a> {
+    Lock { waiter: &'a Waiter, held: &'a Held, holding: Holding },
+    End(Join),
+}
+
+/// Identifies a wait: the task, the poll in which it began, and the lock or the awaited task.
+pub(super) type Fixed = (u64, u64, u64);
+
+impl Graph {
+    /// Copies the table of waits, and adds these edges.
+    pub(super) fn with(joins: Edges) -> Self {
+        let held = if waits::is_any() { waits::held(EDGES_MAX, WAITERS_MAX) } else { Vec::new() };
+        let mut waits = HashMap::new();
+        for (lock, held) in held.iter().enumerate() {
+            for (index, waiter) in held.waiters.iter().enumerate() {
+                let Some(task) = waiter.task else { continue };
+                waits.entry(task).and_modify(|known| *known = None).or_insert(Some((lock, index)));
+            }
+        }
+        Self { held, waits, joins }
+    }
+
+    /// Returns the lock that this task waits for, if it waits for one, and the task's index among the
+    /// lock's waiters.
+    pub(super) fn lock_of(&self, task: u64) -> Option<(&Held, usize)> {
+        let &(lock, index) = self.waits.get(&task)?.as_ref()?;
+        Some((&self.held[lock], index))
+    }
+
+    fn edge(&self, task: u64) -> Option<Edge<'_>> {
+        if !self.waits.contains_key(&task) {
+            let &join = self.joins.get(&task)?;
+            let (next, submitted_at_ns) = (join.child, join.submitted_at_ns);
+            return Some(Edge { task, next, submitted_at_ns, since_ns: submitted_at_ns, of: Of::End(join) });
+        }
+        let (held, index) = self.lock_of(task)?;
+        let (waiter, holding) = (&held.waiters[index], held.holding?);
+        let (next, of) = (holding.task?, Of::Lock { waiter, held, holding });
+        Some(Edge { task, next, submitted_at_ns: waiter.submitted_at_ns, since_ns: waiter.since_ns, of })
+    }
+
+    /// Returns the cycles. Each begins with its lowest id.
+    pub(super) fn cycles(&self) -> Vec<Vec<Edge<'_>>> {
+        // The number of the walk that came through a task first.
+        let mut walked: HashMap<u64, u64> = HashMap::new();
+        let mut cycles = Vec::new();
+        for (&start, number) in self.waits.keys().chain(self.joins.keys()).zip(1..) {
+            let mut at = start;
+            while !walked.contains_key(&at) {
+                walked.insert(at, number);
+                let Some(next) = self.edge(at).map(|edge| edge.next) else { break };
+                at = next;
+            }
+            // A task without an edge ends the walk, and is in no cycle.
+            if walked.get(&at) == Some(&number)
+                && let Some(cycle) = self.cycle_of(at)
+            {
+                cycles.push(cycle);
+                if cycles.len() == MAX_DEADLOCKS {
+                    break;
+                }
+            }
+        }
+        cycles
+    }
+
+    /// Returns the cycle through this task, if there is one that is short enough.
+    fn cycle_of(&self, task: u64) -> Option<Vec<Edge<'_>>> {
+        let mut cycle = Vec::new();
+        let mut at = task;
+        while cycle.len() < MAX_LINKS {
+            let edge = self.edge(at)?;
+            cycle.push(edge);
+            at = edge.next;
+            if at == task {
+                let lowest = (0..cycle.len()).min_by_key(|&index| cycle[index].task)?;
+                cycle.rotate_left(lowest);
+                return Some(cycle);
+            }
+        }
+        None
+    }
+}
+
+/// Returns what identifies the waits of a cycle, in two copies of different moments. A wait for a
+/// lock is identified by its first poll, since the lock is fair: as long as the operation waits,
+/// nothing that came after it acquires the lock.
+pub(super) fn fixed(cycle: &[Edge<'_>]) -> Vec<Fixed> {
+    let of = |edge: &Edge<'_>| match edge.of {
+        Of::Lock { held, .. } => held.key as u64,
+        Of::End(join) => join.child,
+    };
+    cycle.iter().map(|edge| (edge.task, edge.since_ns, of(edge))).collect()
+}

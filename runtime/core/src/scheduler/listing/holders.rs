@@ -1,0 +1,42 @@
+//! The holders of the locks that tasks await, for lists of tasks.
+
+use volt_telemetry::tasks::Task;
+
+use super::graph::Graph;
+use super::joins::Edges;
+use crate::task::waits::{Held, Holding};
+
+/// Which tasks hold the locks that tasks await.
+pub(in crate::scheduler) struct Holders(Graph);
+
+impl Holders {
+    pub(in crate::scheduler) fn new() -> Self {
+        Self(Graph::with(Edges::new()))
+    }
+
+    /// Returns since when this task has waited for a lock, and the lock's holder if it is known.
+    pub(super) fn of(&self, task: u64) -> Option<(u64, Option<Holding>)> {
+        let (held, index) = self.lock_of(task)?;
+        Some((held.waiters[index].since_ns, held.holding))
+    }
+
+    /// Returns the lock that this task waits for, and the task's index among the lock's waiters.
+    pub(in crate::scheduler) fn lock_of(&self, task: u64) -> Option<(&Held, usize)> {
+        self.0.lock_of(task)
+    }
+
+    /// Adds what is known to the row of a waiting task.
+    pub(super) fn add_to(&self, row: &mut Task, now_ns: u64) {
+        let Some((since_ns, holding)) = row.awaits.as_ref().and_then(|_| self.of(row.id)) else { return };
+        row.waiting_ns = Some(now_ns.saturating_sub(since_ns));
+        if let Some((held, index)) = self.lock_of(row.id) {
+            row.waiter_index = Some(index as u64);
+            row.waiters_len = Some(held.waiting as u64);
+        }
+        if let Some(holding) = holding {
+            row.held_by = holding.task;
+            row.held_at = Some(holding.at.to_string());
+            row.held_ns = holding.since_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
+        }
+    }
+}
