@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use crate::watchdog::{alone, alone_with, runtime, watched};
+use crate::sigquit::{self, Stderr, sigquit, until_waiting};
+use crate::watchdog::{alone, alone_with, builder, runtime, watched};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use volt::net::TcpListener;
 use volt::telemetry::{Phase, Unparks};
@@ -247,6 +248,30 @@ fn only_the_parent_serves_the_page_of_metrics() {
             let mut page = String::new();
             client.read_to_string(&mut page).unwrap();
             assert!(page.contains("runtime=\"parent\""), "{page}");
+        });
+    });
+}
+
+#[test]
+fn a_forked_child_prints_the_dump_of_its_own_runtimes() {
+    alone_with(sigquit::ON, || {
+        watched(|| {
+            let _parent = builder(1).name("parent").build().unwrap();
+            let stderr = Mutex::new(Stderr::of_this_program());
+            in_child(|| {
+                // Nothing happens: the handler belongs to the parent, and no runtime is built yet.
+                sigquit();
+                let child = builder(1).name("child").build().unwrap();
+                child.spawn(std::future::pending::<()>());
+                until_waiting(&child, 1);
+                sigquit();
+                let dump = stderr.lock().unwrap().dump();
+                assert!(dump.contains("runtime child: 1 task") && !dump.contains("parent"), "{dump}");
+                assert_eq!(dump.matches("on SIGQUIT").count(), 1, "{dump}");
+            });
+            sigquit();
+            let dump = stderr.lock().unwrap().dump();
+            assert!(dump.contains("runtime parent: 0 tasks"), "{dump}");
         });
     });
 }

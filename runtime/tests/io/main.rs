@@ -20,6 +20,7 @@ mod os_signals;
 mod outside;
 mod signals;
 mod sigpipe;
+mod sigquit;
 mod test_clock;
 mod time;
 mod tokio_compat;

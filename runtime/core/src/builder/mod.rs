@@ -23,7 +23,7 @@ use crate::driver::turn::Driver;
 use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::hooks::Hooks;
-use crate::observe::{page, registry};
+use crate::observe::{page, quit, registry};
 use crate::runtime::Runtime;
 use crate::scheduler::sentinel::program;
 use crate::scheduler::shared::{Shared, Threads};
@@ -357,6 +357,7 @@ impl Builder {
         }
         registration.show(weak, shared.config.control_socket);
         page::serve_if_requested();
+        quit::listen_if_requested();
         let mut runtime = Runtime::of(Handle::new(shared.clone()), registration);
 
         let failed = |name: &str, error| {

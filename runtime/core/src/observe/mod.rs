@@ -11,13 +11,14 @@
 //! * `server`: the event loop;
 //! * `registry`: the list of runtimes, and the end of the thread;
 //! * `observer`: the start and the main function of the thread;
-//! * `page`: the page of metrics, with a separate thread and a port.
+//! * `page`: the page of metrics, with a separate thread and a port;
+//! * `quit`: the dump on SIGQUIT, with a separate thread.
 //!
 //! Invariants:
 //! * *Never a worker*: `volt-observer` and `volt-metrics` are plain threads. They share two locks
 //!   with workers: that of the registry shard with a polled task's name, and that of the blocking
 //!   pool. Both are held for a few instructions and never across user code, so they respond while
-//!   every worker is stuck.
+//!   every worker is stuck. So is `volt-quit`, which waits for workers.
 //! * *Read-only*: no request changes scheduling. A client can only change whether the flight
 //!   recorder records the workers' events.
 //! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and
@@ -34,6 +35,7 @@ mod limits;
 mod listener;
 mod observer;
 pub mod page;
+pub(crate) mod quit;
 mod recording;
 pub mod registry;
 mod server;

@@ -116,6 +116,12 @@ pub fn process() -> Process {
     Registry::of_process().process()
 }
 
+/// Returns the runtimes of this program that are complete, in the order of registration.
+pub(super) fn observed() -> Vec<Weak<dyn Observed>> {
+    let state = Registry::of_process().lock();
+    state.entries.iter().filter_map(|entry| entry.runtime.clone()).collect()
+}
+
 /// Same as [`process`], but returns `None` if a snapshot panics.
 pub(super) fn try_process() -> Option<Process> {
     Registry::of_process().try_process()
