@@ -37,6 +37,7 @@
 //! | `http2` | no | HTTP/2 without TLS (h2c) in `volt::axum::serve`; includes `axum` |
 //! | `futures-io` | no | `volt::futures_io`: adapters to the I/O traits of the `futures` crate |
 //! | `tokio-compat` | no | `Builder::tokio_compat`: a Tokio runtime beside Volt's, for libraries that require it |
+//! | `tracing-subscriber` | no | `volt::tracing`: the current task in each line of a `tracing-subscriber` log |
 //! | `compressed-debug-info` | no | source lines in stacks of programs with compressed debug information |
 
 pub mod task;
@@ -51,6 +52,8 @@ pub mod sync;
 pub mod time;
 
 pub mod telemetry;
+#[cfg(feature = "tracing-subscriber")]
+pub mod tracing;
 
 mod bridge;
 

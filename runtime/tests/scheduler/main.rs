@@ -28,5 +28,6 @@ mod shutdown_report;
 mod stress;
 mod stuck_log;
 mod task_hooks;
+mod task_log;
 mod tokio_console;
 mod why;

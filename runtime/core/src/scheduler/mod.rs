@@ -26,6 +26,8 @@ pub(crate) mod dump;
 #[cfg(not(loom))]
 pub mod listing;
 #[cfg(not(loom))]
+pub mod logged;
+#[cfg(not(loom))]
 mod placement;
 #[cfg(not(loom))]
 pub(crate) mod rng;

@@ -253,7 +253,7 @@ fn has_woken_itself() -> bool {
 }
 
 /// Calls `f` with the task that this thread polls, if there is one.
-pub(super) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
+pub(crate) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
     match HERE.try_with(|here| here.task.get()).ok().flatten() {
         None => f(None),
         Some(raw) => {

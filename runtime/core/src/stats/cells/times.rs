@@ -1,4 +1,4 @@
-//! The time in a worker's phases, and its parks and unparks.
+//! The time in a worker's phases, its parks and unparks, and when its present poll began.
 
 use volt_telemetry::Phase;
 
@@ -8,6 +8,13 @@ use crate::stats::numbers::Counter;
 use crate::stats::reasons::WakeReason;
 
 impl WorkerCells {
+    /// Returns when the poll in flight began, ns, if it is one of task `id`. Called by the worker's
+    /// own thread.
+    pub(crate) fn began_at_ns_of(&self, id: u64) -> Option<u64> {
+        let is_polled = self.poll_seq() % 2 == 1 && self.task_id.get() == id;
+        is_polled.then(|| self.poll_began_at_ns.get())
+    }
+
     /// Raises the floors to the time spent in each phase, and returns the present phase and for how
     /// long it has lasted.
     pub(super) fn times_above(&self, floor_ns: &mut [u64; PHASES.len()]) -> (Phase, u64) {
