@@ -253,6 +253,7 @@ pub struct Config {
     pub(crate) thread_name: String,
     pub(crate) thread_stack_size: Option<usize>,
     pub(crate) control_socket: bool,
+    pub(crate) inherit_spans: bool,
     pub(crate) tokio_compat: bool,
     pub(crate) flight_recorder: bool,
     pub(crate) flight_records: usize,

@@ -1,17 +1,19 @@
-//! The current task in the lines of `tracing-subscriber`'s formats. Each test runs in a separate
+//! The current task in the lines of `tracing-subscriber`'s formats, and the spans of tasks. Each test runs in a separate
 //! program, since the subscriber belongs to the whole program.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::watchdog::{alone, runtime, watched};
+use crate::watchdog::{alone, builder, runtime, watched};
 use serde_json::Value;
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::prelude::*;
-use volt::Builder;
+use volt::sync::oneshot;
 use volt::task::{self, LocalSet};
+use volt::{Builder, Runtime};
 
 /// Collects what the log writes. Each call of `write` is one element.
 #[derive(Clone, Default)]
@@ -244,6 +246,87 @@ fn a_log_inside_the_log_is_complete() {
             for (line, text) in lines.iter().zip(["inner", "outer"]) {
                 assert!(line.contains(&format!(": {text} task.id=")), "{lines:?}");
             }
+        });
+    });
+}
+
+/// Logs as text, with the ends of spans. Returns a runtime whose tasks inherit spans or not.
+fn log_spans(inherits: bool) -> (Lines, Runtime) {
+    let lines = Lines::default();
+    let log = tracing_subscriber::fmt().with_span_events(FmtSpan::CLOSE).with_ansi(false).without_time();
+    use_log(log.with_target(false).with_writer(Arc::new(lines.clone())).finish());
+    (lines, builder(1).inherit_spans(inherits).build().unwrap())
+}
+
+/// Waits until `lines` has a line with `expected`, and returns all that came until then.
+fn lines_until(lines: &Lines, expected: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    while !all.iter().any(|line: &String| line.contains(expected)) {
+        all.extend(lines.take());
+        std::thread::yield_now();
+    }
+    all
+}
+
+#[test]
+fn tasks_inherit_no_span_by_default() {
+    alone(|| {
+        watched(|| {
+            let (lines, runtime) = log_spans(false);
+            let task = tracing::info_span!("request", n = 1).in_scope(|| {
+                let builder = task::Builder::new().name("named");
+                builder.spawn_on(async { tracing::info!("in a task") }, runtime.handle())
+            });
+            runtime.block_on(task).unwrap();
+            let found = lines_until(&lines, "volt.task");
+            let line = found.iter().find(|line| line.contains("in a task")).unwrap();
+            assert!(line.starts_with(" INFO volt.task{id="), "{found:?}");
+        });
+    });
+}
+
+#[test]
+fn tasks_and_jobs_inherit_the_spawners_span_on_request() {
+    alone(|| {
+        watched(|| {
+            let (lines, runtime) = log_spans(true);
+            let request = tracing::info_span!("request", n = 1);
+            let log = |text: &'static str| async move { tracing::info!("{text}") };
+            let named = request
+                .in_scope(|| task::Builder::new().name("named").spawn_on(log("in a named task"), runtime.handle()));
+            let id = named.id();
+            runtime.block_on(named).unwrap();
+            let start = format!(" INFO request{{n=1}}:volt.task{{id={id} name=\"named\" spawn=");
+            let found = lines_until(&lines, "in a named task");
+            assert!(found[0].starts_with(&start), "{found:?}");
+            // The filter disables the span of a task without a name.
+            let plain = request.in_scope(|| runtime.spawn(log("in a task")));
+            let refusable = request.in_scope(|| runtime.handle().try_spawn(log("in a task")).unwrap());
+            let job = request.in_scope(|| runtime.spawn_blocking(|| tracing::info!("in a task")));
+            let set = LocalSet::new();
+            let local = {
+                let _entered = runtime.enter();
+                request.in_scope(|| set.spawn_local(log("in a task")))
+            };
+            runtime.block_on(async {
+                plain.await.unwrap();
+                refusable.await.unwrap();
+                job.await.unwrap();
+                set.run_until(local).await.unwrap();
+            });
+            let inherited = lines.take().iter().filter(|line| *line == " INFO request{n=1}: in a task\n").count();
+            assert_eq!(inherited, 4);
+            // A task without a spawner's span has none, and a span ends with the last task in it.
+            runtime.block_on(runtime.spawn(log("alone"))).unwrap();
+            assert_eq!(lines_until(&lines, "alone").last().unwrap(), " INFO alone\n");
+            let (open, gate) = oneshot::channel::<()>();
+            let last = request.in_scope(|| runtime.spawn(gate));
+            drop(request);
+            tracing::info!("dropped");
+            assert_eq!(lines.take(), [" INFO dropped\n"], "the task keeps the span");
+            open.send(()).unwrap();
+            runtime.block_on(last).unwrap().unwrap();
+            lines_until(&lines, "request{n=1}: close");
         });
     });
 }

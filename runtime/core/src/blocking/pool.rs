@@ -387,7 +387,7 @@ mod tests {
         tracing::subscriber::with_default(Spans(left.clone()), || {
             let pool = without_threads();
             let id = Id::next();
-            let extra = extra(id, Some("job"), Location::caller(), Kind::Blocking);
+            let extra = extra(id, Some("job"), Location::caller(), Kind::Blocking, false);
             assert!(extra.is_some(), "without a span the test tests nothing");
             let job = Job::new(|| unreachable!("no thread can be started"));
             let (notified, join) = new_task(job, BlockingSchedule, id, Location::caller(), extra);

@@ -105,6 +105,7 @@ impl Builder {
             thread_name: "volt".to_owned(),
             thread_stack_size: None,
             control_socket: true,
+            inherit_spans: false,
             tokio_compat: false,
             flight_recorder: false,
             flight_records: config::FLIGHT_RECORDS,

@@ -381,6 +381,32 @@ impl Builder {
         self
     }
 
+    /// Sets whether tasks inherit the `tracing` span in which they are spawned. Default false: the
+    /// span `volt.task` of a task has no parent. With true, it is a child of the spawner's span, so
+    /// the log lines of the task carry that span, too. If the log's filter disables the span of a
+    /// task, and in a job of `spawn_blocking`, the task runs in the spawner's span itself.
+    ///
+    /// Each task has one reference to the spawner's span until the task has ended and its handle
+    /// was dropped. Until then, the subscriber keeps that span with its fields, and the spans
+    /// around it, and does not report them as closed. Leave it disabled if tasks spawn their own
+    /// successors: each span would keep the previous one, and memory would grow without a bound.
+    /// Spawning a task without a name inside a span allocates as for a task with a name, and each
+    /// poll enters the span. No metric shows it.
+    ///
+    /// ```
+    /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).inherit_spans(true).build()?;
+    /// runtime.block_on(async {
+    ///     let request = tracing::info_span!("request", id = 7);
+    ///     // The task's log lines contain `request{id=7}`.
+    ///     request.in_scope(|| volt::spawn(async { tracing::info!("served") })).await.unwrap();
+    /// });
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn inherit_spans(mut self, enable: bool) -> Self {
+        self.config.inherit_spans = enable;
+        self
+    }
+
     /// Sets whether the flight recorder is on from the start, so that a recording can include
     /// events from before its own start. Default false, since each poll costs some 10 ns more while
     /// it is on. `volt-console record` enables it while it records, and `record --on` permanently.

@@ -33,6 +33,12 @@ impl Handle {
         self.shared.config.given_name.as_deref()
     }
 
+    /// For the crate `volt`: whether tasks inherit the span in which they are spawned.
+    #[doc(hidden)]
+    pub fn inherits_spans(&self) -> bool {
+        self.shared.config.inherit_spans
+    }
+
     /// Returns which threads poll the tasks of the runtime.
     ///
     /// ```

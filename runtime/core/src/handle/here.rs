@@ -146,7 +146,7 @@ impl Handle {
             f()
         });
         let id = Id::next();
-        let extra = extra(id, name, location, Kind::Blocking);
+        let extra = extra(id, name, location, Kind::Blocking, self.shared.config.inherit_spans);
         let (notified, join) = new_task(job, BlockingSchedule, id, location, extra);
         self.shared.blocking.submit(notified, is_mandatory);
         join

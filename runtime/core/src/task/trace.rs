@@ -21,6 +21,14 @@
 //! tasks, and `volt::task=off` those of none. A filter that names only the application, such as
 //! `myapp=info`, needs `volt::task=info` in addition.
 //!
+//! The span of a task has no parent, unless `Builder::inherit_spans` is set: then it is a child of
+//! the span in which the task is spawned. If the filter disables the task's span, and in a blocking
+//! job, polls enter the spawner's span itself. Each task then has one reference to that span, which
+//! keeps it, and all its parents, in the subscriber until the task is freed. The default is no
+//! parent, because a task that lasts as long as the program would keep them forever, and tasks that
+//! spawn their successors would make an endless chain. The span for tokio-console never has a
+//! parent, and a task never inherits one: that console counts each enter as a poll of the task.
+//!
 //! Rejected: a setting of the Builder in addition to the subscriber's filter, which can be changed
 //! at run time. A span that is created when the task first logs something: only the subscriber can
 //! detect that. The level TRACE, as for tokio-console's spans: it enables too much else for users
@@ -46,28 +54,38 @@ pub(crate) enum Kind {
 }
 
 /// Returns the name of a task and its spans, as far as subscribers are interested in them. Costs
-/// one relaxed load, and allocates nothing, if there is neither.
+/// one relaxed load, and allocates nothing, if there is neither. `inherits`: see
+/// `Builder::inherit_spans`.
 #[inline]
 pub(crate) fn extra(
     id: Id,
     name: Option<&str>,
     location: &'static Location<'static>,
     kind: Kind,
+    inherits: bool,
 ) -> Option<Box<Extra>> {
-    if !counting::IS_ON || (name.is_none() && LevelFilter::current() < LevelFilter::DEBUG) {
+    let lowest = if inherits { LevelFilter::ERROR } else { LevelFilter::DEBUG };
+    if !counting::IS_ON || (name.is_none() && LevelFilter::current() < lowest) {
         return None;
     }
-    listened_to(id, name, location, kind)
+    listened_to(id, name, location, kind, inherits)
 }
 
 #[cold]
-fn listened_to(id: Id, name: Option<&str>, location: &'static Location<'static>, kind: Kind) -> Option<Box<Extra>> {
+fn listened_to(
+    id: Id,
+    name: Option<&str>,
+    location: &'static Location<'static>,
+    kind: Kind,
+    inherits: bool,
+) -> Option<Box<Extra>> {
+    let spawner = if inherits { spawner_span() } else { Span::none() };
     let name = name.map(|name| &name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
     macro_rules! task_span {
         ($level:ident) => {
             tracing::span!(
                 target: "volt::task",
-                parent: None,
+                parent: spawner.id(),
                 Level::$level,
                 "volt.task",
                 id = id.as_u64(),
@@ -81,11 +99,19 @@ fn listened_to(id: Id, name: Option<&str>, location: &'static Location<'static>,
         Kind::Task | Kind::Local => task_span!(DEBUG),
         Kind::Blocking => Span::none(),
     };
+    let span = if span.is_disabled() { spawner } else { span };
     let console = console_span(id, name.unwrap_or_default(), location, kind);
     if name.is_none() && span.is_disabled() && console.is_disabled() {
         return None;
     }
     Some(Box::new(Extra { location, name: name.map(Box::from), span, console }))
+}
+
+/// Returns the span in which this thread spawns a task, unless it is one for tokio-console.
+fn spawner_span() -> Span {
+    let current = Span::current();
+    let is_for_console = current.metadata().is_some_and(|span| span.target().starts_with("tokio::task"));
+    if is_for_console { Span::none() } else { current }
 }
 
 fn console_span(id: Id, name: &str, location: &'static Location<'static>, kind: Kind) -> Span {
@@ -160,7 +186,7 @@ mod tests {
         // Whether there is a span that polls enter, and whether a name is stored.
         let extra_of = |level, name| {
             tracing::subscriber::with_default(Logger(level), || {
-                let extra = extra(Id::next(), name, Location::caller(), Kind::Task);
+                let extra = extra(Id::next(), name, Location::caller(), Kind::Task, false);
                 extra.map(|extra| (!extra.span.is_disabled(), extra.name.is_some()))
             })
         };

@@ -356,13 +356,14 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
+    let inherits_span = context::try_handle().is_some_and(|handle| handle.inherits_spans());
     let admission = shared.0.lock().admit();
     if let Admission::Leaked = admission {
         return refuse(shared, future, location);
     }
     // SAFETY: SAME THREAD. This is the set's thread, since neither the set nor CURRENT leaves its
     // thread, and only the set runs its tasks. If the set has been dropped, the task ends here.
-    let (notified, join) = unsafe { new_task_of_set(future, shared.clone(), name, location) };
+    let (notified, join) = unsafe { new_task_of_set(future, shared.clone(), name, location, inherits_span) };
     if let Admission::Cancelled = admission {
         notified.cancel_now();
         return join;
@@ -396,7 +397,7 @@ where
     let leaked = Leaked(ManuallyDrop::new(future));
     // SAFETY: SAME THREAD. `cancel_now` below completes the task on this thread, and it never runs
     // again.
-    let (notified, join) = unsafe { new_task_of_set(leaked, shared.clone(), None, location) };
+    let (notified, join) = unsafe { new_task_of_set(leaked, shared.clone(), None, location, false) };
     notified.cancel_now();
     join
 }

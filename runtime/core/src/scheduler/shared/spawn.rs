@@ -60,7 +60,7 @@ impl Shared {
         F::Output: 'static,
     {
         let id = Id::next();
-        let extra = extra(id, name, location, Kind::Task);
+        let extra = extra(id, name, location, Kind::Task, self.config.inherit_spans);
         // SAFETY: by contract; SAME-THREAD of `local_runtime`.
         let (task, join) = unsafe { new_task_of_thread(future, Lease::of(self), id, location, extra) };
         if let Err(task) = self.start(task) {
@@ -89,7 +89,7 @@ impl Shared {
             return Err(TrySpawnError::full(future, self.config.global_queue_capacity));
         };
         let id = Id::next();
-        let extra = extra(id, name, location, Kind::Task);
+        let extra = extra(id, name, location, Kind::Task, self.config.inherit_spans);
         let (task, join) = new_task(future, Lease::of(self), id, location, extra);
         match self.start(task) {
             Ok(()) => Ok(join),

@@ -65,6 +65,7 @@ pub unsafe fn new_task_of_set<F, S>(
     set: S,
     name: Option<&str>,
     location: &'static Location<'static>,
+    inherits_span: bool,
 ) -> (Notified, JoinHandle<F::Output>)
 where
     F: Future + 'static,
@@ -72,7 +73,7 @@ where
     S: Schedule,
 {
     let id = Id::next();
-    let extra = extra(id, name, location, Kind::Local);
+    let extra = extra(id, name, location, Kind::Local, inherits_span);
     // SAFETY: by contract.
     unsafe { new_task_of_thread(future, set, id, location, extra) }
 }

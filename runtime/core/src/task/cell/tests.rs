@@ -225,7 +225,7 @@ fn a_wake_by_a_subscriber_during_the_poll_is_kept() {
         });
         tracing::subscriber::with_default(subscriber, || {
             let (id, location) = (Id::next(), Location::caller());
-            let extra = trace::extra(id, Some("logged"), location, trace::Kind::Task);
+            let extra = trace::extra(id, Some("logged"), location, trace::Kind::Task, false);
             assert!(extra.as_ref().is_some_and(|extra| !extra.span.is_none()), "polls enter a span");
             let future = poll_fn({
                 let kept = kept.clone();
