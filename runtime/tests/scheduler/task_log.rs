@@ -1,5 +1,5 @@
-//! The current task in the lines of `tracing-subscriber`'s formats, and the spans of tasks. Each test runs in a separate
-//! program, since the subscriber belongs to the whole program.
+//! The current task in the lines of `tracing-subscriber`'s formats, and the spans of tasks. Each
+//! test runs in a separate program, since the subscriber belongs to the whole program.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};

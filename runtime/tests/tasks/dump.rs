@@ -406,3 +406,76 @@ fn a_dump_beside_ends_and_aborts_polls_nothing_that_ended() {
         }
     }
 }
+
+/// Spawns a task whose poll in a dump calls `act` once. Returns after that dump, which must end.
+fn act_in_a_dump(runtime: &Runtime, act: impl FnOnce() + Send + 'static) -> Dump {
+    let (mut polls, mut act) = (0, Some(act));
+    let acts = poll_fn(move |cx| {
+        polls += 1;
+        if polls > 1 {
+            act.take().into_iter().for_each(|act| act());
+        }
+        let _waker = cx.waker().clone();
+        Poll::<()>::Pending
+    });
+    let task = volt::task::Builder::new().name("acts").spawn_on(acts, runtime.handle());
+    let query = Query { task: Some("acts".into()), ..Query::default() };
+    dump(runtime, &Query { polls: false, ..query.clone() }, waits(1));
+    let dump = dump_with(runtime, query);
+    assert_eq!((dump.waiting, dump.read), (1, 1), "{}", dump.text());
+    task.abort();
+    dump
+}
+
+#[test]
+fn a_task_may_spawn_another_in_the_poll_of_a_dump() {
+    for workers in [1, 2] {
+        let runtime = runtime(workers);
+        let (sender, spawned) = std::sync::mpsc::channel();
+        act_in_a_dump(&runtime, move || sender.send(volt::spawn(async { 7 })).unwrap());
+        assert_eq!(runtime.block_on(spawned.recv().unwrap()).unwrap(), 7);
+    }
+}
+
+#[test]
+fn a_task_may_wake_or_abort_another_in_the_poll_of_a_dump() {
+    for workers in [1, 2] {
+        let runtime = runtime(workers);
+        let (sender, receiver) = oneshot::channel();
+        let (woken, aborted) = (runtime.spawn(receiver), runtime.spawn(pending::<()>()));
+        dump(&runtime, &Query { polls: false, ..Query::default() }, waits(2));
+        let abort = aborted.abort_handle();
+        act_in_a_dump(&runtime, move || {
+            sender.send(7).unwrap();
+            abort.abort();
+        });
+        assert_eq!(runtime.block_on(woken).unwrap(), Ok(7));
+        assert!(runtime.block_on(aborted).unwrap_err().is_cancelled());
+    }
+}
+
+#[test]
+fn a_task_may_request_a_dump_in_the_poll_of_a_dump() {
+    for workers in [1, 2] {
+        let runtime = runtime(workers);
+        let handle = runtime.handle().clone();
+        let (sender, requested) = std::sync::mpsc::channel();
+        act_in_a_dump(&runtime, move || {
+            let inner = handle.clone();
+            sender.send(handle.spawn(async move { inner.dump().await })).unwrap();
+        });
+        let dump = runtime.block_on(requested.recv().unwrap()).unwrap();
+        assert_eq!(dump.runtime, runtime.handle().snapshot().runtime);
+        // A task that awaits a dump is itself polled by others.
+        let handle = runtime.handle().clone();
+        let dumps = runtime.spawn(async move {
+            for _ in 0..5 {
+                handle.dump().await;
+            }
+        });
+        while !dumps.is_finished() {
+            dump_with(&runtime, Query::default());
+        }
+        runtime.block_on(dumps).unwrap();
+    }
+}
