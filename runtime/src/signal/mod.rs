@@ -29,8 +29,8 @@ use std::io;
 /// Panics if the future is polled outside the context of a runtime.
 ///
 /// # Cancel safety
-/// A signal that arrives between two calls is lost. To receive every signal, keep a
-/// [`Signal`](unix::Signal) and call its `recv` instead.
+/// This function is cancel safe. A signal that arrives between two calls is reported by the second
+/// one.
 pub async fn ctrl_c() -> io::Result<()> {
     let mut interrupts = unix::signal(unix::SignalKind::interrupt())?;
     interrupts.recv().await.ok_or_else(|| io::Error::other("the runtime was shut down"))

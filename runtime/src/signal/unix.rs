@@ -3,36 +3,58 @@
 //! A *listener* ([`Signal`]) reports that the program has received a signal of one kind. Any number
 //! of listeners can exist for the same signal, in any number of runtimes.
 //!
-//! No signal is lost: a listener completes at least once after the last signal. Signals that arrive
-//! before the listener is polled are reported once. The kernel does the same with pending signals.
+//! No signal is lost after the first listener of its kind was created. A listener completes at
+//! least once after the last signal. Signals that arrive before the listener is polled are reported once.
+//! A signal that no listener has reported is reported by the next listener that is created. The
+//! kernel does the same with pending signals.
 //!
 //! The signal handler stays installed after the last listener was dropped. The kernel's default
 //! action cannot be restored while other code may have registered a handler for the same signal.
 
-// Shape. Each listener has its own pipe. The signal handler of the program writes a byte into the
-// pipe of each listener of that signal. The driver of the listener's runtime watches the other end
-// of the pipe. So listeners share only the handler.
+// For a newcomer: a signal handler may do very little, so it only counts the signal and writes a
+// byte into the pipe of each listener. The count says whether there is a signal to report; the byte
+// wakes the listener up. The count exists once for each kind of signal, for as long as the program
+// runs. So a signal that arrives while there is no listener is counted, and the next listener
+// reports it.
 //
-// The handler runs on a thread that the kernel chooses. It loads one atomic and makes one `write`;
-// both are allowed in a signal handler.
+// Shape. Each kind of signal has a [`Kind`] in a static table, and each listener has its own pipe.
+// The driver of the listener's runtime watches the pipe. So listeners share only the counts.
+//
+// The handler runs on a thread that the kernel chooses. It makes one atomic addition and, for each
+// listener, one atomic load and one `write`; all are allowed in a signal handler.
+//
+// Protocol of a signal and a listener:
+// 1. The handler adds 1 to `received`.
+// 2. The handler writes a byte into the pipe of each listener.
+// 3. The listener, if woken, compares `received` with the last count that it has seen. If they
+//    differ, it reports the signal, and stores the new count in itself and in `reported`.
+// 4. Otherwise it empties its pipe and compares again, because the bytes may belong to a signal
+//    that was counted after step 3. If there is still nothing to report, it waits for the next byte.
+//
+// A new listener has seen what is in `reported`. It registers its pipe with the handler first, and
+// its pipe has a byte from the beginning, so that it makes step 3 once without a signal.
 //
 // Invariants:
-// * *Not lost*: after a signal, the pipe contains a byte, or is full, until the listener has
-//   reported it.
-// * *Of this process*: a forked child process has the handler and the pipes of its parent. The
-//   handler checks whether it runs in the process that registered it. In any other process it
-//   writes nothing.
+// * *Counted first*: the action that counts is registered before that of any listener, and the
+//   handler runs the actions in this order. So a byte in a pipe belongs to a signal that was
+//   counted.
+// * *Not lost*: while `received` differs from what a listener has seen, its pipe has a byte, or a
+//   byte follows, or its readiness is set.
+// * *Of this process*: a forked child process has the handler, the counts and the pipes of its
+//   parent. The handler checks whether it runs in the process that registered the pipe. In any
+//   other process it writes nothing. The first listener of a child ignores what was counted before.
 //
 // Rejected: one pipe for the program and a list of listeners, as in Tokio. It needs a place in
-// every driver, and a table of all signals. Rejected: `signalfd`. The signal must be blocked in all
-// threads, including those of other libraries, and child processes inherit that.
+// every driver. Rejected: `signalfd`. The signal must be blocked in all threads, including those of
+// other libraries, and child processes inherit that.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use signal_hook_registry::SigId;
-use volt_stacks::fork::Home;
+use volt_stacks::fork::{self, Home};
 
 use crate::io::Interest;
 use volt_core::context;
@@ -103,6 +125,9 @@ impl From<SignalKind> for i32 {
 
 /// Starts to listen for signals of the given kind, and returns the listener.
 ///
+/// A signal that arrived after the first listener of its kind was created, and that no listener has
+/// reported, is reported by the new listener.
+///
 /// The first call for a signal disables its default action for good, which for most signals is to
 /// terminate the program. The default action stays disabled after the last listener was dropped.
 ///
@@ -129,15 +154,20 @@ impl From<SignalKind> for i32 {
 #[track_caller]
 pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let driver = context::driver();
-    if signal_hook_registry::FORBIDDEN.contains(&kind.0) {
-        let text = format!("signal {} cannot be listened for: it reports a fault, or it cannot have a handler", kind.0);
+    let number = kind.0;
+    if signal_hook_registry::FORBIDDEN.contains(&number) {
+        let text = format!("signal {number} cannot be listened for: it reports a fault, or it cannot have a handler");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
+    let kind = usize::try_from(kind.0).ok().and_then(|number| KINDS.get(number)).ok_or(io::ErrorKind::InvalidInput)?;
+    kind.count(number)?;
     let (receiver, sender) = io::pipe()?;
     let (receiver, sender) = (OwnedFd::from(receiver), OwnedFd::from(sender));
     for end in [&receiver, &sender] {
         rustix::io::ioctl_fionbio(end, true)?;
     }
+    // Makes the listener compare the counts once.
+    rustix::io::write(&sender, &[0])?;
     let home = Home::here();
     let io = Registration::with_interest(driver, receiver, Interest::READABLE.to_mio(), Flags::NONE);
     let io = io.map_err(|(_, error)| error)?;
@@ -149,8 +179,102 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     };
     // SAFETY: the action may run in a signal handler. It reads an atomic, writes to a descriptor
     // that it owns, and does nothing else.
-    let id = unsafe { signal_hook_registry::register(kind.0, tell) }?;
-    Ok(Signal { io, id })
+    let id = unsafe { signal_hook_registry::register(number, tell) }?;
+    // ORDERING: Acquire; pairs with the Release in `Seen::report`.
+    let seen = Seen { kind, count: kind.reported.load(Ordering::Acquire) };
+    Ok(Signal { io, id, seen })
+}
+
+/// The most kinds of signals that a supported system has, plus 1: FreeBSD has 126.
+const KINDS_MAX: usize = 128;
+
+/// The counts of each kind of signal, by its number.
+static KINDS: [Kind; KINDS_MAX] = [const { Kind::new() }; KINDS_MAX];
+
+/// The counts of one kind of signal.
+#[derive(Debug)]
+struct Kind {
+    /// Signals since the first listener was created. Written by the handler.
+    received: AtomicU64,
+    /// The value of `received` that a listener has reported last. Written by listeners.
+    reported: AtomicU64,
+    /// Whether the handler counts.
+    is_counted: AtomicBool,
+    /// The number of forks before the last listener was created.
+    forks: AtomicU32,
+}
+
+impl Kind {
+    const fn new() -> Kind {
+        Kind {
+            received: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
+            is_counted: AtomicBool::new(false),
+            forks: AtomicU32::new(0),
+        }
+    }
+
+    /// Makes the handler count the signals of this kind, if it does not yet.
+    fn count(&'static self, number: i32) -> io::Result<()> {
+        // ORDERING: Acquire; pairs with the Release below, so the action that counts is registered
+        // before the one that the caller registers.
+        if !self.is_counted.load(Ordering::Acquire) {
+            let add = || {
+                // ORDERING: Release; pairs with the Acquire in `Seen::report`. Publishes nothing
+                // else; it comes before the byte in the pipe, which is in the same handler.
+                self.received.fetch_add(1, Ordering::Release);
+            };
+            // SAFETY: the action may run in a signal handler. It is one atomic addition.
+            let id = unsafe { signal_hook_registry::register(number, add) }?;
+            // ORDERING: AcqRel; pairs with the load above and with this operation in other threads.
+            if self.is_counted.swap(true, Ordering::AcqRel) {
+                // Another thread was faster. A signal that arrived meanwhile counts twice, which
+                // may complete one more call of `recv`.
+                signal_hook_registry::unregister(id);
+            }
+        }
+        let forks = fork::count();
+        // ORDERING: Relaxed; only the value matters. A forked child has one thread when it creates
+        // its first listener, or its threads create several and each of them may do this.
+        if self.forks.swap(forks, Ordering::Relaxed) != forks {
+            // ORDERING: Acquire, Release; as in `Seen::report`.
+            self.reported.fetch_max(self.received.load(Ordering::Acquire), Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+/// What one listener has seen.
+#[derive(Debug)]
+struct Seen {
+    kind: &'static Kind,
+    /// The value of `received` that this listener has reported last.
+    count: u64,
+}
+
+impl Seen {
+    /// Returns whether there is a signal to report, and marks it as reported.
+    fn report(&mut self) -> bool {
+        // ORDERING: Acquire; pairs with the Release in `Kind::count`: a signal whose byte was read
+        // is counted.
+        let received = self.kind.received.load(Ordering::Acquire);
+        if received == self.count {
+            return false;
+        }
+        self.count = received;
+        // ORDERING: Release; pairs with the Acquire in `signal`.
+        self.kind.reported.fetch_max(received, Ordering::Release);
+        true
+    }
+
+    /// Returns `WouldBlock` if there is no signal to report.
+    fn attempt(&mut self, pipe: &OwnedFd) -> io::Result<()> {
+        if self.report() {
+            return Ok(());
+        }
+        empty(pipe)?;
+        if self.report() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
 }
 
 /// A listener for one kind of signal, created by [`signal`].
@@ -161,6 +285,7 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
 pub struct Signal {
     io: Registration<OwnedFd>,
     id: SigId,
+    seen: Seen,
 }
 
 impl Signal {
@@ -172,7 +297,8 @@ impl Signal {
     /// # Cancel safety
     /// This method is cancel safe. No signal is lost.
     pub async fn recv(&mut self) -> Option<()> {
-        self.io.run(Direction::Read, empty).await.ok()
+        let Signal { io, seen, .. } = self;
+        io.run(Direction::Read, |pipe| seen.attempt(pipe)).await.ok()
     }
 
     /// Polls for the next signal as [`recv`](Self::recv) does.
@@ -185,7 +311,8 @@ impl Signal {
     /// # Errors
     /// Returns an error if the runtime has been shut down.
     pub(crate) fn poll_signal(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_run(cx, Direction::Read, empty)
+        let Signal { io, seen, .. } = self;
+        io.poll_run(cx, Direction::Read, |pipe| seen.attempt(pipe))
     }
 }
 

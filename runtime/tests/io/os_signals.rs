@@ -16,6 +16,12 @@ fn raise(signal: Signal) {
     kill_process(getpid(), signal).unwrap();
 }
 
+/// Raises a signal in this thread. The handler has run when this returns.
+fn handle(number: i32) {
+    // SAFETY: a call of the C library without pointers.
+    assert_eq!(unsafe { libc::raise(number) }, 0);
+}
+
 #[test]
 fn every_signal_listener_gets_each_burst_at_least_once() {
     alone(|| {
@@ -56,6 +62,40 @@ fn a_signal_that_comes_between_two_calls_is_not_lost() {
                 assert!(timeout(Duration::ZERO, listener.recv()).await.is_err());
                 raise(Signal::HUP);
                 listener.recv().await.unwrap();
+            });
+        });
+    });
+}
+
+#[test]
+fn a_signal_between_two_listeners_reaches_the_second() {
+    alone(|| {
+        with_workers(|runtime| {
+            runtime.block_on(async {
+                let kind = SignalKind::window_change();
+                drop(signal(kind).unwrap());
+                handle(libc::SIGWINCH);
+                let mut listener = signal(kind).unwrap();
+                listener.recv().await.unwrap();
+                // Reported once, also to listeners that are created later.
+                for mut listener in [listener, signal(kind).unwrap()] {
+                    assert!(timeout(SOON, listener.recv()).await.is_err(), "it was reported twice");
+                }
+            });
+        });
+    });
+}
+
+#[test]
+fn a_signal_in_a_dropped_listener_reaches_the_next() {
+    alone(|| {
+        with_workers(|runtime| {
+            runtime.block_on(async {
+                let kind = SignalKind::window_change();
+                let unpolled = signal(kind).unwrap();
+                handle(libc::SIGWINCH);
+                drop(unpolled);
+                signal(kind).unwrap().recv().await.unwrap();
             });
         });
     });
