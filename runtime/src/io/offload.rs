@@ -12,7 +12,7 @@
 //!
 //! A read starts a job that fills the buffer. When the job has ended, the bytes are copied to the
 //! caller. A write copies the bytes into the buffer, starts a job that writes them, and completes
-//! immediately. If the job fails, the next write or flush returns the error, whichever comes first.
+//! immediately. If the runtime refuses the job, the write fails. If the job fails, the next write or flush returns the error, whichever comes first.
 //! Each error is returned once.
 //!
 //! # Invariants
@@ -39,6 +39,7 @@ use tokio::io::ReadBuf;
 
 use volt_core::context;
 use volt_core::coop;
+use volt_core::driver::readiness::ShutDownError;
 use volt_core::task::join::JoinHandle;
 
 /// Default maximum number of bytes that one operation moves. It is large enough that the cost of
@@ -150,6 +151,11 @@ impl<S: Blocks> Offload<S> {
         matches!(self.state, State::Busy(_))
     }
 
+    /// Returns whether a job was started and has ended.
+    fn has_ended(&self) -> bool {
+        matches!(&self.state, State::Busy(job) if job.is_finished())
+    }
+
     /// Starts a job with the buffer. No other job may be in flight.
     fn begin(&mut self, is_mandatory: bool, work: impl FnOnce(&S, &mut Buffer) -> Outcome + Send + 'static) {
         let State::Idle(buffer) = &mut self.state else { unreachable!("a job begins when the one before has ended") };
@@ -170,7 +176,11 @@ impl<S: Blocks> Offload<S> {
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Outcome>>> {
         let State::Busy(job) = &mut self.state else { return Poll::Ready(Ok(None)) };
         let ended = ready!(Pin::new(job).poll(cx));
-        let (outcome, buffer) = ended.inspect_err(|_| self.state = State::Idle(Buffer::default()))?;
+        let (outcome, buffer) = ended.map_err(|error| {
+            self.state = State::Idle(Buffer::default());
+            // No handle aborts the job.
+            if error.is_cancelled() && !error.is_refused() { ShutDownError::io() } else { error.into() }
+        })?;
         self.state = State::Idle(buffer);
         Poll::Ready(Ok(Some(outcome)))
     }
@@ -224,6 +234,12 @@ impl<S: Blocks> Offload<S> {
             Outcome::Written(written)
         });
         unit.made_progress();
+        // A runtime that is shut down, or has no thread for the job, refuses it immediately.
+        if self.has_ended()
+            && let Poll::Ready(Err(error)) = self.poll_idle(cx)
+        {
+            return Poll::Ready(Err(error));
+        }
         Poll::Ready(Ok(len))
     }
 

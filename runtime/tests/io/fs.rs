@@ -215,6 +215,24 @@ fn shutdown_completes_file_writes_in_flight() {
 }
 
 #[test]
+fn a_write_after_the_shutdown_fails_immediately() {
+    watched(|| {
+        let folder = Folder::new();
+        let runtime = watchdog::runtime(1);
+        let handle = runtime.handle().clone();
+        let mut file = runtime.block_on(File::create(folder.path("file"))).unwrap();
+        drop(runtime);
+        handle.block_on(async {
+            let mut stdout = volt::io::stdout();
+            for error in [file.write(b"x").await.unwrap_err(), stdout.write(b"x").await.unwrap_err()] {
+                assert!(volt::runtime::is_rt_shutdown_err(&error), "{error:?}");
+            }
+        });
+        assert_eq!(std::fs::read(folder.path("file")).unwrap(), b"");
+    });
+}
+
+#[test]
 fn into_std_waits_for_writes_in_flight() {
     with_workers(|runtime| {
         let folder = Folder::new();

@@ -238,6 +238,13 @@ impl JoinError {
         self.panic.is_some() && self.refusal().is_none()
     }
 
+    /// For the crate `volt`: returns whether the task was never started because no thread could be
+    /// started for it.
+    #[doc(hidden)]
+    pub fn is_refused(&self) -> bool {
+        self.refusal().is_some()
+    }
+
     /// Returns why the task was never started, if it was refused.
     fn refusal(&self) -> Option<String> {
         self.payload(|payload| payload.downcast_ref().map(|Refused(cause)| cause.clone()))

@@ -162,13 +162,13 @@ impl Seen {
     }
 }
 
-/// The source of the error of an operation of a socket whose runtime is shut down.
+/// The source of the error of an operation whose runtime is shut down.
 #[derive(Debug)]
 pub struct ShutDownError(());
 
 impl ShutDownError {
     /// Returns the error as one of I/O.
-    pub(crate) fn io() -> io::Error {
+    pub fn io() -> io::Error {
         io::Error::other(Self(()))
     }
 
@@ -180,7 +180,7 @@ impl ShutDownError {
 
 impl fmt::Display for ShutDownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the runtime that this socket belongs to is shut down")
+        f.write_str("the runtime that this operation needs is shut down")
     }
 }
 
