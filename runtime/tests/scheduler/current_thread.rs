@@ -1,6 +1,7 @@
 //! A current-thread runtime: the thread in `block_on` runs the tasks, timers and sockets.
 
 use std::future::poll_fn;
+use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::Poll;
@@ -41,6 +42,23 @@ fn tasks_run_on_the_thread_that_calls_block_on() {
         let snapshot = runtime.handle().snapshot();
         assert_eq!((snapshot.workers.len(), snapshot.tasks.completed), (1, 2));
         assert_eq!(snapshot.config.flavor, "current_thread");
+    });
+}
+
+#[test]
+fn an_event_takes_effect_when_block_on_yields() {
+    watched(|| {
+        runtime().block_on(async {
+            let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+            let here = volt::net::UnixStream::from_std(here).unwrap();
+            for _ in 0..1_000 {
+                // Clears the readiness.
+                assert!(here.try_read(&mut [0]).is_err());
+                there.write_all(b"x").unwrap();
+                volt::task::yield_now().await;
+                assert_eq!(here.try_read(&mut [0]).unwrap(), 1);
+            }
+        });
     });
 }
 

@@ -23,7 +23,14 @@ impl Worker {
     pub(super) fn poll_driver_if_due(&self, interval_ns: u64) {
         let now_ns = self.now_ns.get();
         let is_recent = now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
-        if !is_recent && self.shared.driver.owner().is_none() {
+        if !is_recent {
+            self.poll_driver_if_free();
+        }
+    }
+
+    /// Polls the driver, without waiting, unless another thread has its turn.
+    pub(super) fn poll_driver_if_free(&self) {
+        if self.shared.driver.owner().is_none() {
             self.turn_driver_now();
         }
     }

@@ -1,7 +1,10 @@
 //! How a thread in `block_on` is the worker of a current-thread runtime; see `scheduler::seat`.
 //!
 //! The thread polls the *main future*, which it was given, and the tasks of the runtime in turn:
-//! the main future if it was woken, then one tick of tasks, and so on. It parks as any worker does.
+//! the main future if it was woken, then one tick of tasks, and so on. If the main future has woken
+//! itself, as `yield_now` does, and no task is ready, the thread polls the driver in between: a
+//! program that yields expects that events which have arrived take effect. It parks as any worker
+//! does.
 //! The check before the sleep, Park (2) of `parking`, includes whether the main future was woken.
 //! The waker of the main future is a submit: it sets the flag, and wakes the worker if it is
 //! parked.
@@ -31,6 +34,9 @@ impl Worker {
             loop {
                 if main.take_woken() && self.poll_main(main, poll_main) {
                     break;
+                }
+                if main.is_woken() && self.remote.queued() == 0 && !self.shared.has_work_for(self.index) {
+                    self.poll_driver_if_free();
                 }
                 self.turn();
             }
