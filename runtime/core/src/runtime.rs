@@ -5,7 +5,7 @@
 //! 1. The runtime is closed: every later spawn is cancelled immediately.
 //! 2. Every task is cancelled. A worker drops its future, and its JoinHandle returns an error.
 //! 3. The workers stop when no task is left (`scheduler/shared/end` describes that protocol).
-//! 4. Blocking jobs that have not started are cancelled. The shutdown waits for running jobs, and
+//! 4. Blocking jobs that wait for a thread are cancelled. The shutdown waits for running jobs, and
 //!    for the threads of the workers, which may still run destructors. Meanwhile the thread that
 //!    shuts the runtime down turns the driver, so that the timers and sockets of those jobs and
 //!    destructors work.

@@ -276,6 +276,23 @@ fn a_sleep_in_a_destructor_of_a_workers_thread_ends() {
 }
 
 #[test]
+fn a_job_with_a_thread_runs_in_spite_of_a_shutdown() {
+    watched(|| {
+        let other = watchdog::runtime(1);
+        for round in 0..200 {
+            let runtime = watchdog::builder(1).build().unwrap();
+            if round % 2 == 0 {
+                // So that there is an idle thread.
+                runtime.block_on(runtime.spawn_blocking(|| ())).unwrap();
+            }
+            let job = runtime.spawn_blocking(|| 42);
+            drop(runtime);
+            assert_eq!(other.block_on(job).unwrap(), 42);
+        }
+    });
+}
+
+#[test]
 fn jobs_that_have_not_begun_are_cancelled() {
     watched(|| {
         let runtime = builder(1).max_blocking_threads(1).build().unwrap();

@@ -6,8 +6,9 @@
 //! and aborts work as for all tasks.
 //!
 //! Shutdown: under the lock, the queue is emptied and the crew is marked as shut down. Queued jobs
-//! are cancelled, except *mandatory* jobs: data that was written to a file must not be lost. They
-//! stay in the queue, where the submit made sure that a thread is awake or on its way for them.
+//! are cancelled, with two exceptions, which stay in the queue. A job for which a thread is on its
+//! way counts as started. *Mandatory* jobs are always run: data that was written to a file must not
+//! be lost. The submit made sure that a thread is awake or on its way for them.
 //! Each thread that exits wakes the thread that shuts the pool down. That one waits in the driver,
 //! so that timers and sockets of jobs still work. If a job of the pool itself shuts the pool down,
 //! the shutdown does not wait for the thread of that job, which cannot end before. That thread
@@ -82,7 +83,7 @@ impl Pool {
     }
 
     /// Queues a job, and ensures that a thread runs it. After a shutdown the job is cancelled. Jobs
-    /// that are queued at the shutdown are cancelled, too, unless they are mandatory.
+    /// that wait for a busy thread at the shutdown are cancelled, too, unless they are mandatory.
     pub(crate) fn submit(&self, job: Notified, is_mandatory: bool) {
         match self.0.crew.submit(Queued { job, is_mandatory }) {
             Submitted::Comes => {}
@@ -104,18 +105,21 @@ impl Pool {
         // If there are other threads, one of them takes the job after its current one.
         let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
         state.completed += jobs.len() as u64;
-        self.0.crew.thread_ended(state);
+        self.0.crew.thread_not_started(state);
         jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
 
-    /// Refuses jobs from now on, and cancels those that have not started. `waker` is woken by each
+    /// Refuses jobs from now on, and cancels those for which there is no thread yet. `waker` is woken by each
     /// thread that exits from now on.
     pub(crate) fn shut_down(&self, waker: Waker) {
         let mut state = self.0.crew.lock();
-        let jobs = std::mem::take(&mut state.queue);
+        let mut jobs = std::mem::take(&mut state.queue);
+        let started = Crew::on_their_way(&state).min(jobs.len());
+        let rest = jobs.split_off(started);
         let (mandatory, others): (VecDeque<_>, VecDeque<_>) =
-            jobs.into_iter().partition(|queued: &Queued| queued.is_mandatory);
-        state.queue = mandatory;
+            rest.into_iter().partition(|queued: &Queued| queued.is_mandatory);
+        jobs.extend(mandatory);
+        state.queue = jobs;
         self.0.crew.shut_down(&mut state, waker);
         drop(state);
         others.into_iter().for_each(|queued| queued.job.cancel_now());
@@ -339,10 +343,30 @@ mod tests {
     }
 
     #[test]
+    fn a_shutdown_keeps_the_jobs_that_have_a_thread() {
+        let pool = without_threads();
+        let mut queue = VecDeque::new();
+        let mut joins = Vec::new();
+        for _ in 0..3 {
+            let (job, join) = new_task(Job::new(|| ()), BlockingSchedule, Id::next(), Location::caller(), None);
+            queue.push_back(Queued { job, is_mandatory: false });
+            joins.push(join);
+        }
+        // The state after three submits, if two threads may run.
+        let mut state = pool.0.crew.lock();
+        (state.queue, state.threads, state.starting) = (queue, 2, 2);
+        drop(state);
+        pool.shut_down(Waker::noop().clone());
+        assert_eq!(joins.iter().map(JoinHandle::is_finished).collect::<Vec<_>>(), [false, false, true]);
+    }
+
+    #[test]
     fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
         let pool = without_threads();
         // The state after a `submit` that counted a thread.
-        pool.0.crew.lock().threads = 1;
+        let mut state = pool.0.crew.lock();
+        (state.threads, state.starting) = (1, 1);
+        drop(state);
         let told = Arc::new(Count::default());
         pool.shut_down(told.clone().into());
         assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (1, 0));

@@ -198,7 +198,9 @@ fn start_thread<S: Steps>(world: &Arc<World>) -> thread::JoinHandle<()> {
 
 /// Submits all jobs. Returns the threads that run them.
 fn submit_all<S: Steps>(world: &Arc<World>) -> Vec<thread::JoinHandle<()>> {
-    world.crew.lock().threads = world.shape.threads;
+    let mut state = world.crew.lock();
+    (state.threads, state.starting) = (world.shape.threads, world.shape.threads);
+    drop(state);
     let mut threads: Vec<_> = (0..world.shape.threads).map(|_| start_thread::<S>(world)).collect();
     for job in 0..world.shape.jobs {
         match S::submit(&world.crew, job) {

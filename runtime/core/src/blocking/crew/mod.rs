@@ -38,7 +38,9 @@
 //!
 //! Shut down, under the lock: the crew is marked, the spinning thread is called, and all waiting
 //! threads are notified. Jobs that must be started in spite of that stay in the queue: the submit
-//! made sure that a thread is awake or on its way for them.
+//! made sure that a thread is awake or on its way for them. Among them are as many jobs, the oldest
+//! ones, as threads are *on their way*: were called, promised or started for a job, and have not
+//! taken the lock since. So a job for which there was a thread runs, even if the thread is slow.
 //!
 //! Leave, by a thread that calls the program back before it exits, under the lock except during the
 //! callback:
@@ -86,6 +88,10 @@ pub(super) struct State<J> {
     spins: u64,
     /// Idle threads that were promised to a job and have not woken up yet.
     promised: usize,
+    /// Threads that were started for a job and have not begun to work.
+    pub(super) starting: usize,
+    /// Calls of spinning threads that these have not seen yet.
+    calls: usize,
     is_shut_down: bool,
     /// Woken by each thread that exits after the crew was shut down.
     waits_for_end: Option<Waker>,
@@ -150,6 +156,8 @@ impl<J> Crew<J> {
             spin: None,
             spins: 0,
             promised: 0,
+            starting: 0,
+            calls: 0,
             is_shut_down: false,
             waits_for_end: None,
             submitted: 0,
@@ -187,6 +195,7 @@ impl<J> Crew<J> {
             Submitted::Comes
         } else if state.threads < self.max_threads {
             state.threads += 1;
+            state.starting += 1;
             state.started += 1;
             Submitted::Start(state.started)
         } else {
@@ -200,6 +209,7 @@ impl<J> Crew<J> {
     /// `run` is called without the lock, once for each job.
     pub(super) fn work(&self, waits: &mut impl Waits<J>, mut run: impl FnMut(J)) -> MutexGuard<'_, State<J>> {
         let mut state = self.lock();
+        state.starting -= 1;
         loop {
             // Work (1)
             while let Some(job) = state.queue.pop_front() {
@@ -225,6 +235,7 @@ impl<J> Crew<J> {
                 // Spin (3)
                 state = self.lock();
                 if waits.was_called(&state, own, has_seen) {
+                    state.calls = state.calls.saturating_sub(1);
                     continue;
                 }
                 state.spin = None;
@@ -265,6 +276,17 @@ impl<J> Crew<J> {
     pub(super) fn thread_ended(&self, mut state: MutexGuard<'_, State<J>>) {
         state.threads -= 1;
         self.report_end(state);
+    }
+
+    /// Returns how many threads are on their way to a job, each to another one.
+    pub(super) fn on_their_way(state: &State<J>) -> usize {
+        state.starting + state.promised + state.calls
+    }
+
+    /// Counts a thread as exited that could not be started.
+    pub(super) fn thread_not_started(&self, mut state: MutexGuard<'_, State<J>>) {
+        state.starting -= 1;
+        self.thread_ended(state);
     }
 
     /// Returns how many threads have not exited.
@@ -311,6 +333,7 @@ impl<J> Crew<J> {
         if let Some(spin) = spin {
             // ORDERING: Relaxed: a hint; the state that it announces is under the lock.
             self.called.store(spin, Ordering::Relaxed);
+            state.calls += 1;
         }
         spin.is_some()
     }
