@@ -142,6 +142,6 @@ pub use volt_macros::main;
 pub use volt_macros::test;
 
 // No documentation here: rustdoc would put it in front of that of each macro.
-// These are Tokio's macros, which do not use Tokio's runtime.
+// These are Tokio's macros, which do not use Tokio's runtime. `select!` is in `task/select`.
 #[cfg(feature = "macros")]
-pub use tokio::{join, pin, select, try_join};
+pub use tokio::{join, pin, try_join};

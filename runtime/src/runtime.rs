@@ -20,8 +20,8 @@ pub use volt_core::{
     scheduler::current::worker_index,
 };
 
-/// Returns whether `error` means that the runtime of a socket, file or standard stream has been shut
-/// down.
+/// Returns whether `error` means that the runtime of a socket, file or standard stream has been
+/// shut down.
 ///
 /// Operations that read, write or wait return such an error. The `try_` functions do not: they
 /// return `WouldBlock` if there is no data.

@@ -25,7 +25,7 @@ use crate::versions::{self, Verdict};
 const WITHOUT_EFFECT: [(&str, &str); 3] = [
     ("io-uring", "files are read and written on threads for blocking work"),
     ("schedule-latency", "`volt-console` shows how long tasks wait for a worker"),
-    ("taskdump", "`volt-console tasks` lists all tasks with their await points"),
+    ("taskdump", "`volt-console dump` lists all tasks with their await points"),
 ];
 
 /// One line of the report.
@@ -197,7 +197,7 @@ fn of_flags(layers: &Layers) -> Vec<Line> {
     if has("tokio_unstable") {
         lines.push(Line::Note(
             "tokio_unstable: Volt has the callbacks for tasks, `task::Builder`, `JoinSet::build_task`, the numbers of \
-             `RuntimeMetrics` and some settings of `runtime::Builder`; other unstable items do not compile"
+             `RuntimeMetrics` and some settings of `runtime::Builder`; other unstable items do not compile, and most of the errors name a replacement"
                 .to_owned(),
         ));
     }

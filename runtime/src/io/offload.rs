@@ -12,8 +12,8 @@
 //!
 //! A read starts a job that fills the buffer. When the job has ended, the bytes are copied to the
 //! caller. A write copies the bytes into the buffer, starts a job that writes them, and completes
-//! immediately. If the runtime refuses the job, the write fails. If the job fails, the next write or flush returns the error, whichever comes first.
-//! Each error is returned once.
+//! immediately. If the runtime refuses the job, the write fails. If the job fails, the
+//! next write or flush returns the error, whichever comes first. Each error is returned once.
 //!
 //! # Invariants
 //!

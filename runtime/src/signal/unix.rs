@@ -4,9 +4,9 @@
 //! of listeners can exist for the same signal, in any number of runtimes.
 //!
 //! No signal is lost after the first listener of its kind was created. A listener completes at
-//! least once after the last signal. Signals that arrive before the listener is polled are reported once.
-//! A signal that no listener has reported is reported by the next listener that is created. The
-//! kernel does the same with pending signals.
+//! least once after the last signal. Signals that arrive before the listener is polled are
+//! reported once. A signal that no listener has reported is reported by the next listener that is
+//! created. The kernel does the same with pending signals.
 //!
 //! The signal handler stays installed after the last listener was dropped. The kernel's default
 //! action cannot be restored while other code may have registered a handler for the same signal.
@@ -29,7 +29,8 @@
 // 3. The listener, if woken, compares `received` with the last count that it has seen. If they
 //    differ, it reports the signal, and stores the new count in itself and in `reported`.
 // 4. Otherwise it empties its pipe and compares again, because the bytes may belong to a signal
-//    that was counted after step 3. If there is still nothing to report, it waits for the next byte.
+//    that was counted after step 3. If there is still nothing to report, it waits for the next
+//    byte.
 //
 // A new listener has seen what is in `reported`. It registers its pipe with the handler first, and
 // its pipe has a byte from the beginning, so that it makes step 3 once without a signal.

@@ -26,6 +26,9 @@ pub mod coop;
 pub mod join_set;
 mod local_set;
 mod scope;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod select;
 pub(crate) mod spawn;
 mod task_local;
 

@@ -22,6 +22,28 @@ use volt::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout_
 const OPERATIONS: usize = 1_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
+#[test]
+fn select_yields_once_the_budget_is_spent() {
+    watched(|| {
+        let polls = Arc::new(AtomicU64::new(0));
+        let mut selects = Box::pin(async {
+            for _ in 0..OPERATIONS {
+                volt::select! {
+                    biased;
+                    () = consume_budget() => {}
+                    () = std::future::ready(()) => {}
+                }
+            }
+        });
+        let runtime = builder(1).coop_budget(10).build().unwrap();
+        runtime.block_on(poll_fn(|cx| {
+            polls.fetch_add(1, Ordering::SeqCst);
+            selects.as_mut().poll(cx)
+        }));
+        assert_eq!(polls.load(Ordering::SeqCst), (OPERATIONS / 10) as u64);
+    });
+}
+
 /// Runs a task that does `OPERATIONS` operations. Returns the maximum number that it did in one
 /// poll.
 fn most_in_a_poll<S: Send + 'static>(

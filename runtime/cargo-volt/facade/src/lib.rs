@@ -55,12 +55,12 @@ pub mod macros {
     pub use parts::macros::support;
 }
 
-pub use parts::{join, pin, select, try_join};
+pub use parts::{join, pin, try_join};
 #[doc(hidden)]
 #[cfg(feature = "macros")]
 pub use parts::{select_priv_clean_pattern, select_priv_declare_output_enum};
 pub use task::spawn;
-pub use volt::task_local;
+pub use volt::{select, task_local};
 
 #[cfg(all(feature = "macros", feature = "rt-multi-thread"))]
 pub use tokio_macros::{main, test};

@@ -109,8 +109,8 @@ impl Pool {
         jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
 
-    /// Refuses jobs from now on, and cancels those for which there is no thread yet. `waker` is woken by each
-    /// thread that exits from now on.
+    /// Refuses jobs from now on, and cancels those for which there is no thread yet. `waker` is
+    /// woken by each thread that exits from now on.
     pub(crate) fn shut_down(&self, waker: Waker) {
         let mut state = self.0.crew.lock();
         let mut jobs = std::mem::take(&mut state.queue);

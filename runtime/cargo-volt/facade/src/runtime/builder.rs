@@ -231,10 +231,10 @@ impl Builder {
         self.enable_time()
     }
 
-    /// Has no effect: on Volt, another worker takes over from a worker that polls for long.
+    /// Lets a worker hand the driver to another worker before it polls tasks that the driver woke.
     #[cfg(tokio_unstable)]
     pub fn enable_eager_driver_handoff(&mut self) -> &mut Self {
-        self
+        self.set(|builder| builder.eager_driver_handoff(true))
     }
 
     /// Has no effect: Volt has one implementation of the queue of blocking jobs.

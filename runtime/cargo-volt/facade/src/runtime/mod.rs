@@ -2,10 +2,17 @@
 
 mod builder;
 mod local;
+#[cfg(tokio_unstable)]
+mod missing;
 mod multi;
 
 pub use builder::Builder;
 pub use local::LocalRuntime;
+#[cfg(tokio_unstable)]
+#[allow(deprecated, reason = "the users of the name get the warning")]
+pub use missing::dump::Dump;
+#[cfg(tokio_unstable)]
+pub use missing::{HistogramConfiguration, HistogramScale, LogHistogram, RngSeed, UnhandledPanic, dump};
 pub use multi::Runtime;
 #[cfg(tokio_unstable)]
 pub use volt::runtime::TaskMeta;
