@@ -115,6 +115,51 @@ fn an_interrupted_preparation_is_repeated() {
 }
 
 #[test]
+fn a_killed_preparation_is_repeated() {
+    let folder = Folder::with_project("killed");
+    let sources = folder.path("target/volt/sources");
+    let mut child = folder.volt("check -p leaf").stderr(Stdio::piped()).spawn().expect("it can be started");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+    // It prints this line before it writes the sources.
+    let found = lines.by_ref().map_while(Result::ok).find(|line| line.contains("Preparing Volt"));
+    assert!(found.is_some(), "it prepares");
+    // The file that marks the sources as complete is written last.
+    let is_partial = || sources.read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    while !is_partial() {
+        assert!(child.try_wait().expect("it is a child").is_none(), "it has ended");
+        std::thread::yield_now();
+    }
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    folder.run("check -p leaf").succeeds();
+    assert_eq!(names(&folder.sources()), [".cargo-volt", "Cargo.toml", "parts", "tokio", "volt"]);
+}
+
+#[test]
+fn two_first_builds_at_once_succeed() {
+    let folder = Folder::with_project("twins");
+    let start = || folder.volt("check -p leaf").stderr(Stdio::piped()).spawn().expect("it can be started");
+    for child in [start(), start()] {
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(names(&folder.sources()), [".cargo-volt", "Cargo.toml", "parts", "tokio", "volt"]);
+}
+
+#[test]
+fn a_member_without_std_is_built_and_noted() {
+    let folder = Folder::with_project("bare");
+    let manifest = folder.read("Cargo.toml").replace("\"leaf\"", "\"leaf\", \"bare\"");
+    folder.write("Cargo.toml", &manifest);
+    folder.write("bare/Cargo.toml", "[package]\nname = \"bare\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    folder.write("bare/src/lib.rs", "#![no_std]\npub fn two() -> u8 {\n    2\n}\n");
+    folder.run("check -p bare").succeeds();
+    let done = folder.run("doctor");
+    done.succeeds();
+    assert!(done.stdout.contains("note  package `bare` is `#![no_std]`; Volt changes nothing in it"), "{done:?}");
+}
+
+#[test]
 fn two_at_once_wait_for_each_other() {
     let folder = Folder::with_project("two");
     fs::create_dir_all(folder.path("target/volt")).expect("it can be created");
