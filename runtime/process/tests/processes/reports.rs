@@ -234,3 +234,27 @@ fn a_recording_has_what_happens_to_processes() {
         });
     });
 }
+
+#[test]
+fn a_dump_shows_waiting_processes_and_ends_none() {
+    with_system(async |system| {
+        let waits = || volt_process::from_fn(async |mut inbox, _| Ok(Payload::new(inbox.recv().await.is_some())));
+        let pids = [Spawn::new(Collector::default()), Spawn::new(waits())].map(|spawn| system.spawn(spawn).unwrap());
+        until(|| pids.iter().all(|&pid| system.info(pid).is_some_and(|info| info.lifecycle == Lifecycle::Idle))).await;
+        // The task of a process waits a moment after the process does.
+        let dump = loop {
+            let dump = volt::Handle::current().dump().await;
+            if dump.read == pids.len() as u64 {
+                break dump;
+            }
+            assert!(pids.iter().all(|&pid| system.info(pid).is_some()), "a dump ends no process");
+        };
+        assert!(dump.groups.iter().all(|group| group.spawned_at.contains(file!())), "{}", dump.text());
+        let errors: Vec<_> = dump.groups.iter().filter_map(|group| group.error.as_deref()).collect();
+        assert!(!errors.iter().any(|error| error.contains("no waker")), "{errors:?}");
+        assert!(seen(&system, pids[0]).await.is_empty());
+        let ends = system.wait(pids[1]);
+        system.send(pids[1], Payload::empty()).await.unwrap();
+        assert_eq!(ends.await, ExitReason::Normal);
+    });
+}
