@@ -42,8 +42,8 @@ const BUSY_FULL: u64 = u64::MAX >> BUSY_SHIFT;
 const DELAY_BITS: u32 = 32;
 const DELAY_FULL: u64 = (1 << DELAY_BITS) - 1;
 const ONE_POLL: u64 = 1 << DELAY_BITS;
-/// The highest bits of both halves of `begun`. If one is set, the half has half of its maximum, and
-/// each addition checks exactly whether there is room.
+/// The highest bits of both halves of `begun`. If one is set before an addition, or in the units to
+/// be added, the sum may have no room. In that case the addition checks exactly.
 const NEARLY_FULL: u64 = 1 << (u64::BITS - 1) | 1 << (DELAY_BITS - 1);
 const _: () = assert!((unbounded_bucket_of(u64::MAX) as u64) <= LONGEST_MASK);
 
@@ -84,9 +84,10 @@ impl Account {
         // ORDERING: Relaxed, both: single-writer cell. Only the runner writes, and the queue orders
         // successive runners.
         let before = self.begun.load(Ordering::Relaxed);
-        let after = before.wrapping_add(ONE_POLL + units);
-        let has_room = after & NEARLY_FULL == 0 && units < NEARLY_FULL & DELAY_FULL;
-        self.begun.store(if has_room { after } else { Self::at_largest(before, units) }, Ordering::Relaxed);
+        // Checked before the addition: a half that is full wraps to a value with a clear bit.
+        let has_room = before & NEARLY_FULL == 0 && units < NEARLY_FULL & DELAY_FULL;
+        let after = if has_room { before + ONE_POLL + units } else { Self::at_largest(before, units) };
+        self.begun.store(after, Ordering::Relaxed);
     }
 
     /// Returns the value after `before` if one of its halves is near its maximum, or at it.
@@ -180,6 +181,20 @@ mod tests {
         let is_near = |sum_ns: u64, each_ns| sum_ns.abs_diff(POLLS * each_ns) < POLLS * each_ns / 20;
         assert!(is_near(delay_ns, 1_000), "{delay_ns} of {POLLS} times 1 µs");
         assert!(is_near(busy_ns, 100), "{busy_ns} of {POLLS} times 100 ns");
+    }
+
+    #[test]
+    fn polls_and_delay_at_their_largest_stay_there() {
+        const FULL: u64 = u32::MAX as u64;
+        for (polls, delay) in [(FULL, 0), (0, FULL), (FULL, FULL), (FULL - 1, FULL - 1)] {
+            for units in [0, 1, FULL] {
+                let account = Account { begun: AtomicU64::new(polls << DELAY_BITS | delay), ..Account::default() };
+                account.begin(units << DELAY_UNIT_BITS, 0);
+                let Balance { polls: counted, delay_ns, .. } = account.read();
+                let expected = ((polls + 1).min(FULL), (delay + units).min(FULL) << DELAY_UNIT_BITS);
+                assert_eq!((counted, delay_ns), expected, "{units} units after {polls} polls and {delay}");
+            }
+        }
     }
 
     #[test]
