@@ -42,7 +42,8 @@ impl Sources {
     fn fill_in_link(&mut self, link: &mut Link) {
         let (Some(file), Some(line)) = (&link.file, link.line) else { return };
         let Some(lines) = self.lines(Path::new(file)) else { return };
-        let at = line as usize - 1;
+        // Lines count from 1.
+        let Some(at) = (line as usize).checked_sub(1) else { return };
         let Some(code) = lines.get(at) else { return };
         if link.function.is_none() {
             link.function = function_around(&lines[..=at]);
@@ -131,5 +132,18 @@ impl Shop {
             assert_eq!((link.function.as_deref(), link.code.as_deref()), expected);
         }
         fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn a_line_that_the_source_does_not_have_adds_nothing() {
+        let files = HashMap::from([("/shop.rs".into(), Some(source()))]);
+        let mut sources = Sources { built_at: Some(SystemTime::now()), files };
+        // A hostile program can send any number.
+        for line in [0, 10, u32::MAX] {
+            let sent = Link { file: Some("/shop.rs".into()), line: Some(line), is_user_code: true, ..Link::default() };
+            let mut link = sent.clone();
+            sources.fill_in_link(&mut link);
+            assert_eq!(link, sent);
+        }
     }
 }

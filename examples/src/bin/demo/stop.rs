@@ -3,6 +3,7 @@
 //! Invariant *a request is never missed*: one lock protects the flag, the waiting threads, and the
 //! wakers of the waiting tasks. The lock is held only briefly, never while a task waits.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -18,7 +19,11 @@ pub(crate) struct Stop {
 #[derive(Default)]
 struct State {
     is_requested: bool,
-    waiting: Vec<Waker>,
+    /// How many calls of `requested` there were. Numbers them.
+    calls: u64,
+    /// The waker of each call that waits. Not told apart by `will_wake`: the waker of a task may
+    /// differ from poll to poll, for example in a poll for a task dump.
+    waiting: HashMap<u64, Waker>,
 }
 
 impl Stop {
@@ -29,7 +34,7 @@ impl Stop {
             std::mem::take(&mut state.waiting)
         };
         self.changed.notify_all();
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_values().for_each(Waker::wake);
     }
 
     pub(crate) fn is_requested(&self) -> bool {
@@ -51,14 +56,20 @@ impl Stop {
 
     /// Completes when a stop is requested. For tasks.
     pub(crate) async fn requested(&self) {
+        let mut number = None;
         poll_fn(|cx| {
             let mut state = self.lock();
             if state.is_requested {
                 return Poll::Ready(());
             }
-            if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                state.waiting.push(cx.waker().clone());
-            }
+            let number = *number.get_or_insert_with(|| {
+                state.calls += 1;
+                state.calls
+            });
+            let former = state.waiting.insert(number, cx.waker().clone());
+            // A waker is dropped without the lock, since that may run other code.
+            drop(state);
+            drop(former);
             Poll::Pending
         })
         .await;
@@ -99,5 +110,19 @@ mod tests {
         let stop = Stop::default();
         assert!(!stop.wait_until(Instant::now()));
         assert!(!stop.is_requested());
+    }
+
+    #[test]
+    fn a_task_that_is_polled_again_waits_once() {
+        let stop = Arc::new(Stop::default());
+        let task_stop = stop.clone();
+        let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let task = runtime.spawn(async move { task_stop.requested().await });
+        let dump = || runtime.block_on(runtime.handle().dump());
+        while dump().read == 0 {}
+        dump();
+        assert_eq!(stop.lock().waiting.len(), 1);
+        stop.request();
+        runtime.block_on(task).unwrap();
     }
 }
