@@ -16,6 +16,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::task::contain::contain;
+use crate::task::dump;
 use crate::task::header::Header;
 use crate::task::id::Id;
 
@@ -116,8 +117,11 @@ pub(crate) fn call(hook: Option<&Hook>) {
 }
 
 /// Calls `hook` for `task`, if there is one. If it panics, only the panic hook reports the panic.
+/// The tasks of dumps have no callbacks, since the program has not spawned them.
 pub(crate) fn call_for(hook: Option<&TaskHook>, task: &TaskMeta<'_>) {
-    if let Some(hook) = hook {
+    if let Some(hook) = hook
+        && !dump::is_of_dump(task.spawned_at)
+    {
         contain(|| hook(task));
     }
 }

@@ -34,6 +34,7 @@ use crate::metrics::RuntimeMetrics;
 use crate::observe::registry::{Observed, Registration};
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
+use crate::scheduler::dump::limit::Limit;
 use crate::scheduler::seat::Seat;
 use crate::scheduler::sentinel::program::Watched;
 use crate::scheduler::shared::Shared;
@@ -380,8 +381,8 @@ impl Observed for Shared {
         Shared::list_tasks(self, query)
     }
 
-    fn dump(self: Arc<Self>, query: &volt_telemetry::dump::Query) -> volt_telemetry::dump::Dump {
-        Shared::dump(&self, query)
+    fn dump(self: Arc<Self>, query: &volt_telemetry::dump::Query, limit: &Limit) -> volt_telemetry::dump::Dump {
+        Shared::dump(&self, query, limit)
     }
 
     fn processes(&self, query: &volt_telemetry::processes::Query) -> volt_telemetry::processes::ProcessList {

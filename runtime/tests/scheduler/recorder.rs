@@ -1,6 +1,10 @@
 //! The flight recorder of a running runtime, over its control socket: it is on while a client
 //! records, and its records of polls and wakes are correct.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use volt::telemetry::client::Client;
@@ -246,4 +250,21 @@ fn a_slow_recording_client_blocks_nothing_and_sees_loss_counts() {
     while !has_last(client.next_flush(LONG).unwrap().expect("it goes on")) {
         assert!(began.elapsed() < LONG, "what comes after the gap is not there");
     }
+}
+
+#[test]
+fn the_end_of_a_task_in_the_poll_of_a_dump_is_recorded() {
+    let (runtime, mut client) = runtime("dumped", |builder| builder.flight_recorder(true));
+    let is_open = Arc::new(AtomicBool::new(false));
+    let gate = is_open.clone();
+    // Nothing wakes it: only a dump polls it again.
+    let task =
+        runtime.spawn(poll_fn(move |_| if gate.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }));
+    let id: u64 = task.id().to_string().parse().unwrap();
+    let dump = || runtime.block_on(runtime.handle().dump());
+    while dump().read == 0 {}
+    is_open.store(true, Ordering::Release);
+    assert_eq!(dump().progressed, 1);
+    let is_end = move |event| matches!(event, Event::PollEnd { task, outcome: Outcome::Completed, .. } if task == id);
+    Recorded::until(&mut client, "dumped", LONG, |recorded| recorded.has(is_end));
 }

@@ -1,10 +1,11 @@
 //! The program's callbacks for tasks: each is called as often as it should be, and for which task.
 
 use std::collections::HashMap;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
 
 use volt::runtime::TaskMeta;
 use volt::task::{Id, yield_now};
@@ -116,6 +117,35 @@ fn callbacks_for_tasks_may_spawn_and_panic() {
             assert_eq!(runtime.handle().snapshot().tasks.spawned, 11);
             drop(runtime);
             assert_eq!(ends.into_iter().collect::<Vec<_>>(), [true; 11], "each runs inside the runtime");
+        });
+    }
+}
+
+#[test]
+fn the_polls_of_a_dump_have_the_callbacks_of_all_polls() {
+    use Called::{After, Before, End, Spawn};
+    for builder in builders() {
+        watched(|| {
+            let log = Log::default();
+            let runtime = log.logged(builder).build().unwrap();
+            let (polls, is_open) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let (counted, gate) = (polls.clone(), is_open.clone());
+            // Nothing wakes it: only a dump polls it again.
+            let task = runtime.spawn(poll_fn(move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if gate.load(Ordering::Acquire) == 0 { Poll::Pending } else { Poll::Ready(()) }
+            }));
+            let dump = || runtime.block_on(runtime.handle().dump());
+            while dump().read == 0 {}
+            is_open.store(1, Ordering::Release);
+            assert_eq!(dump().progressed, 1);
+            let called = log.of(task.id()).1;
+            let (first, rest) = called.split_first().unwrap();
+            let (waits, last) = rest.split_at(rest.len() - 3);
+            assert_eq!((*first, last), (Spawn, &[Before, End, After][..]));
+            assert!(waits.chunks(2).all(|pair| pair == [Before, After]), "{called:?}");
+            assert_eq!(waits.len() / 2 + 1, polls.load(Ordering::Relaxed), "a pair for each poll");
+            assert_eq!(log.0.lock().unwrap().len(), 1, "the dump's own tasks have no callbacks");
         });
     }
 }

@@ -191,6 +191,9 @@ impl Builder {
     /// that was cancelled. The function should return quickly: its time counts as part of the
     /// poll, which becomes an incident if it takes too long.
     ///
+    /// The poll of a waiting task for a [dump](crate::handle::Handle::dump) counts as well. It
+    /// takes place inside a poll of a task of the runtime itself, for which no callback is called.
+    ///
     /// ```
     /// let runtime = volt::Builder::new_current_thread()
     ///     .on_before_task_poll(|task| println!("{} begins", task.id()))

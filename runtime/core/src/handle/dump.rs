@@ -1,19 +1,68 @@
 //! A dump of the runtime's tasks, from inside of the program.
 
-use std::future::poll_fn;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use volt_telemetry::dump::{Dump, Query};
 
 use super::Handle;
+use crate::scheduler::dump::limit::{Limit, TIME_MAX};
+
+/// The remark if making the dump panics.
+const PANICKED: &str = "making the dump panicked, see the program's stderr: report it as a fault";
 
 /// The result of the thread that makes the dump, and the task that waits for it.
 #[derive(Default)]
 struct Made {
     dump: Option<Dump>,
     waiting: Option<Waker>,
+}
+
+/// Makes a dump by `make` on a separate thread, which the future waits for. Fails if no thread
+/// could be started. If `make` panics, the dump has only a remark.
+fn on_thread(make: impl FnOnce() -> Dump + Send + 'static) -> io::Result<Waiting> {
+    let made = Arc::new(Mutex::new(Made::default()));
+    let result = made.clone();
+    thread::Builder::new().name("volt-dump".into()).spawn(move || {
+        // Unwind safe: what `make` has used is not used again.
+        let dump = catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| with_remark(PANICKED.to_owned()));
+        let waiting = {
+            let mut made = result.lock().unwrap_or_else(PoisonError::into_inner);
+            made.dump = Some(dump);
+            made.waiting.take()
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    })?;
+    Ok(Waiting(made))
+}
+
+fn with_remark(remark: String) -> Dump {
+    Dump { remarks: vec![remark], ..Dump::default() }
+}
+
+/// Waits for the dump of a thread.
+struct Waiting(Arc<Mutex<Made>>);
+
+impl Future for Waiting {
+    type Output = Dump;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Dump> {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dump) = made.dump.take() {
+            return Poll::Ready(dump);
+        }
+        // Cloned under the lock: a traced waker notes the stack, which takes no locks.
+        let former = made.waiting.replace(cx.waker().clone());
+        // Dropped without the lock, since that may run code of a subscriber.
+        drop(made);
+        drop(former);
+        Poll::Pending
+    }
 }
 
 impl Handle {
@@ -25,11 +74,20 @@ impl Handle {
     /// any time. A task that can make progress makes progress. The chains of 100,000 tasks take
     /// about a second, in slices of 50 µs between other tasks.
     ///
+    /// A dump that takes longer than 20 s is returned as it is, and so is one whose poll of a task
+    /// takes 3 s. In both cases a remark gives the reason. The runtime makes one dump at a time.
+    /// While eight dumps wait for that, a further one returns at once, with a remark.
+    ///
+    /// The polls call the callbacks of the [builder](crate::builder::Builder::on_before_task_poll).
+    /// They take place in tasks that the runtime spawns, one for each 128 waiting tasks, which are
+    /// counted like all tasks and have no callbacks.
+    ///
     /// Chains are available on Linux, on x86-64 and aarch64. Without debug information the lines
     /// are missing: set `debug = "line-tables-only"` in the profile.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the dump is completed in the background and discarded.
+    /// If the future is dropped, the dump ends early and is discarded. Some waiting tasks may still
+    /// be polled.
     ///
     /// # Panics
     /// Panics in a child process that was forked from the runtime's program.
@@ -70,33 +128,67 @@ impl Handle {
     /// ```
     pub async fn dump_with(&self, query: Query) -> Dump {
         self.shared.home.expect_here();
-        let made = Arc::new(Mutex::new(Made::default()));
-        let (shared, result) = (self.shared.clone(), made.clone());
-        let thread = thread::Builder::new().name("volt-dump".into()).spawn(move || {
-            let dump = shared.dump(&query);
-            drop(shared);
-            let waiting = {
-                let mut made = result.lock().unwrap_or_else(PoisonError::into_inner);
-                made.dump = Some(dump);
-                made.waiting.take()
-            };
-            waiting.into_iter().for_each(Waker::wake);
-        });
-        if let Err(error) = thread {
-            let remark = format!("no thread could be started for the dump: {error}");
-            return Dump { runtime: self.shared.name.clone(), remarks: vec![remark], ..Dump::default() };
+        let shared = self.shared.clone();
+        let name = shared.name.clone();
+        let (limit, canceller) = Limit::new(TIME_MAX);
+        let dump = match on_thread(move || shared.dump(&query, &limit)) {
+            Ok(waiting) => waiting.await,
+            Err(error) => with_remark(format!("no thread could be started for the dump: {error}")),
+        };
+        drop(canceller);
+        Dump { runtime: name, ..dump }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::task::Wake;
+
+    use super::*;
+    use crate::builder::Builder;
+
+    #[test]
+    fn a_panic_while_a_dump_is_made_is_a_remark() {
+        let runtime = Builder::new_current_thread().control_socket(false).build().unwrap();
+        let waiting = on_thread(|| std::panic::resume_unwind(Box::new("on purpose"))).unwrap();
+        assert_eq!(runtime.block_on(waiting).remarks, [PANICKED]);
+    }
+
+    /// A waker that is dropped only while `made` is not locked.
+    struct Unlocked {
+        made: Arc<Mutex<Made>>,
+        was_locked: Arc<AtomicBool>,
+    }
+
+    impl Wake for Unlocked {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Unlocked {
+        fn drop(&mut self) {
+            // ORDERING: Relaxed; the test reads it on the same thread.
+            self.was_locked.fetch_or(self.made.try_lock().is_err(), Ordering::Relaxed);
         }
-        poll_fn(|cx| {
-            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
-            match made.dump.take() {
-                Some(dump) => Poll::Ready(dump),
-                None => {
-                    // Cloned under the lock: a traced waker notes the stack, which takes no locks.
-                    made.waiting = Some(cx.waker().clone());
-                    Poll::Pending
-                }
-            }
+    }
+
+    #[test]
+    fn a_former_waker_is_dropped_without_the_lock() {
+        let (go_on, wait) = mpsc::channel::<()>();
+        let mut waiting = on_thread(move || {
+            _ = wait.recv();
+            Dump::default()
         })
-        .await
+        .unwrap();
+        let was_locked = Arc::new(AtomicBool::new(false));
+        for _ in 0..2 {
+            let waker = Unlocked { made: waiting.0.clone(), was_locked: was_locked.clone() };
+            let waker = Waker::from(Arc::new(waker));
+            assert!(Pin::new(&mut waiting).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        // ORDERING: Relaxed; as above.
+        assert!(!was_locked.load(Ordering::Relaxed));
+        drop(go_on);
     }
 }

@@ -27,6 +27,9 @@ pub(super) struct Limits {
     /// The same for a dump, which people request one at a time. 5 limits a client that requests
     /// nothing else to 20 % of one processor.
     pub(super) dump_pays: u32,
+    /// Threads that make dumps at the same time. Two per client, since that of a client which has
+    /// left runs for a while.
+    pub(super) dumps: usize,
     /// Processor time that a client's answers may take before it has to wait.
     pub(super) credit: Duration,
     /// How long the observer continues after the last runtime that wants it. Zero: the drop of that
@@ -52,6 +55,7 @@ impl Limits {
         rest: 200,
         pays: 50,
         dump_pays: 5,
+        dumps: 16,
         credit: Duration::from_millis(100),
         linger: Duration::ZERO,
         end: Duration::from_secs(5),

@@ -46,6 +46,7 @@ use volt_telemetry::dump::Query;
 
 use super::recording::FAULT;
 use super::registry;
+use crate::scheduler::dump::limit::{Limit, TIME_MAX};
 
 /// The variable that requests dumps.
 const VARIABLE: &str = "VOLT_DUMP_ON_SIGQUIT";
@@ -161,8 +162,9 @@ fn write_dumps(out: &mut dyn Write) -> io::Result<()> {
     for runtime in registry::observed() {
         // It has ended meanwhile, or it continues until its dump is complete.
         let Some(runtime) = runtime.upgrade() else { continue };
+        let (limit, _canceller) = Limit::new(TIME_MAX);
         // Unwind safe: nothing that the dump has changed is used again.
-        let text = catch_unwind(AssertUnwindSafe(|| runtime.dump(&Query::default()).text()));
+        let text = catch_unwind(AssertUnwindSafe(|| runtime.dump(&Query::default(), &limit).text()));
         let text = text.unwrap_or_else(|_| format!("volt: {FAULT}\n"));
         out.write_all(format!("{text}\n").as_bytes())?;
     }

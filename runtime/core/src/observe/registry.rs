@@ -57,6 +57,7 @@ use super::listener::SocketFile;
 use crate::clock;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
+use crate::scheduler::dump::limit::Limit;
 use crate::task::origin::MAX_NAME_BYTES;
 
 /// What a runtime exposes to observers. Called on the observer's thread and on any thread that
@@ -80,8 +81,9 @@ pub(crate) trait Observed: Send + Sync {
         TaskList::default()
     }
 
-    /// Returns what the tasks that match `query` wait for. Waits for workers, up to seconds.
-    fn dump(self: Arc<Self>, _query: &dump::Query) -> Dump {
+    /// Returns what the tasks that match `query` wait for, as far as it is found out within
+    /// `limit`. Waits for workers, up to seconds.
+    fn dump(self: Arc<Self>, _query: &dump::Query, _limit: &Limit) -> Dump {
         Dump::default()
     }
 
@@ -151,6 +153,8 @@ pub(super) struct Registry {
     pub(super) changed: Condvar,
     /// Written by the observer's thread and by that of the page.
     health: Mutex<Health>,
+    /// Counts the threads that make dumps for clients: each one has a reference.
+    pub(super) dumps: Arc<()>,
     /// The program that this registry belongs to; a forked child is another one.
     home: Home,
 }
@@ -252,6 +256,7 @@ impl Registry {
             state: Mutex::default(),
             changed: Condvar::new(),
             health: Mutex::default(),
+            dumps: Arc::default(),
             home: Home::here(),
         })
     }

@@ -34,7 +34,7 @@ use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
 
 use super::connection::{Asked, Connection, Gone};
 use super::cost::processor_time;
-use super::cuts::encode_cutting;
+use super::cuts::{encode_cutting, encode_shortening};
 use super::dumping::Dumping;
 use super::limits::Limits;
 use super::listener::Listener;
@@ -335,23 +335,6 @@ fn send(mut reply: Reply, client: &mut Connection, limits: &Limits, now: Instant
     client.flush(now, limits)
 }
 
-/// Encodes the reply as a frame. A list loses rows until it fits.
-fn encode_shortening(reply: &mut Reply, max_bytes: usize) -> Option<Vec<u8>> {
-    loop {
-        match (reply.to_frame(max_bytes), &mut *reply) {
-            (Ok(frame), _) => return Some(frame),
-            (Err(_), Reply::Tasks(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
-            (Err(_), Reply::Processes(list)) if !list.rows.is_empty() => list.rows.truncate(list.rows.len() / 2),
-            (Err(_), Reply::Dump(dump)) if !dump.groups.is_empty() => {
-                let kept = dump.groups.len() / 2;
-                dump.groups_left_out += (dump.groups.len() - kept) as u64;
-                dump.groups.truncate(kept);
-            }
-            (Err(_), _) => return None,
-        }
-    }
-}
-
 /// Returns the reply to a request that needs no snapshot, or an error text with the remedy. `None`
 /// if the reply will be sent later.
 fn reply_to(
@@ -364,7 +347,7 @@ fn reply_to(
     let reply = match request {
         Request::Dump { runtime, query } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
-            client.dumping = Some(Dumping::begin(runtime, query)?);
+            client.dumping = Some(Dumping::begin(runtime, query, registry)?);
             return Ok(None);
         }
         Request::Record { runtime, look_back_ms } => {

@@ -447,3 +447,35 @@ impl RawPointer for Notified {
         unsafe { Notified::from_raw(raw.cast()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::{Nowhere, new_task};
+    use super::*;
+
+    #[test]
+    fn a_result_in_two_words_is_unpacked_as_it_was() {
+        for ended in [Ended::Completed, Ended::Cancelled, Ended::Panicked] {
+            let packed = PackedRan::pack(Ran::Ended(ended));
+            assert_eq!((packed.ended(), packed.at_ns()), (Some(ended), None));
+            assert!(!packed.is_pending() && !packed.has_woken_itself());
+            assert!(matches!(packed.unpack(), Ran::Ended(same) if same == ended));
+        }
+        let packed = PackedRan::pack(Ran::Pending { at_ns: 7 });
+        assert_eq!((packed.ended(), packed.at_ns()), (None, Some(7)));
+        assert!(packed.is_pending() && !packed.has_woken_itself());
+        assert!(matches!(packed.unpack(), Ran::Pending { at_ns: 7 }));
+        for woken_itself in [false, true] {
+            let (task, join) = new_task(async { 3 }, Nowhere, Id::next(), Location::caller(), None);
+            let id = task.header().id;
+            let packed = PackedRan::pack(Ran::Woken { task, by_itself: woken_itself, at_ns: u64::MAX });
+            assert_eq!((packed.ended(), packed.at_ns()), (None, Some(u64::MAX)));
+            assert_eq!((packed.is_pending(), packed.has_woken_itself()), (false, woken_itself));
+            let Ran::Woken { task, by_itself, at_ns } = packed.unpack() else { panic!("it was woken") };
+            assert_eq!((task.header().id, by_itself, at_ns), (id, woken_itself, u64::MAX));
+            // The pointer has its provenance: the task can be run.
+            assert!(matches!(task.run(0), Ran::Ended(Ended::Completed)));
+            drop(join);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! A spawn creates a task in `cell`. Queues, wakers and join handles point to its `header`; `state`
 //! is the protocol by which their threads share it, and `handover` the part for the output.
 //! `current` is the task that a thread polls. `registry` lists the tasks that wait. `account`,
-//! `awaits`, `waits`, `wakes`, `origin` and `trace` are for observers.
+//! `awaits`, `waits`, `wakes`, `origin`, `dump` and `trace` are for observers.
 
 pub(crate) mod state;
 
@@ -14,6 +14,9 @@ pub mod id;
 
 #[cfg(not(loom))]
 pub(crate) mod origin;
+
+#[cfg(not(loom))]
+pub(crate) mod dump;
 
 #[cfg(not(loom))]
 pub(crate) mod account;

@@ -25,6 +25,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time to wait for the reply to a request.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time to wait for a task dump. A program makes a dump for up to 20 s, and then needs a
+/// few seconds to resolve it.
+pub const DUMP_TIMEOUT: Duration = Duration::from_secs(40);
 /// Size of the read buffer in bytes.
 pub(super) const READ_BYTES: usize = 64 * 1024;
 
@@ -34,9 +37,10 @@ pub(super) struct Waits {
     pub(super) connect: Duration,
     pub(super) hello: Duration,
     pub(super) reply: Duration,
+    pub(super) dump: Duration,
 }
 
-const WAITS: Waits = Waits { connect: CONNECT_TIMEOUT, hello: HELLO_TIMEOUT, reply: REPLY_TIMEOUT };
+const WAITS: Waits = Waits { connect: CONNECT_TIMEOUT, hello: HELLO_TIMEOUT, reply: REPLY_TIMEOUT, dump: DUMP_TIMEOUT };
 
 /// A connection to a running program.
 ///
@@ -59,6 +63,7 @@ pub struct Client {
     pub(super) taken: usize,
     hello: Hello,
     pub(super) reply_wait: Duration,
+    pub(super) dump_wait: Duration,
     /// The time until which the server delays this client's requests, if it announced that.
     throttled_until: Option<Instant>,
 }
@@ -87,8 +92,9 @@ impl Client {
         let socket = open(path, waits.connect)?;
         check_peer(path, &socket)?;
         let (path, hello) = (path.to_path_buf(), Hello::default());
-        let mut client =
-            Self { path, socket, inbox: Vec::new(), taken: 0, hello, reply_wait: waits.reply, throttled_until: None };
+        let Waits { reply: reply_wait, dump: dump_wait, .. } = waits;
+        let (inbox, throttled_until) = (Vec::new(), None);
+        let mut client = Self { path, socket, inbox, taken: 0, hello, reply_wait, dump_wait, throttled_until };
         client.hello = client.read_hello(waits.hello)?;
         Ok(client)
     }
@@ -274,11 +280,12 @@ impl Client {
     /// `runtime` may be `None` if there is only one.
     ///
     /// # Errors
-    /// Same as [`Client::record`].
+    /// Same as [`Client::record`], with [`ConnectError::is_timeout`] after [`DUMP_TIMEOUT`]. Drop
+    /// the client then: the program stops making a dump whose client has gone.
     pub fn dump(&mut self, runtime: Option<&str>, query: &dump::Query) -> Result<Dump, ConnectError> {
         self.check_minor(5, "dump its tasks")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
-        self.ask(&Request::Dump { runtime, query }, |reply| match reply {
+        self.ask_within(self.dump_wait, &Request::Dump { runtime, query }, |reply| match reply {
             Reply::Dump(dump) => Some(*dump),
             _ => None,
         })
@@ -301,8 +308,17 @@ impl Client {
 
     /// Sends a request and waits for the first reply for which `take` returns `Some`.
     fn ask<T>(&mut self, request: &Request, take: impl Fn(Reply) -> Option<T>) -> Result<T, ConnectError> {
+        self.ask_within(self.reply_wait, request, take)
+    }
+
+    /// Same as `ask`, and waits no longer than `wait` for the reply.
+    fn ask_within<T>(
+        &mut self,
+        wait: Duration,
+        request: &Request,
+        take: impl Fn(Reply) -> Option<T>,
+    ) -> Result<T, ConnectError> {
         self.send(request)?;
-        let wait = self.reply_wait;
         self.next_that(Instant::now().checked_add(wait), take)?.ok_or_else(|| {
             let path = self.path.display();
             let left = self.throttled_until.map(|until| until.saturating_duration_since(Instant::now()));

@@ -25,6 +25,6 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{CONNECT_TIMEOUT, Client, HELLO_TIMEOUT, REPLY_TIMEOUT, Update};
+pub use connection::{CONNECT_TIMEOUT, Client, DUMP_TIMEOUT, HELLO_TIMEOUT, REPLY_TIMEOUT, Update};
 pub use error::ConnectError;
 pub use resolve::resolve;

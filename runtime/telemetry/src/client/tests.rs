@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::connection::{Client, READ_BYTES, Waits};
 use super::open::foreign;
 use super::resolve::resolve;
+use crate::dump::{self, Dump};
 use crate::processes;
 use crate::recording::flush::{Flush, Head};
 use crate::scratch::Scratch;
@@ -22,7 +23,7 @@ use crate::wire::{
 /// `LONG` where the test expects something, `SHORT` where it expects nothing.
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
-const PATIENT: Waits = Waits { connect: LONG, hello: LONG, reply: LONG };
+const PATIENT: Waits = Waits { connect: LONG, hello: LONG, reply: LONG, dump: LONG };
 
 /// Serves one connection on `name` with `serve`.
 fn server(dir: &Path, name: &str, serve: impl FnOnce(UnixStream) + Send + 'static) -> (PathBuf, JoinHandle<()>) {
@@ -465,4 +466,26 @@ fn a_frame_that_breaks_off_is_a_closed_connection() {
         assert!(client.snapshot().unwrap_err().is_closed(), "{length} bytes");
         server.join().unwrap();
     }
+}
+
+#[test]
+fn a_dump_may_take_longer_than_other_replies() {
+    let scratch = Scratch::new();
+    let (path, server) = server(scratch.path(), "s", |stream| {
+        send_reply(&stream, &hello());
+        assert!(matches!(requested(&stream), Some(Request::Dump { .. })));
+        // Longer than the client waits for other replies.
+        std::thread::sleep(2 * SHORT);
+        send_reply(&stream, &Reply::Dump(Box::new(Dump { waiting: 7, ..Dump::default() })));
+        assert!(matches!(requested(&stream), Some(Request::Dump { .. })));
+        assert_eq!(requested(&stream), None, "the client has gone");
+    });
+    let waits = Waits { reply: SHORT, ..PATIENT };
+    let mut client = Client::connect_within(&path, waits).unwrap();
+    let query = dump::Query::default();
+    assert_eq!(client.dump(None, &query).unwrap().waiting, 7);
+    client.dump_wait = SHORT;
+    assert!(client.dump(None, &query).unwrap_err().is_timeout());
+    drop(client);
+    server.join().unwrap();
 }

@@ -144,7 +144,8 @@ pub enum Event {
         /// How long the task waited since it was woken or spawned.
         delay_ns: u32,
     },
-    /// A poll ended.
+    /// A poll ended. If a task ended in a poll for a task dump, there is no record of the
+    /// beginning, and the record is inside the poll of the dump's own task.
     PollEnd {
         /// The task's id.
         task: u64,

@@ -341,9 +341,9 @@ impl Connection {
     /// Returns an error if the client has exceeded a time limit.
     pub(super) fn check(&self, now: Instant) -> Result<(), Gone> {
         let is_over = |by: Option<Instant>| by.is_some_and(|by| by <= now);
-        if self.is_hung_up && self.is_waiting(now) {
+        if self.is_hung_up && (self.is_waiting(now) || self.dumping.is_some()) {
             // The end of the stream is read only after the requests before it, which would be after
-            // the wait.
+            // the wait, or after the dump.
             Err(Gone::Left)
         } else if is_over(self.read_by) {
             Err(Gone::Slow)

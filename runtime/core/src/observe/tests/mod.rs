@@ -1,5 +1,6 @@
 //! The observer over its real socket, with clients that behave, misbehave or do nothing.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use mio::Poll;
 use volt_telemetry::client::Client;
+use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::{Frame, Incident, Incidents};
@@ -23,9 +25,11 @@ use super::registry::{Observed, Registration, Registry};
 use super::server::Server;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
+use crate::scheduler::dump::limit::Limit;
 use crate::scheduler::rng::FastRand;
 
 mod clients;
+mod dumps;
 mod lifecycle;
 
 /// The maximum time for an event that the test expects.
@@ -83,7 +87,12 @@ struct Fake {
     last_words: Mutex<Option<Registration>>,
     /// If set, waited for while a snapshot is taken.
     hold: Mutex<Option<mpsc::Receiver<()>>>,
+    /// What the next dumps do. A dump without an entry here is empty.
+    on_dump: Mutex<VecDeque<OnDump>>,
 }
+
+/// What a dump does until it is complete.
+type OnDump = Box<dyn FnOnce(&Limit) + Send>;
 
 impl Observed for Fake {
     fn recorder(&self) -> Option<&Arc<Recorder>> {
@@ -92,6 +101,12 @@ impl Observed for Fake {
 
     fn names(&self) -> Option<&dyn Names> {
         Some(self)
+    }
+
+    fn dump(self: Arc<Self>, _query: &dump::Query, limit: &Limit) -> Dump {
+        let on_dump = self.on_dump.lock().unwrap().pop_front();
+        on_dump.into_iter().for_each(|on_dump| on_dump(limit));
+        Dump { runtime: self.name.clone(), ..Dump::default() }
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,13 +16,14 @@ use crate::scheduler::current;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::task::awaits::Awaits;
+use crate::task::dump::SPAWNED_AT;
 use crate::task::header::{Header, Place};
 use crate::task::join::JoinHandle;
 
-/// The file of the spawn location of batches.
-pub(super) const FILE: &str = file!();
 /// How long a batch polls tasks before it yields to other tasks.
 pub(super) const SLICE: Duration = Duration::from_micros(50);
+/// In place of the id of a task that is being polled: none is. Ids begin with 1.
+const NO_TASK: u64 = 0;
 
 /// A task that waited when it was listed.
 #[derive(Clone)]
@@ -60,22 +62,40 @@ pub(super) struct Traced {
 
 /// A batch that was spawned. It is aborted when this is dropped.
 pub(super) struct Batch {
-    traced: Receiver<Vec<Traced>>,
+    slices: Receiver<Vec<Traced>>,
+    /// The number of its tasks that were not received yet.
+    left: usize,
+    polled: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
 impl Batch {
     /// Protocol (2).
     pub(super) fn spawn(shared: &Arc<Shared>, targets: &[Target]) -> Self {
-        let (sender, traced) = sync_channel(1);
-        let polls = Polls { targets: targets.to_vec(), traced: Vec::new(), tape: None, sender };
-        Self { traced, task: shared.spawn(polls, None, Location::caller()) }
+        let polled = Arc::new(AtomicU64::new(NO_TASK));
+        // Each slice has at least one task, so there is room for all of them.
+        let (sender, slices) = sync_channel(targets.len());
+        let polls = Polls { targets: targets.to_vec(), traced: Vec::new(), tape: None, sender, polled: polled.clone() };
+        Self { slices, left: targets.len(), polled, task: shared.spawn(polls, None, SPAWNED_AT) }
     }
 
-    /// Waits until all tasks of the batch were polled. Fails after `patience`, or if the runtime
-    /// shuts down.
-    pub(super) fn wait(self, patience: Duration) -> Result<Vec<Traced>, RecvTimeoutError> {
-        self.traced.recv_timeout(patience)
+    /// Waits until a slice of the batch was polled, and returns it. Fails after `patience`, or if
+    /// the runtime shuts down.
+    pub(super) fn next(&mut self, patience: Duration) -> Result<Vec<Traced>, RecvTimeoutError> {
+        let slice = self.slices.recv_timeout(patience)?;
+        self.left = self.left.saturating_sub(slice.len());
+        Ok(slice)
+    }
+
+    /// Returns whether all slices were received.
+    pub(super) fn is_complete(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Returns the id of the task that is being polled, if there is one.
+    pub(super) fn polled(&self) -> Option<u64> {
+        // ORDERING: Relaxed; a hint for a remark, which publishes nothing.
+        Some(self.polled.load(Ordering::Relaxed)).filter(|&id| id != NO_TASK)
     }
 }
 
@@ -89,10 +109,13 @@ impl Drop for Batch {
 struct Polls {
     /// The tasks that are left, the next one last.
     targets: Vec<Target>,
+    /// The tasks of this slice that were polled.
     traced: Vec<Traced>,
     /// Created in the first poll.
     tape: Option<Tape>,
     sender: SyncSender<Vec<Traced>>,
+    /// The id of the task that is being polled, or [`NO_TASK`].
+    polled: Arc<AtomicU64>,
 }
 
 impl Future for Polls {
@@ -104,16 +127,24 @@ impl Future for Polls {
         let tape = this.tape.get_or_insert_with(Tape::new);
         let until_ns = clock::now_ns() + SLICE.as_nanos() as u64;
         while let Some(target) = this.targets.pop() {
+            // ORDERING: Relaxed, both: see `Batch::polled`.
+            this.polled.store(target.id, Ordering::Relaxed);
             let traced = current::with_worker(|worker| trace(worker?, target, tape));
+            this.polled.store(NO_TASK, Ordering::Relaxed);
             this.traced.extend(traced);
-            if clock::now_ns() >= until_ns && !this.targets.is_empty() {
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+            if clock::now_ns() >= until_ns {
+                break;
             }
         }
-        // Fails only if the dump was given up.
-        let _is_sent = this.sender.try_send(std::mem::take(&mut this.traced));
-        Poll::Ready(())
+        if !this.traced.is_empty() {
+            // Fails only if the dump was given up.
+            let _is_sent = this.sender.try_send(std::mem::take(&mut this.traced));
+        }
+        if this.targets.is_empty() {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

@@ -12,9 +12,9 @@
 //!
 //! A console requests a dump. The observer starts a thread, which lists the waiting tasks and
 //! spawns a *batch* ([`batch`]): a task of the runtime that polls the first of these tasks, one
-//! after the other, in its own polls. When the batch has ended, the thread spawns the next one, and
-//! meanwhile unwinds the stacks of the first. It groups equal stacks, resolves each group once
-//! ([`chain`]), and replies.
+//! after the other, in its own polls. After each of its polls, a *slice*, it sends the stacks to
+//! the thread, which unwinds them meanwhile. When the batch has ended, the thread spawns the next
+//! one. It groups equal stacks, resolves each group once ([`chain`]), and replies.
 //!
 //! # The race
 //!
@@ -30,19 +30,22 @@
 //!    of each task that waits and may match the query.
 //! 2. Spawn a batch for the next [`BATCH`] of these tasks; it runs on a worker, or on the thread
 //!    that drives a current-thread runtime, so that futures that are not `Send` stay on it.
-//! 3. The batch polls its tasks. After [`batch::SLICE`] it yields. A task that was not claimed has
-//!    progressed.
-//! 4. Unwind the batch's stacks, and add each task to the group with its stacks.
-//! 5. After the last batch, resolve the groups, keep those that match the filter, add the holders
-//!    of the awaited locks (`locks`), and the tasks that are being polled.
+//! 3. The batch polls its tasks. After [`batch::SLICE`] it sends the slice, and yields. A task that
+//!    was not claimed has progressed.
+//! 4. Unwind the slice's stacks, and add each task to the group with its stacks.
+//! 5. After the last batch, or at the limit ([`limit`]), resolve the groups, keep those that match
+//!    the filter, add the holders of the awaited locks (`locks`), and the tasks that are being
+//!    polled.
 //!
 //! # Invariants
 //!
 //! * *Once*: a task is polled at most once for a dump.
-//! * *One at a time*: a runtime makes one dump at a time, and the next request waits for it.
+//! * *One at a time*: a runtime makes one dump at a time, and the next request waits for it
+//!   ([`turn`]).
 //! * *Never while closing*: a batch stops when the runtime shuts down.
 //! * *Bounded*: at most `MAX_TASKS` tasks are polled, and the stacks of at most [`RESOLVED_MAX`]
-//!   groups resolved. The thread waits at most [`PATIENCE`] for a batch.
+//!   groups resolved. The thread waits at most [`PATIENCE`] for a slice, and [`TIME_MAX`] for all
+//!   of them. The dump contains the slices until then.
 //! * *A wait stays as old as it is*: a poll for a dump is no wake-up, so it does not change when,
 //!   or by what, the task was woken last.
 //!
@@ -71,23 +74,28 @@ use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, Query, Running
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
+use self::limit::{Limit, TIME_MAX};
 use self::locks::Locks;
 use self::select::{Listed, Selection};
+use self::turn::NoTurn;
 use super::ends::Ends;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
 use crate::task::awaits::Awaits;
+use crate::task::dump;
 
 mod batch;
 mod chain;
+pub(crate) mod limit;
 mod locks;
 mod select;
+pub(super) mod turn;
 
 /// The number of tasks in a batch.
 const BATCH: usize = 128;
-/// How long a dump waits for a batch before it gives up. Workers that are stuck are replaced much
-/// sooner.
+/// How long a dump waits for a slice of a batch before it gives up. Workers that are stuck are
+/// replaced much sooner.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The number of groups whose stacks are resolved at most: half a second.
 const RESOLVED_MAX: usize = 10_000;
@@ -95,6 +103,9 @@ const RESOLVED_MAX: usize = 10_000;
 const RUNNING_FROM_NS: u64 = 1_000_000;
 /// How long to wait for the stack of a running task.
 const STACK_PATIENCE: Duration = Duration::from_millis(20);
+
+/// The remark of a dump that was cancelled.
+const CANCELLED: &str = "the dump was cancelled";
 
 /// A task's location, and where it waits. Tasks with the same key form a group.
 #[derive(PartialEq, Eq, Hash)]
@@ -164,22 +175,41 @@ impl Members {
 }
 
 impl Shared {
-    /// Makes a dump of the tasks that match `query`. Blocks for as long as it takes, so it is
-    /// called by plain threads only, never by one that polls tasks.
-    pub(crate) fn dump(self: &Arc<Self>, query: &Query) -> Dump {
-        let mut dumping = self.dumping.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    /// Makes a dump of the tasks that match `query`, within `limit`. Blocks for as long as it
+    /// takes, so it is called by plain threads only, never by one that polls tasks.
+    pub(crate) fn dump(self: &Arc<Self>, query: &Query, limit: &Limit) -> Dump {
+        let turn = self.dumping.take(limit);
+        let began_at_ns = clock::now_ns();
+        let mut dump = Dump { runtime: self.name.clone(), at_ns: began_at_ns, ..Dump::default() };
+        let mut turn = match turn {
+            Ok(turn) => turn,
+            Err(why) => {
+                dump.remarks.push(remark_without_turn(why).to_owned());
+                return dump;
+            }
+        };
+        let resolver = turn.resolver();
         let mut maker = Maker {
             shared: self,
             query,
             selection: Selection::new(query),
-            began_at_ns: clock::now_ns(),
-            resolver: dumping.get_or_insert_default(),
+            limit,
+            began_at_ns,
+            resolver,
             groups: HashMap::new(),
             unread: 0,
-            dump: Dump { runtime: self.name.clone(), at_ns: clock::now_ns(), ..Dump::default() },
+            dump,
         };
         maker.poll_all();
         maker.finish()
+    }
+}
+
+fn remark_without_turn(why: NoTurn) -> &'static str {
+    match why {
+        NoTurn::Full => "too many dumps of this runtime are being made: try again later",
+        NoTurn::Late => "other dumps of this runtime took all of the time: try again later",
+        NoTurn::Cancelled => CANCELLED,
     }
 }
 
@@ -188,6 +218,7 @@ struct Maker<'a> {
     shared: &'a Arc<Shared>,
     query: &'a Query,
     selection: Selection<'a>,
+    limit: &'a Limit,
     began_at_ns: u64,
     resolver: &'a mut Resolver,
     groups: HashMap<Key, Found>,
@@ -205,28 +236,62 @@ impl Maker<'_> {
             targets.iter().for_each(|target| self.add(target, Vec::new(), Vec::new(), false));
             return;
         }
-        let mut batches = targets.chunks(BATCH);
-        let mut next = batches.next().map(|targets| Batch::spawn(self.shared, targets));
-        while let Some(batch) = next {
-            let traced = match batch.wait(PATIENCE) {
-                Ok(traced) => traced,
-                Err(error) => return self.give_up(error),
+        let shared = self.shared;
+        // Each one is spawned when it is taken from here.
+        let mut batches = targets.chunks(BATCH).map(|targets| Batch::spawn(shared, targets));
+        let mut next = batches.next();
+        while let Some(batch) = &mut next {
+            let patience = self.limit.left().min(PATIENCE);
+            if patience.is_zero() || self.limit.is_cancelled() {
+                return self.end_early();
+            }
+            let slice = match batch.next(patience) {
+                Ok(slice) => slice,
+                Err(error) => {
+                    let polled = batch.polled();
+                    return self.give_up(error, polled);
+                }
             };
-            // Polled while this thread unwinds.
-            next = batches.next().map(|targets| Batch::spawn(self.shared, targets));
-            traced.into_iter().for_each(|traced| self.take(traced));
+            if batch.is_complete() {
+                // Polled while this thread unwinds.
+                next = batches.next();
+            }
+            slice.into_iter().for_each(|traced| self.take(traced));
         }
     }
 
-    fn give_up(&mut self, error: RecvTimeoutError) {
-        let remark = match error {
-            RecvTimeoutError::Timeout if self.shared.is_seat_free() => {
+    /// The dump was cancelled, or its time is over.
+    fn end_early(&mut self) {
+        let remark = if self.limit.is_cancelled() {
+            CANCELLED.to_owned()
+        } else {
+            let polled = self.dump.read + self.dump.progressed;
+            format!(
+                "the dump ended after {TIME_MAX:?}, with {polled} of {} tasks polled: select fewer by a filter or a sample",
+                self.dump.waiting
+            )
+        };
+        self.dump.remarks.push(remark);
+    }
+
+    /// The batch made no progress. `polled` is the task that it polls.
+    fn give_up(&mut self, error: RecvTimeoutError, polled: Option<u64>) {
+        if error == RecvTimeoutError::Timeout && self.limit.left().is_zero() {
+            return self.end_early();
+        }
+        let remark = match (error, polled) {
+            (RecvTimeoutError::Timeout, Some(id)) => {
+                format!(
+                    "the poll of task #{id} for this dump did not end within {PATIENCE:?}, so the dump ends before it"
+                )
+            }
+            (RecvTimeoutError::Timeout, None) if self.shared.is_seat_free() => {
                 "no thread drives this current-thread runtime now, so its tasks cannot be polled".to_owned()
             }
-            RecvTimeoutError::Timeout => {
+            (RecvTimeoutError::Timeout, None) => {
                 format!("no worker polled the dump's own task within {PATIENCE:?}: see what the running tasks do")
             }
-            RecvTimeoutError::Disconnected => "the runtime shuts down".to_owned(),
+            (RecvTimeoutError::Disconnected, _) => "the runtime shuts down".to_owned(),
         };
         self.dump.remarks.push(remark);
     }
@@ -266,6 +331,10 @@ impl Maker<'_> {
 
     /// Protocol (5).
     fn finish(mut self) -> Dump {
+        if self.limit.is_cancelled() {
+            // It will be discarded, and resolving takes long.
+            return self.dump;
+        }
         let mut found: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
         found.sort_by_key(|(_, found)| {
             let Found { chosen, others, .. } = found;
@@ -361,7 +430,7 @@ impl Maker<'_> {
         for (worker, remote) in self.shared.remotes_in_use().iter().enumerate() {
             let poll_seq = remote.cells.poll_seq();
             let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
-            if poll.spawned_at.contains(batch::FILE) {
+            if poll.spawned_at == dump::SPAWNED_AT.to_string() {
                 // A batch that has sent its last task, or was given up.
                 own += 1;
                 continue;

@@ -12,11 +12,12 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle as JoinThread;
 
 use volt_shim::CachePadded;
+use volt_stacks::Sampler;
 use volt_stacks::fork::Home;
-use volt_stacks::{Resolver, Sampler};
 
 use self::running::Running;
 use super::core::Core;
+use super::dump::turn::Turns;
 use super::idle::Idle;
 use super::leases::Leases;
 use super::listing::census::Census;
@@ -108,9 +109,7 @@ pub struct Shared {
     census: Census,
     pub(in crate::scheduler) deadlocks: Deadlocks,
     pub(super) listing: Listing,
-    /// Locked while a dump is made. Reading debug information takes most of a first dump, so it is
-    /// kept.
-    pub(super) dumping: Mutex<Option<Resolver>>,
+    pub(super) dumping: Turns,
     pub(crate) processes: Sources,
     /// The times that snapshots have reported so far, per worker, so that later ones report no
     /// less: see `WorkerCells::read`.
@@ -167,7 +166,7 @@ impl Shared {
             census: Census::default(),
             deadlocks: Deadlocks::default(),
             listing: Listing::default(),
-            dumping: Mutex::default(),
+            dumping: Turns::default(),
             processes: Sources::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
             running: Mutex::default(),

@@ -43,8 +43,14 @@ pub(super) fn outcome(ran: &PackedRan) -> Outcome {
     match ran.ended() {
         None if ran.is_pending() => Outcome::Pending,
         None => Outcome::Woken,
-        Some(Ended::Completed) => Outcome::Completed,
-        Some(Ended::Cancelled) => Outcome::Cancelled,
-        Some(Ended::Panicked) => Outcome::Panicked,
+        Some(ended) => outcome_of(ended),
+    }
+}
+
+pub(super) fn outcome_of(ended: Ended) -> Outcome {
+    match ended {
+        Ended::Completed => Outcome::Completed,
+        Ended::Cancelled => Outcome::Cancelled,
+        Ended::Panicked => Outcome::Panicked,
     }
 }

@@ -228,8 +228,11 @@ impl Worker {
             self.note_poll_begin(task.header(), began_at_ns);
         }
         coop::begin_poll(self.shared.config.coop_budget);
-        let ran =
-            if self.has_poll_hooks { self.run_between_hooks(task, began_at_ns) } else { task.run_packed(began_at_ns) };
+        let ran = if self.has_poll_hooks {
+            PackedRan::pack(self.run_between_hooks(task, |task| task.run(began_at_ns)))
+        } else {
+            task.run_packed(began_at_ns)
+        };
         let has_yielded = coop::end_poll();
         if has_yielded {
             cells.coop_yields.add(1);
@@ -272,12 +275,12 @@ impl Worker {
         self.wake_for_surplus(&core, 1);
     }
 
-    /// Polls `task` between the program's callbacks, whose time counts as part of the poll.
+    /// Runs `task` by `run` between the program's callbacks, whose time counts as part of the poll.
     #[cold]
-    fn run_between_hooks(&self, task: Notified, began_at_ns: u64) -> PackedRan {
+    fn run_between_hooks(&self, task: Notified, run: impl FnOnce(Notified) -> Ran) -> Ran {
         let (hooks, meta) = (&self.shared.config.hooks, TaskMeta::of(task.header()));
         hooks::call_for(hooks.before_poll.as_ref(), &meta);
-        let mut ran = task.run(began_at_ns);
+        let mut ran = run(task);
         if matches!(ran, Ran::Ended(_)) {
             hooks::call_for(hooks.task_end.as_ref(), &meta);
         }
@@ -285,7 +288,7 @@ impl Worker {
         if let Ran::Pending { at_ns } | Ran::Woken { at_ns, .. } = &mut ran {
             *at_ns = counting::now_ns_after(*at_ns);
         }
-        PackedRan::pack(ran)
+        ran
     }
 
     /// Counts a long poll that has ended. The sentinel may have declared this worker away, which it

@@ -9,10 +9,10 @@ use std::panic::Location;
 use volt_telemetry::recording::event::Event;
 
 use super::Worker;
-use super::events::outcome;
+use super::events::{outcome, outcome_of};
 use crate::scheduler::staff::Duty;
 use crate::stats::locations::number_of;
-use crate::task::header::{Header, PackedRan};
+use crate::task::header::{Ended, Header, PackedRan};
 
 impl Worker {
     /// Records an event of this worker's thread from outside of the worker's loop.
@@ -51,6 +51,20 @@ impl Worker {
             writer.note(now_ns, Event::CoopYield { task });
         }
         writer.poll_end(now_ns, task, number_of(location), outcome(ran), took_ns);
+    }
+
+    /// Records the end of a task in a poll for a dump. The begin of such a poll is not recorded,
+    /// since no wake-up led to it.
+    #[cold]
+    pub(super) fn note_traced_end(
+        &self,
+        (task, location): (u64, &'static Location<'static>),
+        ended: Ended,
+        now_ns: u64,
+        took_ns: u64,
+    ) {
+        let Some(writer) = self.recorder.get() else { return };
+        writer.poll_end(now_ns, task, number_of(location), outcome_of(ended), took_ns);
     }
 
     /// Records that a spare goes on duty, in place of the first worker that is away or blocking.

@@ -18,15 +18,21 @@ impl Worker {
     /// Polls a task that a dump has claimed, inside the poll of the dump's own task, and records on
     /// `tape` where it suspends. Returns whether it still waits.
     ///
-    /// The poll is not counted and has no callbacks: the counts are about polls that the program
-    /// causes. The end of a task is counted.
+    /// The poll has the program's callbacks, which may set up what the task requires on its thread.
+    /// It is not counted or recorded: the counts and the recording are about polls that the program
+    /// causes. The end of a task is both counted and recorded.
     pub(in crate::scheduler) fn poll_traced(&self, task: Notified, tape: &mut Tape) -> bool {
-        let (mut task, mut ran) = (Some(task), None);
-        tape.record(&mut || {
-            let began_at_ns = clock::now_ns();
-            ran = coop::limited(self.shared.config.coop_budget, || Some(task.take()?.run_traced(began_at_ns)));
-        });
-        match ran.expect("`record` calls the closure once") {
+        let began_at_ns = clock::now_ns();
+        let identity = (task.header().id.as_u64(), task.header().location());
+        let mut run = |task: Notified| {
+            let (mut task, mut ran) = (Some(task), None);
+            tape.record(&mut || {
+                ran = coop::limited(self.shared.config.coop_budget, || Some(task.take()?.run_traced(began_at_ns)));
+            });
+            ran.expect("`record` calls the closure once")
+        };
+        let ran = if self.has_poll_hooks { self.run_between_hooks(task, run) } else { run(task) };
+        match ran {
             Ran::Pending { .. } => true,
             Ran::Woken { task, by_itself, at_ns } => {
                 if by_itself {
@@ -39,6 +45,10 @@ impl Worker {
             }
             Ran::Ended(ended) => {
                 self.cells().count_end(ended);
+                if self.recorder.is_on() {
+                    let now_ns = clock::now_ns();
+                    self.note_traced_end(identity, ended, now_ns, now_ns.saturating_sub(began_at_ns));
+                }
                 false
             }
         }
