@@ -317,9 +317,13 @@ impl Semaphore {
 
     #[inline]
     fn own(&self, permit: tokio::sync::SemaphorePermit<'_>, at: &'static Location<'static>, guard: Guard) {
+        // A caller may acquire no permit while another one has the only one.
+        let is_any = permit.num_permits() > 0;
         // Not the permit's method, which then drops it, by a call.
         mem::forget(permit);
-        if let Some(holder) = self.holder() {
+        if let Some(holder) = self.holder()
+            && is_any
+        {
             holder.acquired(at, guard);
         }
     }

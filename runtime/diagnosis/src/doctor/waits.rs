@@ -81,7 +81,7 @@ fn of_deadlock(deadlock: &Deadlock, now_ns: u64) -> Finding {
         }
     };
     let end = match deadlock.is_certain {
-        true => "Only aborting a task ends this.",
+        true => "Only aborting a task ends this, unless a guard was moved to another task.",
         false => "Something else may still wake one of the tasks, such as a time-out.",
     };
     let advice = format!("{change} {end}");

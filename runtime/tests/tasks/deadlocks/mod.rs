@@ -12,6 +12,7 @@ use volt::telemetry::waits::Deadlock;
 
 use crate::watchdog::{builder, watched};
 
+mod bystanders;
 mod held;
 mod joins;
 mod rw_lock;
@@ -327,12 +328,13 @@ fn a_guard_that_may_be_elsewhere_is_not_certain() {
             begun.notified().await;
             drop(other.lock().await);
         }));
+        // Before the other task may lock it.
+        let guard = runtime.block_on(receiver).unwrap();
         drop(runtime.spawn(async move {
             let _held = second.lock().await;
             begins.notify_one();
             drop(first.lock().await);
         }));
-        let guard = runtime.block_on(receiver).unwrap();
         let finding = found(&runtime);
         assert_eq!((finding.severity, finding.tasks.len()), (Severity::Warning, 2), "{finding:#?}");
         drop(guard);

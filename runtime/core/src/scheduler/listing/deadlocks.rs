@@ -8,17 +8,20 @@
 //! 1. Copy the edges, and follow them from task to task. A task whose poll left several operations
 //!    waiting has no edge: it may need only one of them.
 //! 2. Find the tasks of each cycle in the registry, and those of all operations that wait for the
-//!    same locks. Each must be idle, and must not have been woken since its operation was pending.
-//!    So none of these locks is being handed on at the moment, and the copies of their holders are
-//!    right (`task::waits`, *A copy may be outdated*).
+//!    same locks. Each task of the cycle must be idle, and must not have been woken since its
+//!    operation was pending. If that is also true of all others that wait for a lock, it is not
+//!    being handed on at the moment, and the copy of its holder is right (`task::waits`, *A copy
+//!    may be outdated*). It is not known of threads, of tasks outside of the registry, and of those
+//!    beyond the first `graph::WAITERS_MAX`.
 //! 3. A cycle is reported if an earlier check, at least `CHECKS_APART_NS` before, saw the same
 //!    tasks in the same waits. A wait for a lock is the same even if its task was polled in
 //!    between, for another reason: locks are fair, so a holder that had released the lock could
 //!    not have acquired it again before an operation that still waits.
 //!
-//! A cycle is *certain* if no task of it has a reference other than the registry's, the
-//! JoinHandle's, and one waker, which is that of the operation; if the operations have the wakers
-//! of the tasks themselves; and if the guards are borrowed ones. Then no timer, no other future and
+//! A cycle is *certain* if it is known that no lock of it is being handed on; if no task of it has
+//! a reference other than the registry's, the JoinHandle's, and one waker, which is that of the
+//! operation; if the operations have the wakers of the tasks themselves; and if the guards are
+//! borrowed ones. Then no timer, no other future and
 //! no other task can end the cycle, short of an abort. (A borrowed guard of a `static` lock can be
 //! moved to another task. That is not detected.)
 //!
@@ -235,12 +238,17 @@ impl Facts {
     }
 }
 
-/// Returns whether the tasks of this edge wait, and its lock is not being handed on: (2).
+/// Returns whether the task of this edge waits: (2).
 fn is_real(edge: &Edge<'_>, facts: &HashMap<u64, Facts>) -> bool {
     match edge.of {
-        Of::Lock { held, .. } => held.is_complete() && held.waiters.iter().all(|waiter| is_unwoken(waiter, facts)),
+        Of::Lock { waiter, .. } => is_unwoken(waiter, facts),
         Of::End(_) => waits(edge.task, edge.submitted_at_ns, facts),
     }
+}
+
+/// Returns whether it is known that the lock is not being handed on: (2).
+fn is_still(held: &Held, facts: &HashMap<u64, Facts>) -> bool {
+    held.is_complete() && held.waiters.iter().all(|waiter| is_unwoken(waiter, facts))
 }
 
 /// Returns whether the task of this operation has not been woken since the operation was pending.
@@ -257,7 +265,9 @@ fn is_certain(edge: &Edge<'_>, facts: &HashMap<u64, Facts>) -> bool {
     let has_one_waker = facts.get(&edge.task).is_some_and(|facts| facts.wakers == 1);
     has_one_waker
         && match edge.of {
-            Of::Lock { waiter, holding, .. } => waiter.has_own_waker && holding.guard == Guard::Borrowed,
+            Of::Lock { waiter, held, holding } => {
+                waiter.has_own_waker && holding.guard == Guard::Borrowed && is_still(held, facts)
+            }
             Of::End(_) => true,
         }
 }

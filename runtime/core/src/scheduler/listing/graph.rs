@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use volt_telemetry::waits::{MAX_DEADLOCKS, MAX_LINKS};
 
 use super::joins::{Edges, Join};
-use crate::task::waits::{self, Held, Holding, Waiter};
+use crate::task::waits::{self, Guard, Held, Holding, Waiter};
 
 /// The number of operations that are checked: some 20 ms, if they are in no cache.
 const EDGES_MAX: usize = 65_536;
-/// The number of operations that are checked for one lock. If there are more, no cycle through that
-/// lock is reported.
+/// The number of operations that are checked for one lock. If there are more, a cycle through that
+/// lock is never certain.
 const WAITERS_MAX: usize = 1024;
 
 /// The edges of the wait-for graph.
@@ -58,8 +58,8 @@ impl Graph {
         Self { held, waits, joins }
     }
 
-    /// Returns the lock that this task waits for, if it waits for one, and the task's index among the
-    /// lock's waiters.
+    /// Returns the lock that this task waits for, if it waits for one, and the task's index among
+    /// the lock's waiters.
     pub(super) fn lock_of(&self, task: u64) -> Option<(&Held, usize)> {
         let &(lock, index) = self.waits.get(&task)?.as_ref()?;
         Some((&self.held[lock], index))
@@ -77,12 +77,16 @@ impl Graph {
         Some(Edge { task, next, submitted_at_ns: waiter.submitted_at_ns, since_ns: waiter.since_ns, of })
     }
 
-    /// Returns the cycles. Each begins with its lowest id.
+    /// Returns the cycles, each from its lowest id on, and at most [`MAX_DEADLOCKS`] of them. As
+    /// long as the edges stay, these are the same ones, because the walks begin in the order of
+    /// ids.
     pub(super) fn cycles(&self) -> Vec<Vec<Edge<'_>>> {
+        let mut starts: Vec<u64> = self.waits.keys().chain(self.joins.keys()).copied().collect();
+        starts.sort_unstable();
         // The number of the walk that came through a task first.
         let mut walked: HashMap<u64, u64> = HashMap::new();
         let mut cycles = Vec::new();
-        for (&start, number) in self.waits.keys().chain(self.joins.keys()).zip(1..) {
+        for (start, number) in starts.into_iter().zip(1..) {
             let mut at = start;
             while !walked.contains_key(&at) {
                 walked.insert(at, number);
@@ -92,6 +96,7 @@ impl Graph {
             // A task without an edge ends the walk, and is in no cycle.
             if walked.get(&at) == Some(&number)
                 && let Some(cycle) = self.cycle_of(at)
+                && !is_for_another(&cycle)
             {
                 cycles.push(cycle);
                 if cycles.len() == MAX_DEADLOCKS {
@@ -118,6 +123,13 @@ impl Graph {
         }
         None
     }
+}
+
+/// Returns whether this is a task that awaits a lock of which it has acquired an owned guard. Such
+/// a guard is meant to be moved, and a task that awaits the lock again has moved it to another one:
+/// `let permit = limit.clone().acquire_owned().await; spawn(job(permit))`, in a loop.
+fn is_for_another(cycle: &[Edge<'_>]) -> bool {
+    matches!(cycle, [Edge { of: Of::Lock { holding, .. }, .. }] if holding.guard == Guard::Owned)
 }
 
 /// Returns what identifies the waits of a cycle, in two copies of different moments. A wait for a

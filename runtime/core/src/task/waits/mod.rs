@@ -18,7 +18,7 @@
 //! 4. End of the wait, by success or cancellation: the entry is removed, and the holder is copied
 //!    again if others wait. On success that is after *Acquire*.
 //!
-//! Acquire and release cost two loads and four relaxed stores to memory that the lock has in the
+//! Acquire and release cost two loads and four stores to memory that the lock has in the
 //! cache anyway; everything else happens only in operations that are pending.
 //!
 //! Writers: the task that acquires or releases; operations that wait. Readers: threads that list
@@ -122,12 +122,14 @@ impl Holder {
             task.map_or((0, 0), |task| (task.header().id.as_u64(), task.header().submitted_at_ns()))
         });
         let since = since_ns & !GUARD | guard as u64;
-        // ORDERING: Relaxed, all: only owners of the lock write, and the lock orders owners other
-        // than readers. A copy that mixes two owners is discarded (`read`), outdated (module
-        // documentation), or says *shared*, which is never certain.
+        // ORDERING: Relaxed: only owners of the lock write, and the lock orders owners other than
+        // readers.
         self.task.store(task, Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
-        self.at.store(ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
+        // ORDERING: Release; pairs with the Acquire in `read`: a copy with this location has this
+        // task, or that of a later owner. A copy that mixes two owners is discarded (`read`),
+        // outdated (module documentation), or says *shared*, which is never certain.
+        self.at.store(ptr::from_ref(at).cast_mut(), Ordering::Release);
     }
 
     /// Records that the lock is about to be released.
@@ -155,8 +157,9 @@ impl Holder {
     }
 
     fn read(&self) -> Option<Holding> {
-        // ORDERING: Relaxed, all: a copy for a report. It is checked for a change meanwhile.
-        let at = self.at.load(Ordering::Relaxed);
+        // ORDERING: Acquire; pairs with the Release in `acquired`. The others are Relaxed: a copy
+        // for a report, which is checked for a change meanwhile.
+        let at = self.at.load(Ordering::Acquire);
         let (task, since) = (self.task.load(Ordering::Relaxed), self.since.load(Ordering::Relaxed));
         if at != self.at.load(Ordering::Relaxed) {
             return None;
