@@ -4,11 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::arguments::Given;
+use crate::cargo::Cargo;
 use crate::error::Error;
 use crate::lock::{Lock, Package};
-use crate::prepare::Preparation;
 use crate::profile::Layers;
-use crate::project::relayed;
+use crate::project::{Project, relayed};
 use crate::sources::PARTS_PACKAGE;
 use crate::targets;
 use crate::versions::{self, Verdict};
@@ -20,12 +21,18 @@ pub(crate) struct Choice {
 }
 
 /// Chooses the tokio of an unpatched lock file.
-pub(crate) fn choose(lock: &Lock, preparation: &Preparation<'_>, path: &Path) -> Result<Choice, Error> {
+pub(crate) fn choose(
+    lock: &Lock,
+    path: &Path,
+    project: &Project,
+    cargo: &Cargo,
+    given: &Given,
+) -> Result<Choice, Error> {
     let choice = sort_out(lock)?;
-    let layers = Layers::read(preparation.project, preparation.given);
+    let layers = Layers::read(project, given);
     let others: Vec<_> = lock.named("tokio").filter(|tokio| tokio.version != choice.version).collect();
     if !others.is_empty() {
-        let built = built(preparation, &layers, path)?;
+        let built = built(cargo, given, &layers, path)?;
         if let Some(other) = others.iter().find(|other| built.iter().any(|version| version == other.version)) {
             return Err(second(lock, *other, &choice.version));
         }
@@ -124,8 +131,7 @@ pub(crate) fn why(lock: &Lock, package: Package<'_>) -> String {
 }
 
 /// Returns the versions of tokio that are part of the build, with the given features and target.
-fn built(preparation: &Preparation<'_>, layers: &Layers, lock: &Path) -> Result<Vec<String>, Error> {
-    let Preparation { cargo, given, .. } = preparation;
+fn built(cargo: &Cargo, given: &Given, layers: &Layers, lock: &Path) -> Result<Vec<String>, Error> {
     let mut command = cargo.command("metadata");
     command.arg("--format-version=1").args(&given.features);
     let mut targets = targets::of_build(layers, given, &cargo.host);

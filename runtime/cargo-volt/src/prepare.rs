@@ -248,7 +248,7 @@ impl<'a> Preparation<'a> {
         }
         self.update(&path, None)?.map_err(|stderr| relayed(&stderr))?;
         let lock = Lock::read(&path)?;
-        let choice = choice::choose(&lock, self, &path)?;
+        let choice = choice::choose(&lock, &path, self.project, self.cargo, self.given)?;
         Ok((path, choice))
     }
 

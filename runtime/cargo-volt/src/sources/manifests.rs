@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-use super::{FACADE, PARTS, PARTS_PACKAGE, VOLT};
+use super::names::{FACADE, PARTS, PARTS_PACKAGE, VOLT};
 use crate::error::Error;
 
 /// The sections of a manifest that only tests, benches, lints or the registry need.

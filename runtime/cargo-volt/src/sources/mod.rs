@@ -15,6 +15,7 @@
 
 pub(crate) mod folder;
 mod manifests;
+mod names;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,20 +26,14 @@ use crate::lock::Lock;
 use crate::project::read_toml;
 use crate::versions;
 
+pub(crate) use self::names::{FACADE, PARTS_PACKAGE};
+use self::names::{PARTS, VOLT};
+
 /// The embedded files: their paths in the repository, or below this package for the facade.
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// The code that makes the other files.
-const GENERATOR: [&str; 2] = [include_str!("mod.rs"), include_str!("manifests.rs")];
-
-/// The folder of the facade, below that of the sources.
-pub(crate) const FACADE: &str = "tokio";
-/// The folder of the copy.
-const PARTS: &str = "parts";
-/// The folder of Volt's crates, which are in it as in Volt's repository.
-const VOLT: &str = "volt";
-/// The name of the copy's package. Its library is still named `tokio`.
-pub(crate) const PARTS_PACKAGE: &str = "volt-tokio-parts";
+const GENERATOR: [&str; 3] = [include_str!("mod.rs"), include_str!("manifests.rs"), include_str!("names.rs")];
 
 /// A file to write: its path below the folder, and its content.
 pub(crate) type File = (String, Vec<u8>);

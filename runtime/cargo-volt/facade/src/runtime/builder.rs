@@ -280,3 +280,23 @@ impl Builder {
         self.0.clone().build_local(options).map(LocalRuntime::of).map_err(io::Error::from)
     }
 }
+
+impl Runtime {
+    /// Builds a runtime of several threads with the default settings.
+    ///
+    /// # Errors
+    /// Returns an error if its threads or its I/O driver cannot be created.
+    pub fn new() -> io::Result<Self> {
+        Builder::new_multi_thread().enable_all().build()
+    }
+}
+
+impl LocalRuntime {
+    /// Builds a runtime on this thread with the default settings.
+    ///
+    /// # Errors
+    /// Returns an error if its I/O driver cannot be created.
+    pub fn new() -> io::Result<Self> {
+        Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+    }
+}

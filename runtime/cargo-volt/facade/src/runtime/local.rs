@@ -1,13 +1,10 @@
 //! The owner of a runtime of one thread, whose futures need not be `Send`.
 
 use std::future::Future;
-use std::io;
 use std::time::Duration;
 
-use volt::runtime::{EnterGuard, Handle, LocalOptions, RuntimeMetrics};
+use volt::runtime::{EnterGuard, Handle, RuntimeMetrics};
 use volt::task::JoinHandle;
-
-use super::Builder;
 
 /// A runtime that stays on one thread. See `volt::runtime::LocalRuntime`.
 #[derive(Debug)]
@@ -16,14 +13,6 @@ pub struct LocalRuntime(volt::runtime::LocalRuntime);
 impl LocalRuntime {
     pub(super) fn of(runtime: volt::runtime::LocalRuntime) -> Self {
         Self(runtime)
-    }
-
-    /// Builds a runtime on this thread with the default settings.
-    ///
-    /// # Errors
-    /// Returns an error if its I/O driver cannot be created.
-    pub fn new() -> io::Result<Self> {
-        Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
     }
 
     /// Returns a handle to the runtime.

@@ -1,14 +1,11 @@
 //! The owner of a runtime.
 
 use std::future::Future;
-use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
 use volt::runtime::{EnterGuard, Handle, RuntimeMetrics};
 use volt::task::JoinHandle;
-
-use super::Builder;
 
 /// A runtime. See `volt::runtime::Runtime`.
 #[derive(Debug)]
@@ -17,14 +14,6 @@ pub struct Runtime(volt::runtime::Runtime);
 impl Runtime {
     pub(super) fn of(runtime: volt::runtime::Runtime) -> Self {
         Self(runtime)
-    }
-
-    /// Builds a runtime of several threads with the default settings.
-    ///
-    /// # Errors
-    /// Returns an error if its threads or its I/O driver cannot be created.
-    pub fn new() -> io::Result<Self> {
-        Builder::new_multi_thread().enable_all().build()
     }
 
     /// Returns a handle to the runtime.

@@ -1,0 +1,10 @@
+//! The names of the folders and packages that are written.
+
+/// The folder of the facade, below that of the sources.
+pub(crate) const FACADE: &str = "tokio";
+/// The folder of the copy.
+pub(super) const PARTS: &str = "parts";
+/// The folder of Volt's crates, which are in it as in Volt's repository.
+pub(super) const VOLT: &str = "volt";
+/// The name of the copy's package. Its library is still named `tokio`.
+pub(crate) const PARTS_PACKAGE: &str = "volt-tokio-parts";
