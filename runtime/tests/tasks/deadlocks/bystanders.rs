@@ -39,6 +39,10 @@ fn a_thread_that_also_waits_hides_no_deadlock() {
     watched(|| {
         let runtime = builder(1).build().unwrap();
         let lock = twice(&runtime);
+        // Otherwise the thread may lock first, and not wait.
+        while lock.try_lock().is_ok() {
+            std::thread::yield_now();
+        }
         let thread = std::thread::spawn(move || drop(lock.blocking_lock()));
         let finding = loop {
             if let [finding] = &findings(&runtime)[..]

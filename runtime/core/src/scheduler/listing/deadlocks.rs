@@ -39,16 +39,16 @@
 //! task that holds a lock. If so, it stays awake for further checks: a program in a deadlock is
 //! idle.
 //!
-//! Bounds: those of `graph` and `joins`, `MAX_DEADLOCKS` cycles of `MAX_LINKS` tasks. Apart from
-//! the walks of `joins`, the registry is walked through only if there is a cycle, or a lock that
-//! seems to be held for long, and until the tasks in question are found.
+//! Bounds: those of `graph` and `joins`, `MAX_DEADLOCKS` reported cycles of `MAX_LINKS` tasks.
+//! Apart from the walks of `joins`, the registry is walked through only if there is a cycle, or a
+//! lock that seems to be held for long, and until the tasks in question are found.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, MAX_HELD_LOCKS};
+use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, MAX_DEADLOCKS, MAX_HELD_LOCKS};
 
 use super::graph::{Edge, Fixed, Graph, Of, fixed};
 use super::joins::Joins;
@@ -133,6 +133,8 @@ impl Deadlocks {
         let mut found: Vec<_> = cycles
             .iter()
             .filter(|cycle| cycle.iter().all(|edge| is_real(edge, &facts)))
+            // Cut here, since the cycles of other runtimes of the program are not real in this one.
+            .take(MAX_DEADLOCKS)
             .map(|cycle| (fixed(cycle), report(cycle, &facts, now_ns)))
             .collect();
         let locked: HashSet<u64> = found.iter().flat_map(|(waits, _)| waits.iter().map(|&(_, _, key)| key)).collect();

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use volt_telemetry::waits::{MAX_DEADLOCKS, MAX_LINKS};
+use volt_telemetry::waits::MAX_LINKS;
 
 use super::joins::{Edges, Join};
 use crate::task::waits::{self, Guard, Held, Holding, Waiter};
@@ -77,9 +77,8 @@ impl Graph {
         Some(Edge { task, next, submitted_at_ns: waiter.submitted_at_ns, since_ns: waiter.since_ns, of })
     }
 
-    /// Returns the cycles, each from its lowest id on, and at most [`MAX_DEADLOCKS`] of them. As
-    /// long as the edges stay, these are the same ones, because the walks begin in the order of
-    /// ids.
+    /// Returns the cycles, each from its lowest id on. As long as the edges stay, they are in the
+    /// same order, because the walks begin in the order of ids.
     pub(super) fn cycles(&self) -> Vec<Vec<Edge<'_>>> {
         let mut starts: Vec<u64> = self.waits.keys().chain(self.joins.keys()).copied().collect();
         starts.sort_unstable();
@@ -99,9 +98,6 @@ impl Graph {
                 && !is_for_another(&cycle)
             {
                 cycles.push(cycle);
-                if cycles.len() == MAX_DEADLOCKS {
-                    break;
-                }
             }
         }
         cycles
