@@ -256,7 +256,7 @@ fn an_idle_runtime_stays_asleep_despite_an_open_finding() {
             let ended = count(Level::INFO);
             // Not a synchronisation: no thread is awake to see that it is over.
             std::thread::sleep(HOLD);
-            assert_eq!(count(Level::INFO), ended, "its end is told when the runtime wakes up");
+            assert_eq!(count(Level::INFO), ended, "its end is reported when the runtime wakes up");
             goes_on_until(&runtime, || !is_open());
         });
     });

@@ -159,7 +159,7 @@ fn a_panic_anywhere_in_a_process_ends_it_and_notifies_others() {
                     }
                 }
                 assert_eq!(closed.load(Ordering::Relaxed), 1, "{place:?}");
-                assert_eq!(dropped.count(), 1, "{place:?}: its fields are gone when its end is told");
+                assert_eq!(dropped.count(), 1, "{place:?}: its fields are dropped when its end is reported");
                 until(|| system.process_count() == 0).await;
             }
             // Without a caller that waits for the result.

@@ -63,7 +63,6 @@ use crate::troubles::{Trouble, Troubles};
 
 mod register;
 mod registrations;
-
 use registrations::{INDEX_BITS, Registrations, index_of};
 
 /// The name of the kernel interface that reports ready I/O on this system.
