@@ -150,6 +150,19 @@ fn busy_time_of_each_worker_that_ran_a_task_never_decreases() {
 }
 
 #[test]
+fn a_worker_that_has_run_no_task_has_been_busy_with_its_start() {
+    watched(|| {
+        for _ in 0..20 {
+            let runtime = runtime(2);
+            let metrics = runtime.metrics();
+            drop(runtime);
+            let busy = each(&metrics, RuntimeMetrics::worker_total_busy_duration);
+            assert!(busy.iter().all(|busy| !busy.is_zero()), "{busy:?}");
+        }
+    });
+}
+
+#[test]
 fn metrics_of_a_worker_that_does_not_exist_panic() {
     watched(|| {
         let metrics = runtime(2).metrics();

@@ -92,10 +92,9 @@ impl RuntimeMetrics {
         self.shared.injector.len()
     }
 
-    /// Returns how long a worker has worked: the time in which it polled tasks, timers and I/O. The
-    /// number grows during a poll, too, and never decreases. Time in which the worker searched for
-    /// tasks or was parked does not count, so the number may be 0 for a worker that has run no
-    /// task.
+    /// Returns how long a worker has worked: the time in which it started, and polled tasks, timers
+    /// and I/O. The number grows during a poll, too, and never decreases. Time in which the worker
+    /// searched for tasks or was parked does not count.
     ///
     /// # Panics
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).

@@ -140,13 +140,14 @@ impl Worker {
         let (cells, core) = (self.cells(), self.core.borrow());
         // The core was created before its thread was started; the time in between is not the
         // worker's.
-        self.now_ns.set(clock::now_ns());
+        cells.enter_phase(Phase::Maintenance, clock::now_ns());
         cells.thread_id.set(thread_id());
         self.remote.begin_on_this_thread();
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
         cells.renew_budget(self.shared.config.budget_per_tick);
-        cells.enter_phase(Phase::Maintenance, self.now_ns.get());
+        // What follows begins now: the start counts as maintenance, not as a search.
+        self.now_ns.set(clock::now_ns());
     }
 
     /// Executes one turn of the loop.
