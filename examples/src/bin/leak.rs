@@ -99,9 +99,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Formats a finding, with its locations if it has any.
 fn line(finding: &Finding) -> String {
-    let places: Vec<_> = finding.locations.iter().map(|place| place.at()).collect();
-    let at = if places.is_empty() { String::new() } else { format!(" at {}", places.join(", ")) };
-    format!("{} {}: {}{at}", finding.severity.name(), finding.rule, finding.title)
+    let places: String = finding.locations.iter().map(|place| format!(" at {}", place.at())).collect();
+    format!("{} {}: {}{places}", finding.severity.name(), finding.rule, finding.title)
 }
 
 /// Calls `spawn` for `time`, on average once per `pause`, however late a single sleep is.
@@ -113,31 +112,5 @@ async fn every(pause: Duration, time: Duration, mut spawn: impl FnMut()) {
             calls += 1;
         }
         sleep(pause).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use volt_telemetry::finding::{Place, Seen, Severity};
-    use volt_telemetry::rule::Rule;
-
-    use super::*;
-
-    #[test]
-    fn a_finding_without_a_location_ends_with_its_title() {
-        let mut finding = Finding {
-            rule: Rule::CpuStarved,
-            severity: Severity::Warning,
-            title: "the kernel ran other threads".into(),
-            evidence: Vec::new(),
-            workers: Vec::new(),
-            tasks: Vec::new(),
-            locations: Vec::new(),
-            advice: String::new(),
-            seen: Seen::default(),
-        };
-        assert_eq!(line(&finding), "warning cpu-starved: the kernel ran other threads");
-        finding.locations.push(Place::Spawned { at: "src/main.rs:7:5".into() });
-        assert!(line(&finding).ends_with("other threads at src/main.rs:7:5"));
     }
 }

@@ -12,6 +12,7 @@ mod dump;
 mod ids;
 mod items;
 mod join_set;
+mod leaks;
 mod lifecycle;
 mod listing;
 mod local_runtime;

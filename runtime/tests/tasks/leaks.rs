@@ -1,7 +1,5 @@
-//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. This is
-//! a separate binary, since it counts the resources of the whole program.
-
-mod watchdog;
+//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. The
+//! test runs in a program of its own, since it counts the resources of the whole program.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::{pending, poll_fn};
@@ -17,7 +15,8 @@ use volt::net::{TcpListener, TcpStream};
 use volt::task::{self, JoinSet, LocalSet, yield_now};
 use volt::telemetry::Snapshot;
 use volt::time::{interval, sleep, timeout};
-use watchdog::{builder, watched};
+
+use crate::watchdog::{alone, builder, watched};
 
 /// Runtimes that are created and dropped.
 const RUNTIMES: usize = 10_000;
@@ -178,16 +177,18 @@ fn live(round: usize) {
 
 #[test]
 fn thousands_of_runtimes_leak_no_threads_descriptors_or_memory() {
-    watched(|| {
-        let threads = Held::now().threads;
-        // The first ones open what stays open, for example the standard library's random source.
-        (0..100).for_each(live);
-        let before = Held::once_ended(threads);
-        (0..RUNTIMES).for_each(live);
-        let after = Held::once_ended(threads);
-        println!("{before:?} before {RUNTIMES} runtimes, {after:?} after");
-        assert_eq!((after.threads, after.descriptors), (before.threads, before.descriptors));
-        assert!(after.allocations <= before.allocations + SLACK, "{after:?}, and before {before:?}");
-        assert!(after.bytes <= before.bytes + SLACK_BYTES, "{after:?}, and before {before:?}");
+    alone(|| {
+        watched(|| {
+            let threads = Held::now().threads;
+            // The first ones open what stays open, for example the standard library's random source.
+            (0..100).for_each(live);
+            let before = Held::once_ended(threads);
+            (0..RUNTIMES).for_each(live);
+            let after = Held::once_ended(threads);
+            println!("{before:?} before {RUNTIMES} runtimes, {after:?} after");
+            assert_eq!((after.threads, after.descriptors), (before.threads, before.descriptors));
+            assert!(after.allocations <= before.allocations + SLACK, "{after:?}, and before {before:?}");
+            assert!(after.bytes <= before.bytes + SLACK_BYTES, "{after:?}, and before {before:?}");
+        });
     });
 }
