@@ -1,5 +1,5 @@
-//! A test that the dependencies between the crates of the workspace are those listed in
-//! ARCHITECTURE.md.
+//! Tests that the dependencies between the crates of the workspace are those listed in
+//! ARCHITECTURE.md, and that the workspace has few test binaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,9 +12,11 @@ type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 const PAGE: &str = include_str!("../../../ARCHITECTURE.md");
 
-/// Reads the normal dependencies from the manifests. Those of tests, benches and build scripts are
-/// left out, and so are crates outside the workspace.
-fn of_manifests() -> Arrows {
+/// Each of them links the runtime again, which costs seconds and tens of megabytes.
+const TEST_BINARIES_MAX: usize = 20;
+
+/// Reads the manifests of the workspace.
+fn packages() -> Vec<Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
@@ -22,9 +24,16 @@ fn of_manifests() -> Arrows {
         .output()
         .expect("cargo can be started");
     assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let mut metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let Value::Array(packages) = metadata["packages"].take() else { panic!("a list of packages") };
+    packages
+}
+
+/// Returns the normal dependencies. Those of tests, benches and build scripts are left out, and so
+/// are crates outside the workspace.
+fn of_manifests() -> Arrows {
     let name_of = |value: &Value| value["name"].as_str().expect("it has a name").to_owned();
-    let packages = metadata["packages"].as_array().expect("a list of packages");
+    let packages = packages();
     let members: BTreeSet<_> = packages.iter().map(name_of).collect();
     let arrows_of = |package: &Value| {
         let all = package["dependencies"].as_array().expect("a list of dependencies");
@@ -95,6 +104,21 @@ fn the_page_lists_the_arrows_between_the_crates() {
 fn the_crates_have_no_circle() {
     let found = circle(&of_manifests());
     assert!(found.is_empty(), "these crates depend on each other, or on crates that do: {found:?}");
+}
+
+#[test]
+fn the_workspace_has_at_most_20_test_binaries() {
+    let mut binaries = Vec::new();
+    for package in packages() {
+        let targets = package["targets"].as_array().expect("a list of targets").clone();
+        let tested = targets.into_iter().filter(|target| target["test"] == true);
+        binaries.extend(tested.map(|target| format!("{} in {}", target["name"], package["name"])));
+    }
+    let count = binaries.len();
+    assert!(
+        (10..=TEST_BINARIES_MAX).contains(&count),
+        "{count} test binaries; make a new test a module of one of these: {binaries:#?}"
+    );
 }
 
 #[test]
