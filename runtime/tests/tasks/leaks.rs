@@ -1,5 +1,5 @@
 //! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. The
-//! test runs in a program of its own, since it counts the resources of the whole program.
+//! test runs in a separate program, since it counts the resources of the whole program.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::{pending, poll_fn};
@@ -180,7 +180,8 @@ fn thousands_of_runtimes_leak_no_threads_descriptors_or_memory() {
     alone(|| {
         watched(|| {
             let threads = Held::now().threads;
-            // The first ones open what stays open, for example the standard library's random source.
+            // The first ones open what stays open, for example the standard library's random
+            // source.
             (0..100).for_each(live);
             let before = Held::once_ended(threads);
             (0..RUNTIMES).for_each(live);
