@@ -79,10 +79,9 @@ pub mod observe {
 pub use {
     task::spawn::spawn,
     volt_core::{
-        builder::Builder,
+        builder::{Builder, error::BuildError},
         config::{Backend, ParkSpin, Placement},
         context::EnterGuard,
-        error::BuildError,
         handle::Handle,
         runtime::Runtime,
     },

@@ -8,14 +8,14 @@ use std::io;
 use volt_core::driver::readiness::ShutDownError;
 
 pub use volt_core::{
-    builder::Builder,
+    builder::{Builder, error::BuildError},
+    config::{
+        hooks::TaskMeta,
+        identity::{Id, RuntimeFlavor},
+    },
     context::{EnterGuard, TryCurrentError},
-    error::BuildError,
-    handle::Handle,
-    hooks::TaskMeta,
-    identity::{Id, RuntimeFlavor},
+    handle::{Handle, metrics::RuntimeMetrics},
     local_runtime::{LocalOptions, LocalRuntime},
-    metrics::RuntimeMetrics,
     runtime::Runtime,
     scheduler::current::worker_index,
 };

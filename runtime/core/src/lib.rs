@@ -18,12 +18,8 @@ mod clock {
     pub(crate) mod cycles;
 }
 #[cfg(not(loom))]
-mod compat;
-#[cfg(not(loom))]
 pub mod config;
 pub mod coop;
-#[cfg(not(loom))]
-pub mod error;
 mod recorder;
 mod stats;
 #[cfg(not(loom))]
@@ -42,17 +38,9 @@ pub mod context;
 #[cfg(not(loom))]
 pub mod handle;
 #[cfg(not(loom))]
-pub mod hooks;
-#[cfg(not(loom))]
-pub mod identity;
-#[cfg(not(loom))]
 pub mod instant;
 #[cfg(not(loom))]
-mod joiner;
-#[cfg(not(loom))]
 pub mod local_runtime;
-#[cfg(not(loom))]
-pub mod metrics;
 #[cfg(not(loom))]
 pub mod observe;
 #[cfg(not(loom))]

@@ -24,11 +24,11 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::builder::Builder;
+use crate::builder::error::BuildError;
+use crate::config::identity::ThreadNumber;
 use crate::context::EnterGuard;
-use crate::error::BuildError;
 use crate::handle::Handle;
-use crate::identity::ThreadNumber;
-use crate::metrics::RuntimeMetrics;
+use crate::handle::metrics::RuntimeMetrics;
 use crate::runtime::Runtime;
 use crate::task::join::JoinHandle;
 

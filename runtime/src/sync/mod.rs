@@ -41,7 +41,7 @@ use std::task::{Context, Poll, ready};
 
 use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
-use volt_core::task::awaits::Awaits;
+use volt_core::task::details::awaits::Awaits;
 use volt_core::task::waits::{Holder, Wait};
 
 mod barrier;

@@ -39,13 +39,15 @@ pub use {
     spawn::{Builder, spawn, spawn_blocking, try_spawn},
     task_local::{LocalAccessError, LocalKey},
     volt_core::task::{
-        block_in_place::block_in_place,
+        control::{
+            block_in_place::block_in_place,
+            shield::{Shield, ShieldError, is_cancellation_effective, is_cancelled, shield},
+            yield_now::{consume_budget, yield_now},
+        },
         current::{id, try_id},
         id::Id,
         join::{AbortHandle, JoinError, JoinHandle},
         refused::TrySpawnError,
-        shield::{Shield, ShieldError, is_cancellation_effective, is_cancelled, shield},
-        yield_now::{consume_budget, yield_now},
     },
 };
 

@@ -4,9 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Builder, DEFAULT_NAME};
+use crate::builder::error::BuildError;
 use crate::config::{self, Config, ParkSpin};
-use crate::error::BuildError;
-use crate::task::origin::MAX_NAME_BYTES;
+use crate::task::details::origin::MAX_NAME_BYTES;
 
 impl Builder {
     /// Returns the name, or why it cannot be used.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Builder;
-use crate::hooks::TaskMeta;
+use crate::config::hooks::TaskMeta;
 
 /// # Callbacks
 ///

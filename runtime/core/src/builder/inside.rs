@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use crate::config::hooks::{Hook, Hooks};
 use crate::context;
 use crate::handle::Handle;
-use crate::hooks::{Hook, Hooks};
 use crate::scheduler::shared::Shared;
 
 /// The runtime whose callbacks a pool calls. The pool is created first.

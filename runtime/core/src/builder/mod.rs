@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use volt_stacks::Sampler;
 
+use self::error::BuildError;
 use self::inside::{Owner, inside};
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
-use crate::compat::Compat;
+use crate::config::hooks::Hooks;
 use crate::config::{self, Config, ParkSpin, Placement};
 use crate::context;
+use crate::context::compat::Compat;
 use crate::driver::turn::Driver;
-use crate::error::BuildError;
 use crate::handle::Handle;
-use crate::hooks::Hooks;
 use crate::observe::{page, quit, registry};
 use crate::runtime::Runtime;
 use crate::scheduler::sentinel::program;
@@ -447,6 +447,7 @@ fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHand
 }
 
 mod check;
+pub mod error;
 mod hooks;
 mod inside;
 #[cfg(test)]

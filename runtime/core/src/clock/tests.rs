@@ -104,7 +104,7 @@ fn survives(fault: impl FnOnce(), text: &str, recovers: bool) {
     // One worker is always busy, so that it never has to park.
     let busy = runtime.spawn(async {
         loop {
-            crate::task::yield_now::yield_now().await;
+            crate::task::control::yield_now::yield_now().await;
         }
     });
     let snapshot = || runtime.handle().snapshot().clock.unwrap();
@@ -168,7 +168,7 @@ fn a_worker_that_never_rests_finds_that_the_counter_stopped() {
         let runtime = runtime(1, None);
         let _busy = runtime.spawn(async {
             loop {
-                crate::task::yield_now::yield_now().await;
+                crate::task::control::yield_now::yield_now().await;
             }
         });
         wait_until("the counter is used", || runtime.handle().snapshot().clock.unwrap().is_fast);

@@ -1,8 +1,8 @@
 //! The methods of a handle that describe its runtime.
 
 use super::Handle;
-use crate::identity::{Id, RuntimeFlavor};
-use crate::metrics::RuntimeMetrics;
+use crate::config::identity::{Id, RuntimeFlavor};
+use crate::handle::metrics::RuntimeMetrics;
 
 impl Handle {
     /// Returns the id of the runtime. No other runtime of the program has the same id.

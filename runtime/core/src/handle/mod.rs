@@ -1,11 +1,13 @@
 //! The handle of a runtime: spawns tasks and takes snapshots, from any thread.
 //!
 //! The methods that affect the calling thread (`enter`, `block_on`) are in `here`, those that
-//! describe the runtime in `about`, and dumps of its tasks in `dump`.
+//! describe the runtime in `about`, dumps of its tasks in `dump`, and its
+//! metrics under Tokio's names in `metrics`.
 
 mod about;
 mod dump;
 mod here;
+pub mod metrics;
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +17,7 @@ use std::sync::{Arc, Weak};
 use volt_telemetry::Snapshot;
 use volt_telemetry::recording::event::Event;
 
-use crate::identity::ThreadNumber;
+use crate::config::identity::ThreadNumber;
 use crate::scheduler::listing::processes::ProcessSource;
 use crate::scheduler::shared::Shared;
 use crate::task::join::JoinHandle;

@@ -58,7 +58,7 @@ use crate::clock;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
 use crate::scheduler::dump::limit::Limit;
-use crate::task::origin::MAX_NAME_BYTES;
+use crate::task::details::origin::MAX_NAME_BYTES;
 
 /// What a runtime exposes to observers. Called on the observer's thread and on any thread that
 /// calls [`process`].

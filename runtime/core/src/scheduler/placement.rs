@@ -129,11 +129,11 @@ mod tests {
     use crate::runtime::Runtime;
     use crate::scheduler::core::Core;
     use crate::scheduler::remote::slot;
-    use crate::task::block_in_place::block_in_place;
     use crate::task::cell::{Nowhere, new_task};
+    use crate::task::control::block_in_place::block_in_place;
+    use crate::task::control::yield_now::yield_now;
     use crate::task::header::Notified;
     use crate::task::id::Id;
-    use crate::task::yield_now::yield_now;
 
     const HOUR: Duration = Duration::from_secs(3600);
     /// An event that has not happened after this time will never happen.

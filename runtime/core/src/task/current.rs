@@ -29,7 +29,7 @@ use std::task::Waker;
 
 use volt_telemetry::recording::event::Waker as By;
 
-use super::awaits::{Awaits, Note};
+use super::details::awaits::{Awaits, Note};
 use super::header::{Header, Task};
 use super::id::Id;
 

@@ -15,10 +15,10 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
 
-use super::account::Account;
-use super::awaits::{Awaits, Note};
+use super::details::account::Account;
+use super::details::awaits::{Awaits, Note};
+use super::details::origin::{Extra, Origin};
 use super::id::Id;
-use super::origin::{Extra, Origin};
 use super::state::State;
 use crate::queue::lifo::RawPointer;
 use crate::stats::counting;

@@ -12,8 +12,8 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::awaits::Awaits;
 use super::current;
+use super::details::awaits::Awaits;
 use super::header::{Header, Task};
 use super::id::Id;
 use crate::coop;
@@ -62,7 +62,7 @@ impl<T> JoinHandle<T> {
     /// This method does not wait: the future may be dropped after it returns, and a poll in
     /// progress is not interrupted. Awaiting the handle waits for the end of the task. It returns a
     /// [`JoinError`] for which [`is_cancelled`](JoinError::is_cancelled) is true, unless the task
-    /// ended first. A [`Shield`](crate::task::shield::Shield) defers the cancellation.
+    /// ended first. A [`Shield`](crate::task::control::shield::Shield) defers the cancellation.
     ///
     /// A closure of `volt::task::spawn_blocking` that has started cannot be aborted. One that has
     /// not started is not called.

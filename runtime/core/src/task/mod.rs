@@ -2,8 +2,9 @@
 //!
 //! A spawn creates a task in `cell`. Queues, wakers and join handles point to its `header`; `state`
 //! is the protocol by which their threads share it, and `handover` the part for the output.
-//! `current` is the task that a thread polls. `registry` lists the tasks that wait. `account`,
-//! `awaits`, `waits`, `wakes`, `origin`, `dump` and `trace` are for observers.
+//! `current` is the task that a thread polls. `registry` lists the tasks that wait. `control` has
+//! the functions that code in a task calls. `details`, `waits`, `wakes` and `trace` are for
+//! observers.
 
 pub(crate) mod state;
 
@@ -13,16 +14,7 @@ mod handover;
 pub mod id;
 
 #[cfg(not(loom))]
-pub(crate) mod origin;
-
-#[cfg(not(loom))]
-pub(crate) mod dump;
-
-#[cfg(not(loom))]
-pub(crate) mod account;
-
-#[cfg(not(loom))]
-pub mod awaits;
+pub mod details;
 
 #[cfg(not(loom))]
 pub mod waits;
@@ -61,10 +53,4 @@ pub mod refused;
 pub(crate) mod registry;
 
 #[cfg(not(loom))]
-pub mod block_in_place;
-
-#[cfg(not(loom))]
-pub mod yield_now;
-
-#[cfg(not(loom))]
-pub mod shield;
+pub mod control;

@@ -39,9 +39,9 @@ use std::panic::Location;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, Span};
 
+use super::details::origin::{Extra, MAX_NAME_BYTES};
 use super::header::Task;
 use super::id::Id;
-use super::origin::{Extra, MAX_NAME_BYTES};
 use crate::stats::counting;
 
 /// What a task represents.

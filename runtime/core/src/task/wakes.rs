@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use volt_telemetry::recording::event::Waker as By;
 
-use super::account::Account;
 use super::current::{self, WakesHere};
+use super::details::account::Account;
+use super::details::origin::{Extra, Origin};
 use super::header::{BIRTH_MAX, BIRTH_UNIT_BITS, Header, NO_PLACE, Notified, Ran, SHARD_BITS, Task, Vtable};
 use super::id::Id;
-use super::origin::{Extra, Origin};
 use super::state::{State, Wake};
 use crate::stats::counting;
 

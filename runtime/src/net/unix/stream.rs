@@ -25,7 +25,7 @@ use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 use volt_core::sleep::RawSleep;
-use volt_core::task::yield_now::yield_now;
+use volt_core::task::control::yield_now::yield_now;
 
 /// A connected Unix stream socket.
 ///

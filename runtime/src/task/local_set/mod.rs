@@ -28,10 +28,10 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use volt_core::config::identity::Id;
 use volt_core::config::{BUDGET_PER_TICK, COOP_BUDGET};
 use volt_core::context;
 use volt_core::coop;
-use volt_core::identity::Id;
 use volt_core::runtime::Runtime;
 use volt_core::task::cell::new_task_of_set;
 use volt_core::task::header::{Ran, Task};

@@ -17,7 +17,7 @@ use volt_shim::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use crate::driver::parker::{Parker, Unparked};
 use crate::driver::turn_lock::{Held, TurnLock};
 use crate::scheduler::idle::Idle;
-use crate::scheduler::parking::{ParkTarget, Parks, claim_for_driver, park};
+use crate::scheduler::idle::parking::{ParkTarget, Parks, claim_for_driver, park};
 use crate::scheduler::staff::{Leaves, Staff, leave_duty};
 
 const WORKERS: usize = 2;

@@ -25,8 +25,8 @@ use super::registry::{Observed, Registration, Registry};
 use super::server::Server;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
+use crate::scheduler::core::rng::FastRand;
 use crate::scheduler::dump::limit::Limit;
-use crate::scheduler::rng::FastRand;
 
 mod clients;
 mod dumps;

@@ -15,8 +15,8 @@ use crate::clock;
 use crate::scheduler::current;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
-use crate::task::awaits::Awaits;
-use crate::task::dump::SPAWNED_AT;
+use crate::task::details::awaits::Awaits;
+use crate::task::details::dump::SPAWNED_AT;
 use crate::task::header::{Header, Place};
 use crate::task::join::JoinHandle;
 

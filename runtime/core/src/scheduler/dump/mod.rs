@@ -82,8 +82,8 @@ use super::ends::Ends;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
-use crate::task::awaits::Awaits;
-use crate::task::dump;
+use crate::task::details::awaits::Awaits;
+use crate::task::details::dump;
 
 mod batch;
 mod chain;

@@ -9,8 +9,8 @@ use volt_telemetry::dump::{Link, MAX_TASKS, Query, chain_has};
 use volt_telemetry::tasks::{MAX_FILTER_BYTES, Task};
 
 use super::batch::Target;
+use crate::scheduler::core::rng::FastRand;
 use crate::scheduler::listing::sieve::Sieve;
-use crate::scheduler::rng::FastRand;
 use crate::task::header::Header;
 use crate::task::registry::Registry;
 

@@ -21,7 +21,7 @@ use volt_shim::{Arc, AtomicBool, Condvar, Mutex};
 use super::*;
 use crate::driver::parker::{Parker, Unparked};
 use crate::queue::ring::{Steal, Stealer, ring};
-use crate::scheduler::parking::{ParkTarget, Parks, leave_searchers, park};
+use crate::scheduler::idle::parking::{ParkTarget, Parks, leave_searchers, park};
 
 /// The steps that a fault can replace: those of [`Parks`], and those of submitters and searchers.
 trait Steps: Sized + 'static {

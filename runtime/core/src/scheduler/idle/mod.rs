@@ -148,6 +148,8 @@
 
 use volt_shim::{AtomicU64, AtomicUsize, CachePadded, Ordering, fence};
 
+pub(crate) mod parking;
+
 #[cfg(all(test, loom))]
 mod loom_models;
 

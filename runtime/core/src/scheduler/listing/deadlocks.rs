@@ -52,7 +52,7 @@ use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, MAX_DEADLOCKS, MAX
 
 use super::graph::{Edge, Fixed, Graph, Of, fixed};
 use super::joins::Joins;
-use crate::task::awaits::Awaits;
+use crate::task::details::awaits::Awaits;
 use crate::task::header::Header;
 use crate::task::registry::Registry;
 use crate::task::waits::{Guard, Held, Holding, Waiter};

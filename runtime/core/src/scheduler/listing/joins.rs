@@ -2,8 +2,8 @@
 //!
 //! A task that is awaited has the waker of its joiner (`task::cell::join_waker`), which may be
 //! there from an earlier poll. The last poll of the joiner recorded what it waits for: the end of a
-//! task of some spawn location (`task::awaits`). If exactly one task has that joiner's waker and
-//! that location, it is the awaited one. Protocol of a walk:
+//! task of some spawn location (`task::details::awaits`). If exactly one task has that joiner's
+//! waker and that location, it is the awaited one. Protocol of a walk:
 //!
 //! 1. Walk through the registry and note the tasks that have a join waker, with its address.
 //! 2. If there are any, walk a second time. A task that waits for the end of another, and whose
@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::census::processor_ns;
 use crate::clock;
-use crate::task::awaits::Awaits;
+use crate::task::details::awaits::Awaits;
 use crate::task::registry::Registry;
 
 /// The number of awaited tasks beyond which no edge is reported.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use volt_telemetry::incident::Cause;
 
 use super::doze::{Alarm, Doze};
-use crate::scheduler::doctor::Doctor;
 use crate::scheduler::idle::Idle;
+use crate::scheduler::sentinel::doctor::Doctor;
 use crate::scheduler::spares::Counts;
 use crate::stats::blame::BlameTable;
 use crate::stats::numbers::Counter;

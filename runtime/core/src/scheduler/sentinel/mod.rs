@@ -59,9 +59,9 @@ use std::time::Duration;
 use volt_telemetry::incident::Remedy;
 use volt_telemetry::recording::event::Event;
 
+use self::doctor::Doctor;
 use self::lateness::Pause;
 use self::witness::{Doing, Witness};
-use super::doctor::Doctor;
 use super::remote::Remote;
 use super::shared::Shared;
 use super::staff::Duty;
@@ -71,6 +71,7 @@ use crate::queue::ring::{Producer, Steal, ring};
 use crate::task::header::Notified;
 
 pub(crate) mod counts;
+pub(crate) mod doctor;
 pub(crate) mod doze;
 pub(crate) mod incidents;
 mod lateness;

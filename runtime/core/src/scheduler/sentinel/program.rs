@@ -327,7 +327,7 @@ mod tests {
         let checks = |runtime: &Runtime| runtime.handle().snapshot().sentinel.checks;
         second.block_on(async {
             while checks(&second) < 3 {
-                crate::task::yield_now::yield_now().await;
+                crate::task::control::yield_now::yield_now().await;
             }
         });
         assert_eq!(checks(&first), 0, "the first one is idle");

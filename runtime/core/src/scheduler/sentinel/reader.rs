@@ -17,7 +17,7 @@ use volt_stacks::{Marker, RawStack, Resolved, Resolver};
 use volt_telemetry::incident::Incident;
 
 use crate::clock;
-use crate::scheduler::doctor::Doctor;
+use crate::scheduler::sentinel::doctor::Doctor;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::task::contain::contain;

@@ -34,7 +34,7 @@ fn a_check_takes_microseconds() {
     let busy = runtime.spawn(async move {
         // ORDERING: Relaxed; no other data depends on the flag.
         while !yields.load(Ordering::Relaxed) {
-            crate::task::yield_now::yield_now().await;
+            crate::task::control::yield_now::yield_now().await;
         }
     });
     let mut rounds = Rounds::new(runtime.handle().shared(), interval);

@@ -16,6 +16,7 @@ use volt_stacks::Sampler;
 use volt_stacks::fork::Home;
 
 use self::running::Running;
+use self::submits::Submits;
 use super::core::Core;
 use super::dump::turn::Turns;
 use super::idle::Idle;
@@ -32,14 +33,13 @@ use super::sentinel::doze::Alarm;
 use super::sentinel::incidents;
 use super::spares::Spares;
 use super::staff::Staff;
-use super::submits::Submits;
 use crate::blocking::pool::Pool;
 use crate::clock;
-use crate::compat::Compat;
 use crate::config::Config;
+use crate::config::identity::Id;
+use crate::context::compat::Compat;
 use crate::driver::test_clock::TestClock;
 use crate::driver::turn::Driver;
-use crate::identity::Id;
 use crate::queue::injector::Injector;
 use crate::recorder::lanes::{Flag, Recorder};
 use crate::stats::cells::PHASES;
@@ -52,6 +52,7 @@ mod end;
 mod running;
 mod snapshot;
 mod spawn;
+pub(crate) mod submits;
 #[cfg(test)]
 mod tests;
 mod wake;
@@ -259,7 +260,7 @@ pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
         thread_name: "none".to_owned(),
-        hooks: crate::hooks::Hooks::default(),
+        hooks: crate::config::hooks::Hooks::default(),
         stack_size: None,
         spin: ParkSpin::Off,
         troubles,

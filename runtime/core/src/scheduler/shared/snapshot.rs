@@ -17,7 +17,7 @@ use volt_telemetry::Snapshot;
 
 use super::Shared;
 use crate::clock;
-use crate::compat::Compat;
+use crate::context::compat::Compat;
 use crate::scheduler::ends::Ends;
 use crate::scheduler::staff::Duty;
 use crate::stats::cells::PHASES;

@@ -12,7 +12,7 @@ use volt_telemetry::recording::event::Event;
 use super::Shared;
 use crate::clock;
 use crate::config::Placement;
-use crate::hooks::{self, TaskMeta};
+use crate::config::hooks::{self, TaskMeta};
 use crate::scheduler::current;
 use crate::scheduler::leases::lease::Lease;
 use crate::scheduler::worker::Worker;

@@ -3,7 +3,7 @@
 
 use super::Shared;
 use crate::driver::parker::Unparked;
-use crate::scheduler::parking;
+use crate::scheduler::idle::parking;
 #[cfg(test)]
 use crate::scheduler::worker::sim;
 use crate::task::header::Notified;

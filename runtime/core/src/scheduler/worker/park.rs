@@ -14,14 +14,14 @@ use volt_telemetry::recording::event;
 
 use super::{Worker, events};
 use crate::clock;
+use crate::config::hooks;
 use crate::driver::parker::{Parker, Slept};
 use crate::driver::spin::spin_until;
 use crate::driver::turn::{Polled, Turn, Wait};
-use crate::hooks;
 use crate::queue::injector::Injector;
 use crate::scheduler::core::Core;
 use crate::scheduler::idle::Idle;
-use crate::scheduler::parking::{self, Parks};
+use crate::scheduler::idle::parking::{self, Parks};
 use crate::stats::counting;
 use crate::stats::reasons::WakeReason;
 

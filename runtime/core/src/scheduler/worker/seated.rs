@@ -18,7 +18,7 @@ use super::Worker;
 use super::main_future::Main;
 use crate::clock;
 use crate::coop;
-use crate::scheduler::parking::Parks;
+use crate::scheduler::idle::parking::Parks;
 use crate::stats::blame::LONG_NS;
 
 /// The shortest time-out of a park during a shutdown.

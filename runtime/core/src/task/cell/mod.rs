@@ -18,11 +18,11 @@ use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 use super::contain::contain;
 use super::current::Current;
+use super::details::origin::Extra;
 use super::handover;
 use super::header::{Ended, Header, Notified, PackedRan, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic};
-use super::origin::Extra;
 use super::schedule::Schedule;
 use super::state::{Pause, Start, Wake};
 use super::trace::{Kind, extra};

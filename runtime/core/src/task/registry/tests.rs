@@ -6,10 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::task::cell::{Nowhere, new_task};
+use crate::task::details::origin::Extra;
 use crate::task::header::Notified;
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
-use crate::task::origin::Extra;
 
 fn task(name: Option<&str>) -> (Notified, JoinHandle<()>) {
     let location = Location::caller();

@@ -53,8 +53,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
-use super::awaits::Awaits;
 use super::current;
+use super::details::awaits::Awaits;
 use crate::clock;
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::clock;
 use crate::queue::injector::Injector;
 use crate::queue::ring::Steal;
 use crate::scheduler::core::Core;
-use crate::scheduler::parking::leave_searchers;
+use crate::scheduler::idle::parking::leave_searchers;
 use crate::scheduler::remote::Remote;
 use crate::stats::reasons::Trigger;
 use crate::task::header::Notified;

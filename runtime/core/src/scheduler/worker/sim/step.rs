@@ -11,7 +11,7 @@ use crate::context;
 use crate::driver::parker::Slept;
 use crate::driver::turn::Wait;
 use crate::scheduler::current;
-use crate::scheduler::parking::{self, Parks};
+use crate::scheduler::idle::parking::{self, Parks};
 use crate::scheduler::worker::Tick;
 use crate::scheduler::worker::park::{ParkTarget, SleptBy};
 use crate::task::header::Notified;

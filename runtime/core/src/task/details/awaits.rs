@@ -64,30 +64,30 @@ pub(crate) struct Note(u16);
 
 impl Note {
     /// The number of bits of a note.
-    pub(super) const BITS: u32 = KIND_BITS + 11;
-    pub(super) const MASK: u64 = (1 << Self::BITS) - 1;
+    pub(crate) const BITS: u32 = KIND_BITS + 11;
+    pub(crate) const MASK: u64 = (1 << Self::BITS) - 1;
     #[cfg(test)]
-    pub(super) const NOTHING: Note = Note(0);
+    pub(crate) const NOTHING: Note = Note(0);
 
     /// Returns a note that the task waits for `awaits` at the location `at`.
     #[inline]
-    pub(super) fn of(awaits: Awaits, at: &'static Location<'static>) -> Self {
+    pub(crate) fn of(awaits: Awaits, at: &'static Location<'static>) -> Self {
         Self(number_of(at) << KIND_BITS | awaits as u16)
     }
 
     #[inline]
-    pub(super) fn to_bits(self) -> u64 {
+    pub(crate) fn to_bits(self) -> u64 {
         u64::from(self.0)
     }
 
     /// Returns the note in the lowest [`BITS`](Self::BITS).
     #[inline]
-    pub(super) fn from_bits(bits: u64) -> Self {
+    pub(crate) fn from_bits(bits: u64) -> Self {
         Self((bits & Self::MASK) as u16)
     }
 
     /// Returns what the task waits for, and the location if it has a number.
-    pub(super) fn read(self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
+    pub(crate) fn read(self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
         let kind = self.0 & ((1 << KIND_BITS) - 1);
         let awaits = Awaits::ALL.into_iter().find(|&awaits| awaits as u16 == kind)?;
         Some((awaits, of_number(self.0 >> KIND_BITS)))

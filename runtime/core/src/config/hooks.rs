@@ -16,7 +16,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::task::contain::contain;
-use crate::task::dump;
+use crate::task::details::dump;
 use crate::task::header::Header;
 use crate::task::id::Id;
 

@@ -6,8 +6,11 @@
 
 use std::time::Duration;
 
-use crate::hooks::Hooks;
-use crate::identity::ThreadNumber;
+use self::hooks::Hooks;
+use self::identity::ThreadNumber;
+
+pub mod hooks;
+pub mod identity;
 
 /// The polls that a worker runs in one tick, before it checks timers and I/O and updates its
 /// statistics. A larger number interrupts the polls less often; a smaller one makes timers more
@@ -152,9 +155,9 @@ pub enum Backend {
 ///
 /// `TwoChoices` and `LeastLoaded` put the task into a worker's inbox and wake that worker. Other
 /// workers may steal it from there. Both skip workers that cannot run it soon: those in
-/// [`block_in_place`](crate::task::block_in_place::block_in_place), those that the sentinel
-/// declared stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the task
-/// goes to the global queue. Spare workers are never chosen; they steal.
+/// [`block_in_place`](crate::task::control::block_in_place::block_in_place), those that the
+/// sentinel declared stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the
+/// task goes to the global queue. Spare workers are never chosen; they steal.
 ///
 /// # Which one?
 ///

@@ -26,11 +26,11 @@ use std::task::{Wake, Waker};
 use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
 
+use self::joiner::{Joiner, join_soon};
 use crate::context;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
-use crate::joiner::{Joiner, join_soon};
-use crate::metrics::RuntimeMetrics;
+use crate::handle::metrics::RuntimeMetrics;
 use crate::observe::registry::{Observed, Registration};
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
@@ -42,6 +42,8 @@ use crate::scheduler::worker::Worker;
 use crate::stats::locations::of_number;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
+
+mod joiner;
 
 /// The most tasks that the report of an incomplete shutdown names.
 const LEFT_OVERS_NAMED: usize = 8;

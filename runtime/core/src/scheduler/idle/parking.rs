@@ -29,7 +29,7 @@
 
 use std::time::Duration;
 
-use super::idle::Idle;
+use super::Idle;
 use crate::driver::parker::Parker;
 
 /// A worker that parks. Its own thread calls the methods.

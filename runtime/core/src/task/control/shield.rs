@@ -10,8 +10,8 @@
 use std::fmt;
 use std::future::Future;
 
-use super::current;
-use super::header::Task;
+use crate::task::current;
+use crate::task::header::Task;
 
 /// A guard that protects the calling task from cancellation until it is dropped.
 ///
@@ -71,9 +71,9 @@ impl fmt::Debug for Shield {
 /// Fails without polling the future if the task has 255 shields already.
 ///
 /// # Cancel safety
-/// The shield protects against [`JoinHandle::abort`](super::join::JoinHandle::abort), and against a
-/// shutdown up to its time limit. It does not protect against code that drops this future itself,
-/// such as `select!` or `timeout`.
+/// The shield protects against [`JoinHandle::abort`](crate::task::join::JoinHandle::abort), and
+/// against a shutdown up to its time limit. It does not protect against code that drops this future
+/// itself, such as `select!` or `timeout`.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -99,7 +99,7 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 }
 
 /// Returns whether the calling task was cancelled, by
-/// [`JoinHandle::abort`](super::join::JoinHandle::abort) or by the shutdown of its runtime.
+/// [`JoinHandle::abort`](crate::task::join::JoinHandle::abort) or by the shutdown of its runtime.
 ///
 /// A shielded task continues after it was cancelled. It can call this function to skip work that is
 /// no longer needed. If a shielded task is aborted while it waits, it is polled once more for that.

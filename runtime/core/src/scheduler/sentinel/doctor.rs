@@ -65,7 +65,7 @@ impl Doctor {
     }
 
     /// Adds the findings to a snapshot of the runtime.
-    pub(super) fn judge(&self, now: &mut Snapshot) {
+    pub(in crate::scheduler) fn judge(&self, now: &mut Snapshot) {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.judge(now);
         drop(history);

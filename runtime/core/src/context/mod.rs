@@ -1,5 +1,5 @@
 //! The current runtime of this thread, and whether the thread may block. (Which worker the thread
-//! is, if any, is in `scheduler/current`.)
+//! is, if any, is in `scheduler/current`.) `compat` is the companion Tokio runtime.
 //!
 //! `volt::spawn`, timers and sockets need no handle: they use the current runtime. A worker's
 //! thread enters its runtime when it starts and leaves it when it ends. `block_on` and `enter`
@@ -14,12 +14,14 @@ use std::rc::Rc;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use crate::compat::Entered;
+use self::compat::Entered;
 use crate::coop;
 use crate::driver::test_clock;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
 use crate::scheduler::current;
+
+pub(crate) mod compat;
 
 thread_local! {
     /// The runtimes that were entered and not left; the last one is current. The `Rc` is counted on

@@ -131,7 +131,7 @@ impl Account {
     }
 
     /// Returns what the task recorded in its last poll that it waits for.
-    pub(super) fn awaits(&self) -> Note {
+    pub(crate) fn awaits(&self) -> Note {
         // ORDERING: Relaxed: single-writer cell.
         Note::from_bits(self.took.load(Ordering::Relaxed))
     }

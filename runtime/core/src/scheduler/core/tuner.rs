@@ -180,7 +180,7 @@ mod tests {
     /// Runs `check` on 200 random cases: a tuner, and ticks of (polls, ns per poll).
     fn for_random_ticks(check: impl Fn(Tuner, Vec<(u32, u64)>)) {
         for seed in 0..200 {
-            let mut rng = crate::scheduler::rng::FastRand::new(seed, 0);
+            let mut rng = crate::scheduler::core::rng::FastRand::new(seed, 0);
             let ticks = (0..1 + rng.below(300)).map(|_| {
                 let magnitude = rng.below(30) as u32;
                 (1 + rng.below(128) as u32, (1u64 << magnitude) + rng.below(1 << 20) as u64)

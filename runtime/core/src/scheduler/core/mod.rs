@@ -9,14 +9,17 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use super::tuner::Tuner;
+use self::rng::FastRand;
+use self::tuner::Tuner;
 use crate::clock;
 use crate::config::Config;
 use crate::driver::spin::Habit;
 use crate::queue::ring::Producer;
-use crate::scheduler::rng::FastRand;
 use crate::stats::reasons::Trigger;
 use crate::task::header::Notified;
+
+pub(crate) mod rng;
+pub(crate) mod tuner;
 
 /// What only the worker itself uses: see the module documentation.
 pub(crate) struct Core {

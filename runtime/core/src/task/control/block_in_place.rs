@@ -22,8 +22,8 @@ const NO_OTHER_THREAD: &str = "can call blocking only when running on the multi-
 /// `select!`, or the other tasks of a `LocalSet`.
 ///
 /// The closure runs as part of the task: [`id`](crate::task::id) returns the same id, a
-/// [`Shield`](crate::task::shield::Shield) created in it protects the task, and a wake-up of the
-/// task causes another poll.
+/// [`Shield`](crate::task::control::shield::Shield) created in it protects the task, and a wake-up
+/// of the task causes another poll.
 ///
 /// On a thread that is not a worker, for example in `Runtime::block_on` or outside a runtime, the
 /// closure is simply called.
