@@ -1,5 +1,6 @@
 //! Peers and names that misbehave: the errors have the expected kind, memory stays bounded, and
-//! other tasks are not disturbed. (Out of descriptors: `accept_emfile.rs`. SIGPIPE: `sigpipe.rs`.)
+//! other tasks are not disturbed. (Out of descriptors: `accept_emfile.rs`. SIGPIPE:
+//! `signals/sigpipe.rs`.)
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};

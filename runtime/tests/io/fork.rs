@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-use crate::sigquit::{self, Stderr, sigquit, until_waiting};
+use crate::signals::sigquit::{self, Stderr, sigquit, until_waiting};
 use crate::watchdog::{alone, alone_with, builder, runtime, watched};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use volt::net::TcpListener;

@@ -234,7 +234,7 @@ mod tests {
             // Another project's folder of the same name.
             ("demo::fetch", Some("/src/demo/runtime/src/main.rs")),
             // Volt's own tests are applications.
-            ("{async_fn#0}", Some("/src/volt/runtime/tests/scheduler/incidents.rs")),
+            ("{async_fn#0}", Some("/src/volt/runtime/tests/scheduler/stuck/incidents.rs")),
             ("{async_fn#0}", Some("/src/volt/runtime/process/tests/processes/mail.rs")),
         ] {
             assert!(is_user_code(Some(name), file), "{name} of {file:?}");

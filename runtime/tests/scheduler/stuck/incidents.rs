@@ -67,7 +67,7 @@ fn a_poll_that_sleeps_is_reported_with_its_line_while_it_lasts() {
         assert_eq!(during.task_name.as_deref(), Some("sleeper"));
         assert!(during.spawned_at.contains(&format!("incidents.rs:{spawned_at}")), "{}", during.spawned_at);
         let guilty = during.guilty().unwrap_or_else(|| panic!("{during:#?}"));
-        assert!(guilty.file.as_deref().unwrap().ends_with("tests/scheduler/incidents.rs"), "{guilty:?}");
+        assert!(guilty.file.as_deref().unwrap().ends_with("tests/scheduler/stuck/incidents.rs"), "{guilty:?}");
         assert_eq!(guilty.line, Some(line), "{guilty:?}");
         let outermost = during.stack.last().unwrap().function.as_deref().unwrap_or_default().to_owned();
         assert!(outermost.contains("poll"), "cut at the runtime's poll: {outermost}");

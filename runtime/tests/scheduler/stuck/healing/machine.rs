@@ -22,7 +22,8 @@ fn child(test: &str) -> Option<Child> {
 #[cfg(target_os = "linux")]
 fn a_sigstop_pause_blames_the_machine_and_replaces_no_worker() {
     const STOPPED_FOR: Duration = Duration::from_millis(400);
-    if let Some(mut child) = child("healing::machine::a_sigstop_pause_blames_the_machine_and_replaces_no_worker") {
+    let test = "stuck::healing::machine::a_sigstop_pause_blames_the_machine_and_replaces_no_worker";
+    if let Some(mut child) = child(test) {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (lines, printed) = mpsc::channel();
         std::thread::spawn(move || stdout.lines().for_each(|line| lines.send(line.unwrap() + "\n").unwrap()));

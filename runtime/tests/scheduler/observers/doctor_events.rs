@@ -117,7 +117,7 @@ fn a_stall_is_logged_once_with_its_line_and_once_when_it_ends() {
             assert_eq!((begin.level, end.level), (Level::WARN, Level::INFO));
             for told in [begin, end] {
                 assert!(
-                    told.field("location").contains(&format!("tests/scheduler/doctor_events.rs:{line}:")),
+                    told.field("location").contains(&format!("tests/scheduler/observers/doctor_events.rs:{line}:")),
                     "{told:#?}"
                 );
                 assert!(told.field("evidence").contains("cause: sleep"), "{told:#?}");
@@ -155,7 +155,7 @@ fn an_idle_programs_deadlock_is_logged_before_a_doze() {
             let deadlock = &deadlocks()[0];
             assert_eq!(deadlock.field("severity"), "critical", "{deadlock:#?}");
             for line in [line, line + 2] {
-                let at = format!("tests/scheduler/doctor_events.rs:{line}:");
+                let at = format!("tests/scheduler/observers/doctor_events.rs:{line}:");
                 assert!(deadlock.field("evidence").contains(&at), "{deadlock:#?}");
             }
             // As soon as two snapshots a while apart report equally many checks.
@@ -187,7 +187,7 @@ fn an_idle_programs_held_lock_is_logged_before_a_doze() {
                     std::future::pending::<()>().await;
                 }));
             }
-            let at = format!("tests/scheduler/doctor_events.rs:{line}:");
+            let at = format!("tests/scheduler/observers/doctor_events.rs:{line}:");
             let is_it = |told: &Told| told.field("rule") == "lock-held" && told.field("location").contains(&at);
             while !told().iter().any(is_it) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -206,7 +206,7 @@ fn an_idle_programs_joins_are_logged_before_a_doze() {
             let line = line!() + 1;
             let task = runtime.spawn(async move { drop(handle.await.unwrap().await) });
             own.send(task).unwrap();
-            let at = format!("tests/scheduler/doctor_events.rs:{line}:");
+            let at = format!("tests/scheduler/observers/doctor_events.rs:{line}:");
             let is_it = |told: &Told| told.field("rule") == "deadlock" && told.field("evidence").contains(&at);
             while !told().iter().any(is_it) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -281,7 +281,7 @@ fn usual_blocking_is_a_warning_while_it_continues() {
             (0..40).for_each(|_| round());
             let before = runtime.handle().snapshot();
             assert!(before.poll_time().quantile_ns(0.99).unwrap() >= 10_000_000, "so that it is usual");
-            let place = format!("tests/scheduler/doctor_events.rs:{line}:");
+            let place = format!("tests/scheduler/observers/doctor_events.rs:{line}:");
             let severity = || {
                 let findings = runtime.handle().snapshot().findings.unwrap();
                 let is_it = |of: &&Finding| {

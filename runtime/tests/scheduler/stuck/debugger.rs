@@ -92,7 +92,7 @@ fn a_debugger_pause_blames_the_machine_and_replaces_no_worker() {
         watched(be_held);
         return;
     }
-    let test = "debugger::a_debugger_pause_blames_the_machine_and_replaces_no_worker";
+    let test = "stuck::debugger::a_debugger_pause_blames_the_machine_and_replaces_no_worker";
     let mut child = Command::new(std::env::current_exe().unwrap());
     let child = child.args([test, "--exact", "--nocapture"]).env(IN_CHILD, "1").stdout(Stdio::piped());
     let mut child = child.spawn().unwrap();

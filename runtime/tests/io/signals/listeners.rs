@@ -1,5 +1,5 @@
-//! Signals of the operating system, through the public API. They are in a separate binary, since
-//! signals reach the whole program, and run one after the other.
+//! Signals of the operating system, through the public API. Each test runs in a separate program,
+//! since signals reach the whole program.
 
 use crate::watchdog;
 use std::io::ErrorKind;

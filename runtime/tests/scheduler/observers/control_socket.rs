@@ -79,7 +79,7 @@ struct Program {
 impl Program {
     fn start(socket_dir: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "control_socket::program", "--nocapture", "--quiet"])
+            .args(["--exact", "observers::control_socket::program", "--nocapture", "--quiet"])
             .env(ROLE, "program")
             .env("VOLT_SOCKET_DIR", socket_dir)
             .stdin(Stdio::piped())

@@ -59,7 +59,7 @@ fn three_tasks_behind_a_timer_form_a_chain_ending_at_the_timer() {
     assert_eq!(by_id.links[0].name.as_deref(), Some("third"));
     let link = &by_id.links[1];
     assert_eq!(link.state, State::Waits);
-    assert!(link.spawned_at.contains("tests/scheduler/why.rs"), "{}", link.spawned_at);
+    assert!(link.spawned_at.contains("tests/scheduler/observers/why.rs"), "{}", link.spawned_at);
     let woken = link.woken.as_ref().unwrap();
     assert_eq!((woken.task, woken.is_spawn, woken.is_later), (Some(first), false, false));
     assert!(
@@ -110,7 +110,7 @@ fn wakes_by_threads_blocking_jobs_and_ended_tasks_are_distinct() {
     assert_eq!((woken(&told).by.as_str(), told.end), ("outside", End::Source));
     let told = why(&mut client, "sources", "blocking", is_woken);
     assert_eq!((woken(&told).by.as_str(), told.end), ("blocking", End::Source));
-    assert!(woken(&told).spawned_at.is_some_and(|place| place.contains("tests/scheduler/why.rs")));
+    assert!(woken(&told).spawned_at.is_some_and(|place| place.contains("tests/scheduler/observers/why.rs")));
     // A handle resolves before its task's last poll is over. Until then the task is listed as being
     // polled.
     let told = why(&mut client, "sources", "ended", |why| is_woken(why) && why.end == End::Ended);

@@ -109,7 +109,7 @@ fn a_recording_has_wakers_and_spawn_locations() {
     let events: Vec<_> = recorded.events().collect();
     let (track, at_ns, location) = woken_in_a_poll(&recorded).unwrap();
     let text = recorded.text(Table::Location, location.into()).expect("it was polled");
-    assert!(text.contains("tests/scheduler/recorder.rs") && text.contains(&format!(":{line}:")), "{text}");
+    assert!(text.contains("tests/scheduler/observers/recorder.rs") && text.contains(&format!(":{line}:")), "{text}");
     let before = events
         .iter()
         .rev()
