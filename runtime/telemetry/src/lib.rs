@@ -35,10 +35,6 @@ pub mod why;
 pub mod wire;
 
 mod bounded;
-
-#[cfg(all(test, feature = "client"))]
-mod hostile;
-mod pack;
 #[cfg(test)]
 mod scratch;
 

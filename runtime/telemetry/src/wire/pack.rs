@@ -317,7 +317,7 @@ mod tests {
     use serde::Serialize;
 
     use super::*;
-    use crate::hostile;
+    use crate::wire::hostile;
 
     fn check(value: &(impl Serialize + fmt::Debug)) {
         let (mut packed, mut expected) = (Vec::new(), Vec::new());

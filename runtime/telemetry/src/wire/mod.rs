@@ -36,13 +36,17 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use self::pack::Packer;
 use crate::dump::{self, Dump};
-use crate::pack::Packer;
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
 use crate::snapshot::Process;
 use crate::tasks::{Query, TaskList};
 use crate::why;
+
+#[cfg(all(test, feature = "client"))]
+mod hostile;
+mod pack;
 
 /// Identifies a control socket of Volt.
 pub const MAGIC: &str = "volt-control";
