@@ -156,7 +156,7 @@ impl Handle {
     /// Includes the processes of `source` in snapshots and lists of this runtime, until `source` is
     /// dropped. A process system of the crate `volt-process` calls this itself.
     pub fn show_processes(&self, source: Weak<dyn ProcessSource>) {
-        self.shared.processes.add(source);
+        self.shared.readers.processes.add(source);
     }
 
     /// Records `event` with the current time if the flight recorder is on. Otherwise it costs one

@@ -406,11 +406,11 @@ impl Names for Shared {
     }
 
     fn process(&self, number: u64) -> Option<String> {
-        self.processes.describe(number)
+        self.readers.processes.describe(number)
     }
 
     fn incident(&self, number: u64) -> Option<String> {
-        self.incidents.get(number).map(|incident| {
+        self.sentinel.incidents.get(number).map(|incident| {
             let name = incident.task_name.unwrap_or_else(|| format!("task {}", incident.task_id));
             format!("{}: {name}, spawned at {}", incident.cause.name(), incident.spawned_at)
         })

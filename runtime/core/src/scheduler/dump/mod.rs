@@ -178,7 +178,7 @@ impl Shared {
     /// Makes a dump of the tasks that match `query`, within `limit`. Blocks for as long as it
     /// takes, so it is called by plain threads only, never by one that polls tasks.
     pub(crate) fn dump(self: &Arc<Self>, query: &Query, limit: &Limit) -> Dump {
-        let turn = self.dumping.take(limit);
+        let turn = self.readers.dumps.take(limit);
         let began_at_ns = clock::now_ns();
         let mut dump = Dump { runtime: self.name.clone(), at_ns: began_at_ns, ..Dump::default() };
         let mut turn = match turn {
@@ -438,7 +438,7 @@ impl Maker<'_> {
             let name = self.shared.registry.name_by_id(poll.task_id);
             let mut chain = Vec::new();
             if poll.for_ns >= RUNNING_FROM_NS
-                && let (Some(sampler), Some(thread)) = (&self.shared.sampler, remote.stack_of())
+                && let (Some(sampler), Some(thread)) = (&self.shared.sentinel.sampler, remote.stack_of())
                 && let marker = Marker::function(Worker::poll as *const ())
                 && let Ok(resolved) = self.resolver.stack_of(sampler, &thread, Some(marker), STACK_PATIENCE)
                 && remote.cells.poll_seq() == poll_seq

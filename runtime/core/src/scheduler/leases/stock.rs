@@ -15,7 +15,7 @@ pub(super) fn pointer(shared: &Arc<Shared>) -> NonNull<Shared> {
 
 /// Takes leases from the runtime.
 pub(super) fn take(shared: &Arc<Shared>, leases: usize) {
-    if shared.leases.take(leases) {
+    if shared.lifecycle.leases.take(leases) {
         // The count is removed by the thread that returns the last lease.
         let _counted = Arc::into_raw(shared.clone());
     }
@@ -28,7 +28,7 @@ pub(super) fn take(shared: &Arc<Shared>, leases: usize) {
 /// The leases must have been taken from that runtime, and must not be used afterwards.
 pub(super) unsafe fn give_back(shared: NonNull<Shared>, leases: usize) {
     // SAFETY: ALIVE-WHILE-OUT: these are out.
-    if unsafe { shared.as_ref() }.leases.give_back(leases) {
+    if unsafe { shared.as_ref() }.lifecycle.leases.give_back(leases) {
         // SAFETY: the pointer is that of an `Arc`; the count is the one that `take` has added, or
         // is about to add.
         unsafe { Arc::decrement_strong_count(shared.as_ptr()) }

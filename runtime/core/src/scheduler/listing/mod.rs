@@ -60,7 +60,7 @@ impl Shared {
     /// Returns the tasks that match `query`.
     pub(crate) fn list_tasks(&self, query: &Query) -> TaskList {
         let query = bounded(query);
-        let mut last = self.listing.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut last = self.readers.listing.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now_ns = clock::now_ns();
         // Protocol (1).
         let polls = self.polls(now_ns);
@@ -108,7 +108,7 @@ impl Shared {
         let end = query.filter.floor_char_boundary(volt_telemetry::processes::MAX_FILTER_BYTES);
         let limit = query.limit.clamp(1, volt_telemetry::processes::MAX_ROWS as u32);
         let query = volt_telemetry::processes::Query { filter: query.filter[..end].to_owned(), limit, ..*query };
-        let mut list = self.processes.list(&query);
+        let mut list = self.readers.processes.list(&query);
         let now_ns = clock::now_ns();
         let polls = self.polls(now_ns);
         for process in &mut list.rows {

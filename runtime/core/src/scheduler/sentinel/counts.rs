@@ -1,14 +1,16 @@
-//! The part of the sentinel that a runtime has: its counters, the doctor's history, and the calls
-//! that rouse the sentinel and that end its checks of the runtime.
+//! The part of the sentinel that a runtime has: its counters, the incidents, the doctor's history,
+//! and the calls that rouse the sentinel and that end its checks of the runtime.
 //!
 //! The sentinel's thread writes its counters; workers rouse it and count announced blocks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use volt_stacks::Sampler;
 use volt_telemetry::incident::Cause;
 
 use super::doze::{Alarm, Doze};
+use super::incidents;
 use crate::scheduler::idle::Idle;
 use crate::scheduler::sentinel::doctor::Doctor;
 use crate::scheduler::spares::Counts;
@@ -29,6 +31,9 @@ pub(crate) struct Sentinel {
     /// The cause of the last pause.
     pub(super) last_pause: Mutex<Option<Cause>>,
     blocks: AtomicU64,
+    pub(crate) incidents: incidents::Log,
+    /// Copies the stacks of stuck polls, if that is enabled and supported.
+    pub(in crate::scheduler) sampler: Option<Sampler>,
     pub(in crate::scheduler) doctor: Doctor,
     /// The delays and stalls that the sentinel has seen, by spawn location.
     pub(in crate::scheduler) blame: BlameTable,
@@ -37,7 +42,7 @@ pub(crate) struct Sentinel {
 impl Sentinel {
     /// `alarm` wakes the thread of the program's sentinel. `is_watched`: the sentinel is to check
     /// this runtime. It dozes until a worker finds its first task.
-    pub(crate) fn new(alarm: Arc<Alarm>, is_watched: bool) -> Self {
+    pub(crate) fn new(alarm: Arc<Alarm>, is_watched: bool, sampler: Option<Sampler>) -> Self {
         Self {
             doze: Doze::new(alarm, is_watched),
             is_over: AtomicBool::new(false),
@@ -50,6 +55,8 @@ impl Sentinel {
             pauses: Counter::default(),
             last_pause: Mutex::default(),
             blocks: AtomicU64::new(0),
+            incidents: incidents::Log::default(),
+            sampler,
             doctor: Doctor::default(),
             blame: BlameTable::default(),
         }

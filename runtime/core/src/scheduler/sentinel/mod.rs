@@ -185,7 +185,7 @@ impl Rounds {
         if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config) {
             return false;
         }
-        let until_ns = self.shared.deadlocks.suspicion(&self.shared.registry).map(|cycles| match self.suspicion {
+        let until_ns = self.shared.readers.deadlocks.suspicion(&self.shared.registry).map(|cycles| match self.suspicion {
             Some((known, until_ns)) if known == cycles => (cycles, until_ns),
             _ => (cycles, now_ns.saturating_add(clock::saturating_ns(SUSPICION))),
         });

@@ -188,11 +188,11 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
     };
     // An earlier stack is better than none.
     if job.log.is_some() || resolved.error.is_none() {
-        shared.incidents.fill_in(job.id, resolved);
+        shared.sentinel.incidents.fill_in(job.id, resolved);
     }
     let Some(log) = job.log else { return };
-    let Some(incident) = shared.incidents.get(job.id) else { return };
-    if let Some(suppressed) = shared.incidents.log(&incident, log.is_usual, clock::now_ns()) {
+    let Some(incident) = shared.sentinel.incidents.get(job.id) else { return };
+    if let Some(suppressed) = shared.sentinel.incidents.log(&incident, log.is_usual, clock::now_ns()) {
         let task = shared.registry.get(incident.task_id, log.place);
         tell(&shared.name, &incident, suppressed, task.as_ref());
     }
@@ -211,7 +211,7 @@ fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawS
     };
     let remote = &shared.remotes[job.slot];
     let goes_on = || remote.cells.poll_seq() == job.poll_seq;
-    let again = match (&shared.sampler, remote.stack_of()) {
+    let again = match (&shared.sentinel.sampler, remote.stack_of()) {
         (Some(sampler), Some(thread)) if goes_on() => resolver.stack_of(sampler, &thread, marker, STACK_LONG_PATIENCE),
         _ => return first.unwrap_or_else(without_stack),
     };

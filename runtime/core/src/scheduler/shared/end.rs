@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 use volt_telemetry::InFlight;
 
 use super::Shared;
-use super::running::Running;
+use super::lifecycle::Running;
 use crate::scheduler::ends::{self, Ends};
 
 impl Shared {
@@ -103,7 +103,7 @@ impl Shared {
     }
 
     fn lock_running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.lifecycle.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Counts a worker whose thread is about to start.
@@ -120,7 +120,7 @@ impl Shared {
             self.sentinel.end();
         }
         drop(running);
-        self.stopped.notify_all();
+        self.lifecycle.stopped.notify_all();
     }
 
     /// Waits until all workers have ended, or until `deadline`. Returns how many still run; if
@@ -132,9 +132,9 @@ impl Shared {
             running = match left {
                 Some(Duration::ZERO) => break,
                 Some(left) => {
-                    self.stopped.wait_timeout(running, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                    self.lifecycle.stopped.wait_timeout(running, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
                 }
-                None => self.stopped.wait(running).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                None => self.lifecycle.stopped.wait(running).unwrap_or_else(|poisoned| poisoned.into_inner()),
             };
         }
         running.is_given_up = running.workers > 0;
@@ -150,12 +150,12 @@ impl Ends for Shared {
 
     fn spawned(&self) -> [u64; 2] {
         let inside = self.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
-        let outside = self.arrivals.iter().map(|arrivals| arrivals.count()).sum();
+        let outside = self.intake.arrivals.iter().map(|arrivals| arrivals.count()).sum();
         [inside, outside]
     }
 
     fn closed(&self) -> &AtomicBool {
-        &self.is_closed
+        &self.lifecycle.is_closed
     }
 
     fn close_queues_to_new(&self) {

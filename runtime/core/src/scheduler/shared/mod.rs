@@ -5,36 +5,30 @@
 //! handles and the observer use it. The operations are in separate files: `spawn` (a new task is
 //! counted and submitted), `wake` (a task is submitted, and a worker is woken for it), `end` (the
 //! shutdown), `snapshot`. All threads write here; each part documents how.
+//!
+//! Workers find and place tasks with the fields of [`Shared`] itself. What only some threads or
+//! operations use is grouped: `intake` for submits from outside, `lifecycle` for the beginning and
+//! the end, `readers` for snapshots, lists and dumps, and `sentinel`.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle as JoinThread;
 
-use volt_shim::CachePadded;
 use volt_stacks::Sampler;
 use volt_stacks::fork::Home;
 
-use self::running::Running;
-use self::submits::Submits;
+use self::intake::Intake;
+use self::lifecycle::Lifecycle;
+use self::readers::Readers;
 use super::core::Core;
-use super::dump::turn::Turns;
 use super::idle::Idle;
-use super::leases::Leases;
-use super::listing::census::Census;
-use super::listing::chosen::Listing;
-use super::listing::deadlocks::Deadlocks;
-use super::listing::processes::Sources;
-use super::placement::Placer;
 use super::remote::{Remote, slot};
 use super::seat::Seat;
 use super::sentinel::counts::Sentinel;
 use super::sentinel::doze::Alarm;
-use super::sentinel::incidents;
 use super::spares::Spares;
 use super::staff::Staff;
 use crate::blocking::pool::Pool;
-use crate::clock;
 use crate::config::Config;
 use crate::config::identity::Id;
 use crate::context::compat::Compat;
@@ -42,14 +36,14 @@ use crate::driver::test_clock::TestClock;
 use crate::driver::turn::Driver;
 use crate::queue::injector::Injector;
 use crate::recorder::lanes::{Flag, Recorder};
-use crate::stats::cells::PHASES;
-use crate::stats::tally::Arrivals;
 use crate::task::header::Notified;
 use crate::task::registry::Registry;
 use crate::troubles::{Troubles, Watcher};
 
 mod end;
-mod running;
+mod intake;
+mod lifecycle;
+mod readers;
 mod snapshot;
 mod spawn;
 pub(crate) mod submits;
@@ -76,8 +70,8 @@ pub struct Shared {
     pub home: Home,
     pub config: Config,
     pub(crate) injector: Injector<Notified>,
+    pub(super) intake: Intake,
     pub(crate) idle: Idle,
-    placer: Placer,
     pub(crate) remotes: Box<[Arc<Remote>]>,
     pub(crate) registry: Registry,
     pub(crate) driver: Arc<Driver>,
@@ -90,34 +84,12 @@ pub struct Shared {
     compat: OnceLock<Compat>,
     /// The seat of the worker, in a current-thread runtime.
     pub(crate) seat: Option<Seat<Core>>,
-    pub(crate) incidents: incidents::Log,
     pub(crate) troubles: Arc<Troubles>,
-    /// Copies the stacks of stuck polls, if that is enabled and supported.
-    pub(crate) sampler: Option<Sampler>,
-    /// The leases by which tasks keep this alive.
-    pub(super) leases: CachePadded<Leases>,
     pub(crate) recorder: Arc<Recorder>,
     /// The recorder's flag, for a quick check at each wake-up.
     is_recorded: Flag,
-    started_at_ns: u64,
-    /// Set by the shutdown: no more tasks are taken in, and workers end when no task is left.
-    is_closed: AtomicBool,
-    /// How many new tasks came into the global queue, and into each worker's inbox.
-    arrivals: Box<[Arrivals]>,
-    pub(in crate::scheduler) submits: Submits,
-    /// Calls of `try_spawn` that have found room and have not used it yet.
-    arriving: CachePadded<AtomicUsize>,
-    census: Census,
-    pub(in crate::scheduler) deadlocks: Deadlocks,
-    pub(super) listing: Listing,
-    pub(super) dumping: Turns,
-    pub(crate) processes: Sources,
-    /// The times that snapshots have reported so far, per worker, so that later ones report no
-    /// less: see `WorkerCells::read`.
-    time_floors: Mutex<Vec<[u64; PHASES.len()]>>,
-    /// The workers that have a running thread; `shutdown` waits for `stopped` until there is none.
-    running: Mutex<Running>,
-    stopped: Condvar,
+    pub(super) lifecycle: Lifecycle,
+    pub(crate) readers: Readers,
 }
 
 impl Shared {
@@ -144,34 +116,20 @@ impl Shared {
             recorder,
             home: Home::here(),
             injector: Injector::new(),
+            intake: Intake::new(config.placement, remotes.len()),
             idle: Idle::new(config.workers, config.max_spare_workers),
             staff: Staff::new(config.workers, config.max_spare_workers),
             spares: Spares::new(spare_cores),
             start_spare,
-            incidents: incidents::Log::default(),
             troubles: driver.troubles().clone(),
-            sampler,
-            placer: Placer::new(config.placement),
             registry: Registry::new(remotes.len()),
             driver: Arc::new(driver),
             blocking,
             compat: OnceLock::new(),
             seat,
-            sentinel: Sentinel::new(sentinel, config.sentinel_interval.is_some()),
-            leases: CachePadded(Leases::new()),
-            started_at_ns: clock::now_ns(),
-            is_closed: AtomicBool::new(false),
-            arrivals: (0..=remotes.len()).map(|_| Arrivals::default()).collect(),
-            submits: Submits::new(),
-            arriving: CachePadded(AtomicUsize::new(0)),
-            census: Census::default(),
-            deadlocks: Deadlocks::default(),
-            listing: Listing::default(),
-            dumping: Turns::default(),
-            processes: Sources::default(),
-            time_floors: Mutex::new(vec![[0; PHASES.len()]; remotes.len()]),
-            running: Mutex::default(),
-            stopped: Condvar::new(),
+            sentinel: Sentinel::new(sentinel, config.sentinel_interval.is_some(), sampler),
+            lifecycle: Lifecycle::new(),
+            readers: Readers::new(remotes.len()),
             remotes: remotes.into(),
             config,
         };

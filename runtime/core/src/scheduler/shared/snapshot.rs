@@ -30,7 +30,7 @@ impl Shared {
         let mut blame = Vec::new();
         self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
         self.sentinel.blame.read(&mut blame);
-        let counted_at_ns = self.census.tell(&self.registry, &mut blame);
+        let counted_at_ns = self.readers.census.tell(&self.registry, &mut blame);
         blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
         let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };
         (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
@@ -38,13 +38,13 @@ impl Shared {
 
     /// Calls `read` with the times that were last reported of `worker`; see `time_floors`.
     pub(crate) fn with_time_floor<R>(&self, worker: usize, read: impl FnOnce(&mut [u64; PHASES.len()]) -> R) -> R {
-        read(&mut self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[worker])
+        read(&mut self.readers.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[worker])
     }
 
     /// Returns how many tasks came to the workers from outside: the `outside` that were spawned
     /// there, and those that were woken there.
     pub(crate) fn injected(&self, outside: u64) -> u64 {
-        outside + self.submits.counted()
+        outside + self.intake.submits.counted()
     }
 
     /// Takes a snapshot.
@@ -52,7 +52,7 @@ impl Shared {
         let now_ns = clock::now_ns();
         let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
         let spawned = inside + outside;
-        let mut floors = self.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut floors = self.readers.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let workers: Vec<_> = self
             .remotes_in_use()
             .iter()
@@ -85,11 +85,11 @@ impl Shared {
         drop(floors);
         let (driver, timers) = self.driver.telemetry(now_ns);
         let (blame, incomplete, alive_counted_at_ns) = self.blame();
-        let waits = self.deadlocks.check(&self.registry, now_ns);
+        let waits = self.readers.deadlocks.check(&self.registry, now_ns);
         let mut snapshot = Snapshot {
             runtime: self.name.clone(),
             at_ns: now_ns,
-            started_at_ns: self.started_at_ns,
+            started_at_ns: self.lifecycle.started_at_ns,
             incomplete,
             config: self.config.telemetry(self.driver.backend_name()),
             parked_bitmap: self.idle.parked_words(self.staff.in_use()),
@@ -107,14 +107,14 @@ impl Shared {
                 panicked,
                 alive: spawned.saturating_sub(completed + cancelled + panicked),
             },
-            processes: self.processes.totals(),
+            processes: self.readers.processes.totals(),
             blocking: self.blocking.telemetry(),
             tokio: self.compat().map(Compat::telemetry),
             timers,
             driver,
             sentinel: self.sentinel.telemetry(&self.spares.counts(), self.config.max_spare_workers),
             is_recorded: self.recorder.is_on(),
-            incidents: self.incidents.telemetry(),
+            incidents: self.sentinel.incidents.telemetry(),
             blame,
             workers,
             host: Some(host()),

@@ -107,8 +107,8 @@ impl Shared {
     pub(super) fn find_room(&self) -> Option<Room<'_>> {
         // ORDERING: Acquire; pairs with the Release where a `Room` is dropped: if a call is not
         // counted here any more, its task is counted in the length of the queue.
-        let others = self.arriving.fetch_add(1, Ordering::Acquire);
-        let room = Room(&self.arriving);
+        let others = self.intake.arriving.fetch_add(1, Ordering::Acquire);
+        let room = Room(&self.intake.arriving);
         (self.waiting() + others < self.config.global_queue_capacity).then_some(room)
     }
 
@@ -197,9 +197,9 @@ impl Shared {
     fn inject_new(&self, task: Notified) -> Result<(), Notified> {
         let submitted_at_ns = task.header().submitted_at_ns();
         let chosen = self.place();
-        let arrivals = &self.arrivals[chosen.map_or(0, |worker| worker + 1)];
+        let arrivals = &self.intake.arrivals[chosen.map_or(0, |worker| worker + 1)];
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
-        let _submit = self.submits.begin();
+        let _submit = self.intake.submits.begin();
         // Submit (1)
         queue.push_new(task, submitted_at_ns, || arrivals.add_one())?;
         #[cfg(test)]

@@ -91,7 +91,7 @@ fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
     let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
     let chosen = shared.place();
     assert_eq!(chosen.is_some(), shared.config.placement != Placement::Global);
-    let arrivals = &shared.arrivals[chosen.map_or(0, |worker| worker + 1)];
+    let arrivals = &shared.intake.arrivals[chosen.map_or(0, |worker| worker + 1)];
     let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);
     assert!(queue.push_new(task, 0, || arrivals.add_one()).is_ok());
     join

@@ -11,7 +11,7 @@ use crate::task::header::Notified;
 impl Shared {
     /// Returns the worker whose inbox takes the next task from outside; `None` = the global queue.
     pub(crate) fn place(&self) -> Option<usize> {
-        self.placer.choose(&self.remotes[..self.config.workers], &self.staff)
+        self.intake.placer.choose(&self.remotes[..self.config.workers], &self.staff)
     }
 
     /// Submits a task that was woken outside the workers, or that its worker cannot take itself.
@@ -26,7 +26,7 @@ impl Shared {
         let queue = chosen.map_or(&self.injector, |worker| &self.remotes[worker].inbox);
         // Stamped a moment ago, by the thread that woke it.
         let now_ns = task.header().submitted_at_ns();
-        let mut submit = self.submits.begin();
+        let mut submit = self.intake.submits.begin();
         // Submit (1)
         // A shutdown closes the inboxes first, since their workers may end before the others.
         let pushed = queue.push(task, now_ns).or_else(|task| self.injector.push(task, now_ns));
@@ -117,7 +117,7 @@ impl Shared {
             return;
         }
         let count = tasks.len();
-        let _submit = self.submits.begin();
+        let _submit = self.intake.submits.begin();
         if let Err(tasks) = self.injector.push_batch(tasks.into_iter(), now_ns) {
             // The workers have ended.
             tasks.into_iter().for_each(|task| self.cancel_now(task));

@@ -379,7 +379,7 @@ impl Worker {
     #[cold]
     fn overflow(&self, core: &mut Core, task: Notified) {
         self.cells().overflows.add(1);
-        let _submit = self.shared.submits.begin();
+        let _submit = self.shared.intake.submits.begin();
         let now_ns = clock::now_ns();
         // If this is between two polls, the next poll begins after this time.
         self.now_ns.set(now_ns);

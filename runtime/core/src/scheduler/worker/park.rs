@@ -78,7 +78,7 @@ impl Worker {
         let waited_ns = oldest_at_ns.map_or(0, |at_ns| self.now_ns.get().saturating_sub(at_ns));
         if waited_ns >= clock::saturating_ns(slept)
             && self.shared.idle.searching() == 0
-            && !self.shared.submits.is_any_under_way()
+            && !self.shared.intake.submits.is_any_under_way()
         {
             self.cells().lost_wakeup_rescues.add(1);
         }
@@ -320,7 +320,7 @@ mod tests {
         let shared = Arc::new(shared);
         let worker = Worker::new(shared.clone(), 0, cores.remove(0));
         let (task, _join) = new_task(async {}, Nowhere, Id::next(), std::panic::Location::caller(), None);
-        let submit = shared.submits.begin();
+        let submit = shared.intake.submits.begin();
         assert!(shared.injector.push(task, 1).is_ok(), "the queue is open");
         let rescues_after_a_time_out = || {
             let mut core = worker.core.borrow_mut();

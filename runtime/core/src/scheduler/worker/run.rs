@@ -52,7 +52,7 @@ impl Worker {
 
     pub(super) fn on_duty(&self, f: impl FnOnce()) {
         // If the thread cannot be registered, its stack is never sampled.
-        let registered = self.shared.sampler.as_ref().and_then(|sampler| sampler.register().ok());
+        let registered = self.shared.sentinel.sampler.as_ref().and_then(|sampler| sampler.register().ok());
         self.remote.set_thread(registered.as_ref().map(|registered| registered.thread().clone()));
         current::run_as(self, || coop::run_as(self.cells(), || blocks::keep(f)));
         self.remote.set_thread(None);

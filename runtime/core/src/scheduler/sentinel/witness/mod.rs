@@ -162,7 +162,7 @@ impl Witness {
         open.began_at_ns = (open.began_at_ns + paused_ns).min(now_ns);
         let began_at_ns = open.began_at_ns;
         if let Some(id) = open.id {
-            self.shared.incidents.change(id, |incident| incident.began_at_ns = began_at_ns);
+            self.shared.sentinel.incidents.change(id, |incident| incident.began_at_ns = began_at_ns);
         }
     }
 
@@ -182,7 +182,7 @@ impl Witness {
         let watched = &mut self.watched[slot];
         (watched.thread, watched.last, watched.newest) = (None, None, None);
         if let Some(Open { id: Some(id), began_at_ns, .. }) = watched.open.take() {
-            self.shared.incidents.change(id, |incident| {
+            self.shared.sentinel.incidents.change(id, |incident| {
                 incident.is_over = true;
                 incident.for_ns = now_ns.saturating_sub(began_at_ns);
             });
@@ -254,7 +254,7 @@ impl Witness {
         }
         let began_at_ns = incident.began_at_ns;
         self.has_news = true;
-        let id = shared.incidents.open(incident, now_ns);
+        let id = shared.sentinel.incidents.open(incident, now_ns);
         // An incident that was only counted need not be examined again before it lasts long enough.
         let asked_again_after_ns = if id.is_some() { 2 * for_ns } else { LATE_MULTIPLE.saturating_mul(after_ns) };
         self.watched[slot].open = Some(Open { id, began_at_ns, counted_as: cause, is_usual, asked_again_after_ns });
@@ -268,7 +268,7 @@ impl Witness {
         self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
         if let Err(why) = self.queue(slot, id, Some(log)) {
             // It is not logged, since a subscriber may block; snapshots include it all the same.
-            self.shared.incidents.change(id, |incident| incident.stack_error = Some(why));
+            self.shared.sentinel.incidents.change(id, |incident| incident.stack_error = Some(why));
         }
     }
 
@@ -324,7 +324,7 @@ impl Witness {
         let Some(cause) = self.cause(slot, now_ns) else { return };
         let Some(id) = id else {
             let Some((incident, place)) = self.incident(slot, cause, for_ns, now_ns) else { return };
-            let id = self.shared.incidents.open_late(incident, counted_as, now_ns);
+            let id = self.shared.sentinel.incidents.open_late(incident, counted_as, now_ns);
             if let (Some(open), Some(new)) = (&mut self.watched[slot].open, id) {
                 open.id = id;
                 self.has_news = true;
@@ -334,7 +334,7 @@ impl Witness {
         };
         let channel = self.watched[slot].newest.as_ref().and_then(|sample| sample.thread.wait_channel);
         let mut is_other = false;
-        self.shared.incidents.change(id, |incident| {
+        self.shared.sentinel.incidents.change(id, |incident| {
             is_other = std::mem::replace(&mut incident.cause, cause) != cause;
             incident.wait_channel = channel.map(|channel| channel.as_str().to_owned());
         });
@@ -347,7 +347,7 @@ impl Witness {
 
     /// Returns a copy of the poll's stack, if its thread provides one in time.
     fn take_stack(&self, slot: usize) -> Stack {
-        let Some(sampler) = &self.shared.sampler else { return Stack::None("stacks are off".to_owned()) };
+        let Some(sampler) = &self.shared.sentinel.sampler else { return Stack::None("stacks are off".to_owned()) };
         let Some(thread) = self.shared.remotes[slot].stack_of() else {
             return Stack::None("the worker's thread could not be registered".to_owned());
         };
@@ -398,7 +398,7 @@ impl Witness {
     /// Adds a remedy to the incident of the worker's poll.
     pub(super) fn note(&mut self, slot: usize, remedy: Remedy) {
         if let Some(Open { id: Some(id), .. }) = &self.watched[slot].open {
-            self.shared.incidents.change(*id, |incident| incident.remedy = worse(incident.remedy, remedy));
+            self.shared.sentinel.incidents.change(*id, |incident| incident.remedy = worse(incident.remedy, remedy));
         }
     }
 
@@ -406,7 +406,7 @@ impl Witness {
     pub(super) fn age(&self, now_ns: u64) {
         for open in self.watched.iter().filter_map(|watched| watched.open.as_ref()) {
             if let Some(id) = open.id {
-                self.shared.incidents.change(id, |incident| incident.for_ns = now_ns.saturating_sub(open.began_at_ns));
+                self.shared.sentinel.incidents.change(id, |incident| incident.for_ns = now_ns.saturating_sub(open.began_at_ns));
             }
         }
     }

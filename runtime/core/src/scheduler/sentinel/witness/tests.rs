@@ -32,7 +32,7 @@ fn a_finished_poll_opens_no_incident_for_the_next_poll() {
         witness.see(0, STUCK_FOR_NS, now_ns);
         witness.see(0, STUCK_FOR_NS, now_ns + 2 * SAMPLES_APART_NS);
         assert!(witness.watched[0].thread.is_some());
-        shared.incidents.telemetry().total()
+        shared.sentinel.incidents.telemetry().total()
     };
     let poll_seq = shared.remotes[0].cells.poll_seq();
     assert_eq!(incidents_of(poll_seq - 2, now_ns), 0);
@@ -75,13 +75,13 @@ fn a_suppressed_incident_is_recorded_if_it_lasts() {
         witness.goes_on(0, shared.remotes[0].cells.poll_seq(), now_ns);
         witness.see(0, 20 * MS, now_ns);
         witness.see(0, 22 * MS, now_ns + 2 * MS);
-        let told = shared.incidents.telemetry();
+        let told = shared.sentinel.incidents.telemetry();
         assert_eq!((told.total(), told.latest.len()), (1 + u64::from(is_second), 1), "{told:#?}");
         if is_second {
             witness.see(0, 90 * MS, now_ns + 70 * MS);
-            assert_eq!(shared.incidents.telemetry().latest.len(), 1, "it is no outage yet");
+            assert_eq!(shared.sentinel.incidents.telemetry().latest.len(), 1, "it is no outage yet");
             witness.see(0, 150 * MS, now_ns + 130 * MS);
-            let told = shared.incidents.telemetry();
+            let told = shared.sentinel.incidents.telemetry();
             assert_eq!((told.total(), told.latest.len()), (2, 2), "counted once: {told:#?}");
             let (first, late) = (&told.latest[0], &told.latest[1]);
             assert_eq!((late.cause, &late.spawned_at), (first.cause, &first.spawned_at));
@@ -92,7 +92,7 @@ fn a_suppressed_incident_is_recorded_if_it_lasts() {
         runtime.block_on(stuck).unwrap();
         witness.ends(0, now_ns + 200 * MS);
     }
-    assert!(shared.incidents.telemetry().latest.iter().all(|incident| incident.is_over));
+    assert!(shared.sentinel.incidents.telemetry().latest.iter().all(|incident| incident.is_over));
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! The state of submits from outside the workers: which worker takes the next task, and how many
+//! tasks arrived. `spawn` and `wake` have the submits.
+//!
+//! Writers: all threads. Each number that many of them write has a cache line.
+
+use std::sync::atomic::AtomicUsize;
+
+use volt_shim::CachePadded;
+
+use super::submits::Submits;
+use crate::config::Placement;
+use crate::scheduler::placement::Placer;
+use crate::stats::tally::Arrivals;
+
+/// See the header of this file.
+pub(in crate::scheduler) struct Intake {
+    pub(super) placer: Placer,
+    /// How many new tasks came into the global queue, and into each worker's inbox.
+    pub(super) arrivals: Box<[Arrivals]>,
+    pub(in crate::scheduler) submits: Submits,
+    /// Calls of `try_spawn` that have found room and have not used it yet.
+    pub(super) arriving: CachePadded<AtomicUsize>,
+}
+
+impl Intake {
+    /// `inboxes`: of the workers and the spares.
+    pub(super) fn new(placement: Placement, inboxes: usize) -> Self {
+        Self {
+            placer: Placer::new(placement),
+            arrivals: (0..=inboxes).map(|_| Arrivals::default()).collect(),
+            submits: Submits::new(),
+            arriving: CachePadded(AtomicUsize::new(0)),
+        }
+    }
+}
