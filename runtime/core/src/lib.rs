@@ -20,10 +20,10 @@ mod clock {
 #[cfg(not(loom))]
 pub mod config;
 pub mod coop;
+#[cfg(not(loom))]
+mod failures;
 mod recorder;
 mod stats;
-#[cfg(not(loom))]
-mod troubles;
 
 pub mod driver;
 mod queue;

@@ -36,11 +36,11 @@ use crate::clock;
 use crate::config::ParkSpin;
 use crate::config::hooks::{self, Hooks};
 use crate::driver::spin::Habit;
+use crate::failures::{Failure, Failures};
 use crate::task::current::wake_as;
 use crate::task::header::{Header, Notified, Task};
 use crate::task::join::Refused;
 use crate::task::schedule::Schedule;
-use crate::troubles::{Trouble, Troubles};
 
 thread_local! {
     /// The pool whose jobs this thread runs. Only compared, never dereferenced.
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
     /// Whether an idle thread spins for a moment; see `driver/spin`.
     pub(crate) spin: ParkSpin,
     /// Where failures to start a thread are recorded.
-    pub(crate) troubles: Arc<Troubles>,
+    pub(crate) failures: Arc<Failures>,
 }
 
 struct Queued {
@@ -100,7 +100,7 @@ impl Pool {
             builder = builder.stack_size(bytes);
         }
         let Err(error) = builder.spawn(move || inner.run()) else { return };
-        self.0.settings.troubles.note(Trouble::NoBlockingThread, &error);
+        self.0.settings.failures.note(Failure::NoBlockingThread, &error);
         let mut state = self.0.crew.lock();
         // If there are other threads, one of them takes the job after its current one.
         let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
@@ -331,7 +331,7 @@ mod tests {
             // More than any machine has.
             stack_size: Some(1 << 60),
             spin: ParkSpin::Off,
-            troubles: Arc::new(Troubles::new("test", true)),
+            failures: Arc::new(Failures::new("test", true)),
         })
     }
 
@@ -450,7 +450,7 @@ mod tests {
     fn blocking_thread_start_failures_are_counted_and_reported() {
         let pool = without_threads();
         (0..201).for_each(|_| drop(submit(&pool)));
-        let (error, times) = pool.0.settings.troubles.take(Trouble::NoBlockingThread, 0).unwrap();
+        let (error, times) = pool.0.settings.failures.take(Failure::NoBlockingThread, 0).unwrap();
         assert_eq!(times, 201);
         assert!(error.contains("os error"), "{error}");
     }

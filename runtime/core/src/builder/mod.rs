@@ -22,13 +22,13 @@ use crate::config::{self, Config, ParkSpin, Placement};
 use crate::context;
 use crate::context::compat::Compat;
 use crate::driver::turn::Driver;
+use crate::failures::Failures;
 use crate::handle::Handle;
 use crate::observe::{page, quit, registry};
 use crate::runtime::Runtime;
 use crate::scheduler::sentinel::program;
 use crate::scheduler::shared::{Shared, Threads};
 use crate::scheduler::worker::Worker;
-use crate::troubles::Troubles;
 
 /// The default name of a runtime.
 const DEFAULT_NAME: &str = "volt";
@@ -310,8 +310,8 @@ impl Builder {
         let name = self.checked_name()?;
         let config = self.checked_config()?;
         let registration = registry::register(name);
-        let troubles = Arc::new(Troubles::new(registration.name(), config.sentinel_interval.is_some()));
-        let driver = Driver::new(config.backend_type, config.max_io_completions, troubles.clone());
+        let failures = Arc::new(Failures::new(registration.name(), config.sentinel_interval.is_some()));
+        let driver = Driver::new(config.backend_type, config.max_io_completions, failures.clone());
         let mut driver = driver.map_err(|error| match config.backend_type {
             Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
             None => BuildError::system("the I/O driver cannot be opened", error),
@@ -327,7 +327,7 @@ impl Builder {
             hooks: inside(&owner, &config.hooks),
             stack_size: config.thread_stack_size,
             spin: config.park_spin,
-            troubles,
+            failures,
         });
 
         // A runtime that cannot capture the stacks of stuck polls is still useful, so this is no
@@ -344,7 +344,7 @@ impl Builder {
         let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         owner.get_or_init(|| weak.clone());
-        shared.troubles.set_watcher(weak.clone());
+        shared.failures.set_watcher(weak.clone());
         if shared.config.tokio_compat {
             // A weak pointer: Tokio keeps this closure while any of its handles exists, and Volt
             // owns such a handle.

@@ -11,8 +11,8 @@ use super::injected::{Bend, CYCLES_PER_MS, bend};
 use super::*;
 use crate::builder::Builder;
 use crate::driver::spin::spin_until;
+use crate::failures::log::Log;
 use crate::runtime::Runtime;
-use crate::troubles::log::Log;
 
 /// Set in such a child process.
 const IN_CHILD: &str = "VOLT_CLOCK_TEST";

@@ -323,8 +323,8 @@ impl Runtime {
         drop(registration);
         if !is_watched {
             // With a sentinel, another thread logs these, one that may block.
-            shared.troubles.leave();
-            shared.troubles.tell_rest();
+            shared.failures.leave();
+            shared.failures.tell_rest();
         }
         if workers + blocking + ending > 0 {
             let (tasks, named) = shared.left_overs(LEFT_OVERS_NAMED);

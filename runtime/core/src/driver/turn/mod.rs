@@ -58,8 +58,8 @@ use crate::driver::test_clock::TestClock;
 use crate::driver::timers::{Armed, IsShutDown, Timers};
 use crate::driver::turn_lock::{Held, TurnLock};
 use crate::driver::wheel::Key;
+use crate::failures::{Failure, Failures};
 use crate::task::contain::contain;
-use crate::troubles::{Trouble, Troubles};
 
 mod register;
 mod registrations;
@@ -81,7 +81,7 @@ pub struct Driver {
     poller: TurnLock<Poller>,
     registry: Registry,
     waker: mio::Waker,
-    troubles: Arc<Troubles>,
+    failures: Arc<Failures>,
     registrations: Mutex<Registrations>,
     counters: CachePadded<Counters>,
     /// The program that created the kernel's ready list; a forked child is another one.
@@ -158,7 +158,7 @@ impl Driver {
     pub(crate) fn new(
         backend: Option<Backend>,
         max_io_completions: usize,
-        troubles: Arc<Troubles>,
+        failures: Arc<Failures>,
     ) -> io::Result<Self> {
         if let Some(backend) = backend.filter(|&backend| backend != NATIVE.0) {
             let text = format!(
@@ -186,7 +186,7 @@ impl Driver {
             poller: TurnLock::new(poller),
             registry,
             waker,
-            troubles,
+            failures,
             registrations: Mutex::new(Registrations::default()),
             counters: CachePadded(counters),
             home: Home::here(),
@@ -242,7 +242,7 @@ impl Driver {
             self.report_clock();
         }
         if let Err(error) = polled {
-            self.troubles.note(Trouble::DriverFailed, &error);
+            self.failures.note(Failure::DriverFailed, &error);
             thread::sleep(ERROR_PAUSE);
         }
     }
@@ -258,14 +258,14 @@ impl Driver {
     }
 
     /// Returns the log to which the runtime's failures are reported.
-    pub(crate) fn troubles(&self) -> &Arc<Troubles> {
-        &self.troubles
+    pub(crate) fn failures(&self) -> &Arc<Failures> {
+        &self.failures
     }
 
     /// Ends the sleep of the thread in the turn, or else the next such sleep.
     pub fn unpark(&self) {
         if let Err(error) = self.waker.wake() {
-            self.troubles.note(Trouble::DriverNotWoken, &error);
+            self.failures.note(Failure::DriverNotWoken, &error);
         }
     }
 
@@ -291,7 +291,7 @@ impl Driver {
         }
         if let Some((fault, is_last)) = clock::last_fault() {
             let then = if is_last { "it is not used again" } else { "it is measured anew" };
-            self.troubles.note(Trouble::ClockFault, &io::Error::other(format!("{}; {then}", fault.text())));
+            self.failures.note(Failure::ClockFault, &io::Error::other(format!("{}; {then}", fault.text())));
         }
     }
 

@@ -22,12 +22,12 @@ impl Wake for Count {
     }
 }
 
-fn troubles() -> Arc<Troubles> {
-    Arc::new(Troubles::new("none", true))
+fn failures() -> Arc<Failures> {
+    Arc::new(Failures::new("none", true))
 }
 
 fn driver() -> Driver {
-    Driver::new(None, 64, troubles()).unwrap()
+    Driver::new(None, 64, failures()).unwrap()
 }
 
 fn pair() -> (net::TcpStream, mio::net::TcpStream) {
@@ -41,10 +41,10 @@ fn pair() -> (net::TcpStream, mio::net::TcpStream) {
 #[test]
 fn an_unavailable_backend_is_an_error_naming_an_available_one() {
     let foreign = if NATIVE.0 == Backend::Epoll { Backend::Kqueue } else { Backend::Epoll };
-    let error = Driver::new(Some(foreign), 64, troubles()).unwrap_err();
+    let error = Driver::new(Some(foreign), 64, failures()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     assert!(error.to_string().contains(&format!("{foreign:?}")) && error.to_string().contains("choose"), "{error}");
-    assert!(Driver::new(Some(NATIVE.0), 64, troubles()).is_ok());
+    assert!(Driver::new(Some(NATIVE.0), 64, failures()).is_ok());
 }
 
 #[test]

@@ -172,8 +172,8 @@ impl Rounds {
         self.dismiss(now_ns);
         self.quiet_checks = if shared.is_at_rest() { self.quiet_checks.saturating_add(1) } else { 0 };
         self.consult(now_ns);
-        if shared.troubles.is_due(now_ns) {
-            let _is_told = self.witness.have_troubles_told();
+        if shared.failures.is_due(now_ns) {
+            let _is_told = self.witness.have_failures_logged();
         }
         self.pause(is_suspicious || !stuck.is_empty(), has_acted)
     }
@@ -185,10 +185,11 @@ impl Rounds {
         if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config) {
             return false;
         }
-        let until_ns = self.shared.readers.deadlocks.suspicion(&self.shared.registry).map(|cycles| match self.suspicion {
-            Some((known, until_ns)) if known == cycles => (cycles, until_ns),
-            _ => (cycles, now_ns.saturating_add(clock::saturating_ns(SUSPICION))),
-        });
+        let until_ns =
+            self.shared.readers.deadlocks.suspicion(&self.shared.registry).map(|cycles| match self.suspicion {
+                Some((known, until_ns)) if known == cycles => (cycles, until_ns),
+                _ => (cycles, now_ns.saturating_add(clock::saturating_ns(SUSPICION))),
+            });
         self.suspicion = until_ns;
         until_ns.is_some_and(|(_, until_ns)| now_ns < until_ns)
     }

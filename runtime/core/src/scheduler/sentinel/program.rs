@@ -226,7 +226,7 @@ impl Watched {
         if shared.sentinel.is_over() {
             drop(place);
             // This thread waits for no subscriber: neither for the end of the reader, nor to log
-            // troubles itself. If no reader can be started, they are lost.
+            // failures itself. If no reader can be started, they are lost.
             let mut rounds = self.take();
             let _is_told = self.have_rest_told(&mut rounds);
             return u64::MAX;
@@ -246,9 +246,9 @@ impl Watched {
             next = Some(rounds.check(now_ns, pause));
         });
         let Some(next) = next else {
-            // `leave` has the troubles logged that are recorded already.
+            // `leave` has the failures logged that are recorded already.
             *place = Place::Left;
-            shared.troubles.leave();
+            shared.failures.leave();
             return u64::MAX;
         };
         if rounds.quiet_checks >= QUIET_CHECKS
@@ -270,7 +270,7 @@ impl Watched {
         let mut rounds = self.take();
         if !self.have_rest_told(&mut rounds) {
             // No worker is left that would have to wait for this thread.
-            self.shared.troubles.tell_rest();
+            self.shared.failures.tell_rest();
         }
         rounds?.witness.into_reader()
     }
@@ -281,19 +281,19 @@ impl Watched {
         let place = std::mem::replace(&mut *self.lock(), Place::Left);
         // Leave (2)
         Program::current().remove(self);
-        self.shared.troubles.leave();
+        self.shared.failures.leave();
         match place {
             Place::Checked { rounds, .. } => Some(rounds),
             Place::New | Place::Left => None,
         }
     }
 
-    /// Has the troubles that are left logged by the thread that resolves stacks. Returns `false` if
+    /// Has the failures that are left logged by the thread that resolves stacks. Returns `false` if
     /// that thread could not be started.
     fn have_rest_told(&self, rounds: &mut Option<Box<Rounds>>) -> bool {
-        let has_none = !self.shared.troubles.has_news();
+        let has_none = !self.shared.failures.has_news();
         let new = || Box::new(Rounds::new(&self.shared, self.interval));
-        has_none || rounds.get_or_insert_with(new).witness.have_troubles_told()
+        has_none || rounds.get_or_insert_with(new).witness.have_failures_logged()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The thread that resolves stacks and writes to the application's log: incidents, findings, and
-//! troubles of the runtime itself.
+//! failures of the runtime itself.
 //!
 //! A stack is copied as raw memory; to *resolve* it means to find the functions and lines. Each
-//! runtime has such a thread from its first incident, examination or trouble on. The sentinel
+//! runtime has such a thread from its first incident, examination or failure on. The sentinel
 //! starts it, since the sentinel never writes to a log itself: a subscriber may block for any time.
 
 use std::io;
@@ -66,7 +66,7 @@ pub(super) enum Stack {
 /// A piece of work for the thread.
 enum Work {
     Read(Job),
-    /// A trouble is to be logged, or an examination is requested: see `Wishes`.
+    /// A failure is to be logged, or an examination is requested: see `Wishes`.
     CheckWishes,
 }
 
@@ -82,7 +82,7 @@ struct Wishes {
     is_over: AtomicBool,
 }
 
-/// Resolves stacks, and logs incidents, findings and troubles of the runtime (`troubles`), on its
+/// Resolves stacks, and logs incidents, findings and failures of the runtime (`failures`), on its
 /// own thread. The sentinel keeps it with the state of the runtime (`Rounds`), and gives it up when
 /// the runtime leaves.
 pub(crate) struct Reader {
@@ -107,7 +107,7 @@ impl Reader {
                 // ORDERING: Relaxed, both; no other data depends on the flags. A flag that is set
                 // after this check is seen at the next piece of work.
                 if seen.is_over.load(Ordering::Relaxed) {
-                    contain(|| shared.troubles.tell_rest());
+                    contain(|| shared.failures.tell_rest());
                     break;
                 }
                 // A subscriber that panics must not end this thread.
@@ -119,7 +119,7 @@ impl Reader {
                 // ORDERING: Acquire; pairs with the Release in `notify`: the requests before it are
                 // seen below. A request after this puts its own `CheckWishes` into the queue.
                 seen.is_asked.swap(false, Ordering::Acquire);
-                contain(|| shared.troubles.tell(clock::now_ns()));
+                contain(|| shared.failures.tell(clock::now_ns()));
                 if seen.examination.swap(false, Ordering::Relaxed) {
                     contain(|| Doctor::tell_news(&shared.snapshot(), &shared.config, &mut course));
                 }

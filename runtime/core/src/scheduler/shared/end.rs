@@ -132,7 +132,8 @@ impl Shared {
             running = match left {
                 Some(Duration::ZERO) => break,
                 Some(left) => {
-                    self.lifecycle.stopped.wait_timeout(running, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+                    let waited = self.lifecycle.stopped.wait_timeout(running, left);
+                    waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
                 }
                 None => self.lifecycle.stopped.wait(running).unwrap_or_else(|poisoned| poisoned.into_inner()),
             };

@@ -34,11 +34,11 @@ use crate::config::identity::Id;
 use crate::context::compat::Compat;
 use crate::driver::test_clock::TestClock;
 use crate::driver::turn::Driver;
+use crate::failures::{Failures, Watcher};
 use crate::queue::injector::Injector;
 use crate::recorder::lanes::{Flag, Recorder};
 use crate::task::header::Notified;
 use crate::task::registry::Registry;
-use crate::troubles::{Troubles, Watcher};
 
 mod end;
 mod intake;
@@ -84,7 +84,7 @@ pub struct Shared {
     compat: OnceLock<Compat>,
     /// The seat of the worker, in a current-thread runtime.
     pub(crate) seat: Option<Seat<Core>>,
-    pub(crate) troubles: Arc<Troubles>,
+    pub(crate) failures: Arc<Failures>,
     pub(crate) recorder: Arc<Recorder>,
     /// The recorder's flag, for a quick check at each wake-up.
     is_recorded: Flag,
@@ -121,7 +121,7 @@ impl Shared {
             staff: Staff::new(config.workers, config.max_spare_workers),
             spares: Spares::new(spare_cores),
             start_spare,
-            troubles: driver.troubles().clone(),
+            failures: driver.failures().clone(),
             registry: Registry::new(remotes.len()),
             driver: Arc::new(driver),
             blocking,
@@ -177,13 +177,13 @@ impl Shared {
     }
 
     /// Returns whether all workers on duty are parked, one of them in the driver, no spare is on
-    /// duty, and there is no trouble to report; or whether no thread has the seat of a
+    /// duty, and there is no failure to report; or whether no thread has the seat of a
     /// current-thread runtime.
     pub(super) fn is_at_rest(&self) -> bool {
         let on_duty = self.staff.on_duty();
         let are_parked =
             on_duty == self.config.workers && self.idle.parked_count() == on_duty && self.driver.owner().is_some();
-        (are_parked || self.is_seat_free()) && !self.troubles.has_news()
+        (are_parked || self.is_seat_free()) && !self.failures.has_news()
     }
 
     /// Returns whether this is a current-thread runtime, and no thread is its worker now.
@@ -212,8 +212,8 @@ pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
     use crate::config::ParkSpin;
 
     let config = crate::builder::Builder::new_multi_thread().worker_threads(workers).config().clone();
-    let troubles = Arc::new(Troubles::new("without threads", false));
-    let driver = Driver::new(None, 16, troubles.clone()).unwrap();
+    let failures = Arc::new(Failures::new("without threads", false));
+    let driver = Driver::new(None, 16, failures.clone()).unwrap();
     let blocking = Pool::new(Settings {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
@@ -221,7 +221,7 @@ pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
         hooks: crate::config::hooks::Hooks::default(),
         stack_size: None,
         spin: ParkSpin::Off,
-        troubles,
+        failures,
     });
     let start_spare = |_: &Arc<Shared>, _| Err(std::io::ErrorKind::Unsupported.into());
     let threads = Threads { blocking, start_spare, sentinel: Arc::new(Alarm::new()) };

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use super::lock;
 use crate::config::SPARE_KEEP_ALIVE;
 use crate::driver::parker::Slept;
+use crate::failures::Failure;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::staff::Called;
 use crate::scheduler::worker::Worker;
-use crate::troubles::Trouble;
 
 impl Shared {
     /// Puts a spare on duty. Returns `false` if all are on duty, or if no thread could be started.
@@ -41,7 +41,7 @@ impl Shared {
                 self.worker_ended();
                 // ORDERING: Relaxed; only a statistic.
                 self.spares.failures.fetch_add(1, Ordering::Relaxed);
-                self.troubles.note(Trouble::NoSpare, &error);
+                self.failures.note(Failure::NoSpare, &error);
                 false
             }
         }

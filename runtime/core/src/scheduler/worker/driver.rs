@@ -10,10 +10,10 @@ use volt_telemetry::recording::event::{Event, Waker as By};
 use super::{Worker, events};
 use crate::clock;
 use crate::driver::turn::{self, Wait};
+use crate::failures::Failure;
 use crate::scheduler::core::Road;
 use crate::task::contain::contain;
 use crate::task::current::wake_as;
-use crate::troubles::Trouble;
 
 impl Worker {
     /// Polls the driver, without waiting, if no worker has done so for `interval_ns`: fires due
@@ -82,7 +82,7 @@ impl Worker {
             self.shared.driver.report_clock();
         }
         if let Err(error) = polled {
-            self.shared.troubles.note(Trouble::DriverFailed, error);
+            self.shared.failures.note(Failure::DriverFailed, error);
             std::thread::sleep(turn::ERROR_PAUSE);
         }
     }

@@ -269,7 +269,7 @@ mod tests {
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let _due = shared.driver.arm_timer(0, Waker::from(woken.clone())).unwrap();
         let reports = Arc::new(Mutex::new(Vec::new()));
-        let log = crate::troubles::log::Log::new({
+        let log = crate::failures::log::Log::new({
             let (reports, shared, woken) = (reports.clone(), shared.clone(), woken.clone());
             move |text| {
                 let is_other_parked = shared.idle.is_parked(1);

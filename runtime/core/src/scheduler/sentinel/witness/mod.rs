@@ -379,9 +379,9 @@ impl Witness {
         }
     }
 
-    /// Has the troubles of the runtime logged. Returns `false` if no thread could be started for
+    /// Has the failures of the runtime logged. Returns `false` if no thread could be started for
     /// that; they are logged once one can be.
-    pub(super) fn have_troubles_told(&mut self) -> bool {
+    pub(super) fn have_failures_logged(&mut self) -> bool {
         self.reader().inspect(|reader| reader.notify()).is_ok()
     }
 
@@ -406,7 +406,10 @@ impl Witness {
     pub(super) fn age(&self, now_ns: u64) {
         for open in self.watched.iter().filter_map(|watched| watched.open.as_ref()) {
             if let Some(id) = open.id {
-                self.shared.sentinel.incidents.change(id, |incident| incident.for_ns = now_ns.saturating_sub(open.began_at_ns));
+                self.shared
+                    .sentinel
+                    .incidents
+                    .change(id, |incident| incident.for_ns = now_ns.saturating_sub(open.began_at_ns));
             }
         }
     }

@@ -64,11 +64,11 @@ use crate::clock;
 use crate::config::hooks::Hooks;
 use crate::config::{Config, ParkSpin};
 use crate::driver::turn::Driver;
+use crate::failures::Failures;
 use crate::handle::Handle;
 use crate::scheduler::sentinel::doze::Alarm;
 use crate::scheduler::shared::{Shared, Threads};
 use crate::task::id;
-use crate::troubles::Troubles;
 
 /// How many steps are printed after a failure.
 const TRACED: usize = 50;
@@ -218,8 +218,8 @@ impl Random {
 
 /// Creates a runtime without threads.
 fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
-    let troubles = Arc::new(Troubles::new("sim", false));
-    let driver = Driver::new(None, 16, troubles.clone()).expect("the system has an I/O driver");
+    let failures = Arc::new(Failures::new("sim", false));
+    let driver = Driver::new(None, 16, failures.clone()).expect("the system has an I/O driver");
     let settings = Settings {
         max_threads: 1,
         keep_alive: Duration::from_secs(1),
@@ -227,7 +227,7 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
         hooks: Hooks::default(),
         stack_size: None,
         spin: ParkSpin::Off,
-        troubles,
+        failures,
     };
     let threads = Threads {
         blocking: Pool::new(settings),

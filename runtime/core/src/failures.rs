@@ -28,12 +28,12 @@ use crate::clock;
 
 /// The shortest time between two log lines of the same kind.
 const QUIET_TIME: Duration = Duration::from_secs(1);
-const KINDS: usize = Trouble::ALL.len();
+const KINDS: usize = Failure::ALL.len();
 const NEVER: u64 = u64::MAX;
 
 /// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum Failure {
     /// A worker is stuck, and no thread could be started to replace it.
     NoSpare,
     /// The kernel fails to report the events of sockets.
@@ -46,7 +46,7 @@ pub(crate) enum Trouble {
     ClockFault,
 }
 
-impl Trouble {
+impl Failure {
     /// All kinds, in the order of their values.
     const ALL: [Self; 5] =
         [Self::NoSpare, Self::DriverFailed, Self::DriverNotWoken, Self::NoBlockingThread, Self::ClockFault];
@@ -54,7 +54,7 @@ impl Trouble {
 
 /// The recorded failures of a runtime. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Troubles {
+pub(crate) struct Failures {
     runtime: String,
     /// Rouses the sentinel.
     watcher: OnceLock<Weak<dyn Watcher>>,
@@ -93,7 +93,7 @@ impl Note {
     }
 }
 
-impl Troubles {
+impl Failures {
     /// Creates the store of the runtime `runtime`. `is_watched`: the runtime has a sentinel.
     pub(crate) fn new(runtime: &str, is_watched: bool) -> Self {
         let state = State { is_watched, notes: Default::default() };
@@ -109,9 +109,9 @@ impl Troubles {
 
     /// Records a failure. Without a sentinel this logs it, and so runs code of `tracing`
     /// subscribers.
-    pub(crate) fn note(&self, trouble: Trouble, error: &io::Error) {
+    pub(crate) fn note(&self, failure: Failure, error: &io::Error) {
         let mut state = self.lock();
-        let note = &mut state.notes[trouble as usize];
+        let note = &mut state.notes[failure as usize];
         note.times += 1;
         note.error = error.to_string();
         self.set_due(&state.notes);
@@ -150,9 +150,9 @@ impl Troubles {
 
     /// Logs the failures that are due. Runs code of `tracing` subscribers.
     pub(crate) fn tell(&self, now_ns: u64) {
-        for trouble in Trouble::ALL {
-            if let Some((error, times)) = self.take(trouble, now_ns) {
-                tell(&self.runtime, trouble, &error, times);
+        for failure in Failure::ALL {
+            if let Some((error, times)) = self.take(failure, now_ns) {
+                tell(&self.runtime, failure, &error, times);
             }
         }
     }
@@ -171,9 +171,9 @@ impl Troubles {
         self.set_due(&state.notes);
     }
 
-    pub(crate) fn take(&self, trouble: Trouble, now_ns: u64) -> Option<(String, u64)> {
+    pub(crate) fn take(&self, failure: Failure, now_ns: u64) -> Option<(String, u64)> {
         let mut state = self.lock();
-        let note = &mut state.notes[trouble as usize];
+        let note = &mut state.notes[failure as usize];
         let taken = note.due_at_ns().is_some_and(|due_at_ns| due_at_ns <= now_ns).then(|| {
             note.told_at_ns = Some(now_ns);
             (std::mem::take(&mut note.error), std::mem::take(&mut note.times))
@@ -187,26 +187,26 @@ impl Troubles {
     }
 }
 
-fn tell(runtime: &str, trouble: Trouble, error: &str, times: u64) {
-    match trouble {
-        Trouble::NoSpare => tracing::error!(
+fn tell(runtime: &str, failure: Failure, error: &str, times: u64) {
+    match failure {
+        Failure::NoSpare => tracing::error!(
             target: "volt", runtime, error, times,
             "a worker is stuck, and no thread could be started to take its place"
         ),
-        Trouble::DriverFailed => {
+        Failure::DriverFailed => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver failed to wait for events");
         }
         // A write to an eventfd succeeds as long as it exists. If it fails after all, the next
         // event or timer ends the sleep.
-        Trouble::DriverNotWoken => {
+        Failure::DriverNotWoken => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver cannot be woken");
         }
-        Trouble::NoBlockingThread => tracing::error!(
+        Failure::NoBlockingThread => tracing::error!(
             target: "volt", runtime, error, times,
             "no thread could be started for blocking work: jobs wait for those that there are, or fail if there is none"
         ),
         // Only speed is lost.
-        Trouble::ClockFault => tracing::warn!(
+        Failure::ClockFault => tracing::warn!(
             target: "volt", runtime, error, times,
             "the processor's cycle counter failed, and the clock is read from the system"
         ),
@@ -261,24 +261,24 @@ mod tests {
 
     #[test]
     fn each_kind_of_failure_is_reported_once_a_second_with_a_count() {
-        let troubles = Troubles::new("test", true);
+        let failures = Failures::new("test", true);
         let second = clock::saturating_ns(QUIET_TIME);
         let failed = |what: &'static str| io::Error::other(what);
-        assert!(!troubles.has_news() && troubles.take(Trouble::NoSpare, 0).is_none());
-        ["first", "second"].into_iter().for_each(|what| troubles.note(Trouble::NoSpare, &failed(what)));
-        troubles.note(Trouble::DriverFailed, &failed("other"));
-        assert_eq!(troubles.take(Trouble::NoSpare, 5), Some(("second".to_owned(), 2)));
-        assert!(troubles.has_news(), "the other kind is left");
-        assert_eq!(troubles.take(Trouble::DriverFailed, 5), Some(("other".to_owned(), 1)));
-        assert!(!troubles.has_news());
-        troubles.note(Trouble::NoSpare, &failed("third"));
-        assert_eq!(troubles.take(Trouble::NoSpare, 5 + second - 1), None);
-        assert!(troubles.has_news() && !troubles.is_due(5 + second - 1), "it is told later");
-        assert_eq!(troubles.take(Trouble::NoSpare, 5 + second), Some(("third".to_owned(), 1)));
+        assert!(!failures.has_news() && failures.take(Failure::NoSpare, 0).is_none());
+        ["first", "second"].into_iter().for_each(|what| failures.note(Failure::NoSpare, &failed(what)));
+        failures.note(Failure::DriverFailed, &failed("other"));
+        assert_eq!(failures.take(Failure::NoSpare, 5), Some(("second".to_owned(), 2)));
+        assert!(failures.has_news(), "the other kind is left");
+        assert_eq!(failures.take(Failure::DriverFailed, 5), Some(("other".to_owned(), 1)));
+        assert!(!failures.has_news());
+        failures.note(Failure::NoSpare, &failed("third"));
+        assert_eq!(failures.take(Failure::NoSpare, 5 + second - 1), None);
+        assert!(failures.has_news() && !failures.is_due(5 + second - 1), "it is told later");
+        assert_eq!(failures.take(Failure::NoSpare, 5 + second), Some(("third".to_owned(), 1)));
     }
 
     #[test]
-    fn recording_a_trouble_wakes_the_sentinel() {
+    fn recording_a_failure_wakes_the_sentinel() {
         use std::sync::Arc;
         #[derive(Default)]
         struct Roused(AtomicU64);
@@ -287,33 +287,33 @@ mod tests {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let (troubles, roused) = (Troubles::new("test", true), Arc::new(Roused::default()));
-        troubles.note(Trouble::NoBlockingThread, &io::Error::other("before it starts"));
+        let (failures, roused) = (Failures::new("test", true), Arc::new(Roused::default()));
+        failures.note(Failure::NoBlockingThread, &io::Error::other("before it starts"));
         let watcher: Weak<Roused> = Arc::downgrade(&roused);
-        troubles.set_watcher(watcher);
-        troubles.note(Trouble::NoBlockingThread, &io::Error::other("any"));
+        failures.set_watcher(watcher);
+        failures.note(Failure::NoBlockingThread, &io::Error::other("any"));
         assert_eq!(roused.0.load(Ordering::Relaxed), 1);
-        assert!(troubles.has_news());
-        troubles.leave();
-        assert!(troubles.has_news(), "the rest is told by who leaves");
-        troubles.note(Trouble::DriverFailed, &io::Error::other("any"));
+        assert!(failures.has_news());
+        failures.leave();
+        assert!(failures.has_news(), "the rest is told by who leaves");
+        failures.note(Failure::DriverFailed, &io::Error::other("any"));
         assert_eq!(roused.0.load(Ordering::Relaxed), 1);
-        assert!(!troubles.has_news(), "told by who found it");
+        assert!(!failures.has_news(), "told by who found it");
     }
 
     #[test]
-    fn troubles_after_the_last_report_are_reported_at_the_end() {
-        let troubles = Troubles::new("test", false);
-        (0..3).for_each(|_| troubles.note(Trouble::DriverFailed, &io::Error::other("any")));
-        assert!(troubles.has_news(), "two are kept back");
-        troubles.tell_rest();
-        assert!(!troubles.has_news());
+    fn failures_after_the_last_report_are_reported_at_the_end() {
+        let failures = Failures::new("test", false);
+        (0..3).for_each(|_| failures.note(Failure::DriverFailed, &io::Error::other("any")));
+        assert!(failures.has_news(), "two are kept back");
+        failures.tell_rest();
+        assert!(!failures.has_news());
     }
 
     #[test]
-    fn without_a_sentinel_troubles_are_reported_immediately() {
-        let troubles = Troubles::new("test", false);
-        troubles.note(Trouble::DriverNotWoken, &io::Error::other("any"));
-        assert!(!troubles.has_news());
+    fn without_a_sentinel_failures_are_reported_immediately() {
+        let failures = Failures::new("test", false);
+        failures.note(Failure::DriverNotWoken, &io::Error::other("any"));
+        assert!(!failures.has_news());
     }
 }
