@@ -16,8 +16,8 @@ use volt_telemetry::socket::Environment;
 
 use crate::error::{Error, Instead};
 use crate::model::{DEFAULT_INTERVAL, Effect, Message, Model};
-use crate::programs::asker::Asker;
 use crate::programs::connection::Connection;
+use crate::programs::requester::Requester;
 use crate::programs::target::{Again, Found};
 use crate::terminal::Terminal;
 use crate::terminal::input::{self, Keyboard};
@@ -135,18 +135,18 @@ pub(crate) fn check_terminal_or(instead: Instead) -> Result<(), Error> {
 pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
     let locate = || found.again.clone().locate(Environment::of_process());
-    let asker = Asker::start(locate()).map_err(Error::thread)?;
+    let requester = Requester::start(locate()).map_err(Error::thread)?;
     let locate = locate();
     let connection = Connection::keep(found.client, options.interval, locate).map_err(Error::thread)?;
     let signals = Signals::take(options.takes_signals).map_err(Error::terminal)?;
     let mut terminal = Terminal::enter(!options.appearance.leaves_mouse).map_err(Error::terminal)?;
-    run(&mut terminal, &connection, asker, &options, &signals)
+    run(&mut terminal, &connection, requester, &options, &signals)
 }
 
 fn run(
     terminal: &mut Terminal,
     connection: &Connection,
-    mut asker: Asker,
+    mut requester: Requester,
     options: &Options,
     signals: &Signals,
 ) -> Result<Ended, Error> {
@@ -166,7 +166,7 @@ fn run(
         }
         model.update(Message::Tick(started.elapsed()));
         let mut is_changed = take_messages(&connection.messages, &mut model)?;
-        is_changed |= take_messages(&asker.messages, &mut model)?;
+        is_changed |= take_messages(&requester.messages, &mut model)?;
         if drawn_at.is_none_or(|at| at.elapsed() >= STILL_FRAME) {
             is_changed = true;
         }
@@ -183,7 +183,7 @@ fn run(
                 None => {}
             }
         }
-        asker.wish(model.wish());
+        requester.wish(model.wish());
         if is_changed {
             let draw = |frame: &mut ratatui::Frame<'_>| view::draw(frame, &model, theme, &mut hits);
             terminal.draw(draw).map_err(Error::terminal)?;

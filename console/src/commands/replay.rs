@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(player.take(&key, film, &Hits::default()).unwrap(), None);
         let shown = player.model.runtimes()[0].at_ns / MS;
         let at = player.model.played.as_ref().unwrap().at.as_millis();
-        assert_eq!(u128::from(shown), at, "the picture is of the time that is shown");
+        assert_eq!(u128::from(shown), at, "the state is of the time that is shown");
         at
     }
 

@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// Adjusts the selections to a new picture: items that no longer exist are deselected.
+    /// Adjusts the selections to a new state: items that no longer exist are deselected.
     pub(super) fn refresh_choices(&mut self) {
         let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
         // If the selected spare has gone off duty, selects the nearest worker before it.

@@ -61,7 +61,7 @@ pub enum Action {
     Quit,
     /// Close what is open on top, or else quit.
     Back,
-    /// Pause the picture, or continue.
+    /// Pause the screen, or continue.
     TogglePause,
     /// Open or close the help.
     ToggleHelp,

@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //!
-//! *A screen shows one moment*: each snapshot replaces the whole picture. While the console is
-//! paused, the held picture stays, and the live one is updated in the background. *The history is
+//! *A screen shows one moment*: each snapshot replaces the whole state. While the console is
+//! paused, the held state stays, and the live one is updated in the background. *The history is
 //! bounded* by [`HISTORY_MAX`]. *Lost snapshots are counted*, and the count survives reconnections.
 //! *A selection follows its name*: the selected runtime stays selected when others come and go.
 
@@ -87,9 +87,9 @@ pub struct Played {
     pub broke: Option<String>,
 }
 
-/// One moment of the program, and its history.
+/// The state of the program at one moment, and its history.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct State {
     /// The numbers; `None` before the first snapshot.
     pub process: Option<Process>,
     /// The rates between the last two snapshots, by index of the runtime.
@@ -170,8 +170,8 @@ pub struct Model {
     /// The position in the recording, if the console replays one.
     pub played: Option<Played>,
     selected_runtime: Option<String>,
-    live: Picture,
-    held: Option<Picture>,
+    live: State,
+    held: Option<State>,
     lost_in_subscription: u64,
     /// Whether the connection is to another program than the previous one.
     is_another_life: bool,
@@ -207,7 +207,7 @@ impl Model {
             shows_totals: false,
             played: None,
             selected_runtime: None,
-            live: Picture::default(),
+            live: State::default(),
             held: None,
             lost_in_subscription: 0,
             is_another_life: false,
@@ -263,25 +263,25 @@ impl Model {
     pub fn play(&mut self, played: Played, earlier: Option<Process>, process: Process) {
         self.played = Some(played);
         if let Some(earlier) = earlier {
-            self.live = Picture::default();
+            self.live = State::default();
             self.take(earlier, 0);
         }
         self.take(process, 0);
     }
 
-    /// Returns the picture to draw: the held one while paused.
-    pub fn picture(&self) -> &Picture {
+    /// Returns the state to draw: the held one while paused.
+    pub fn state(&self) -> &State {
         self.held.as_ref().unwrap_or(&self.live)
     }
 
-    /// Returns whether the picture is held.
+    /// Returns whether the state is held.
     pub fn is_paused(&self) -> bool {
         self.held.is_some()
     }
 
-    /// Returns the runtimes of the picture.
+    /// Returns the runtimes of that state.
     pub fn runtimes(&self) -> &[Snapshot] {
-        self.picture().process.as_ref().map_or(&[], |process| &process.runtimes)
+        self.state().process.as_ref().map_or(&[], |process| &process.runtimes)
     }
 
     /// Returns the index of the selected runtime.
@@ -295,7 +295,7 @@ impl Model {
     pub fn scene(&self) -> Option<Scene<'_>> {
         let index = self.runtime_index();
         let snapshot = self.runtimes().get(index)?;
-        Some(Scene { snapshot, rates: self.picture().rates.get(index).and_then(Option::as_ref) })
+        Some(Scene { snapshot, rates: self.state().rates.get(index).and_then(Option::as_ref) })
     }
 
     /// Returns the polls per second of the selected runtime, the oldest first; `None` for a moment
@@ -307,13 +307,13 @@ impl Model {
     /// Returns the history of the selected runtime.
     pub fn past(&self) -> Option<&History> {
         let name = self.scene().map(|scene| scene.snapshot.runtime.as_str());
-        self.picture().histories.iter().find(|history| Some(history.name.as_str()) == name)
+        self.state().histories.iter().find(|history| Some(history.name.as_str()) == name)
     }
 
     /// Returns the selected runtime in the previous snapshot.
     pub fn earlier(&self) -> Option<&Snapshot> {
         let name = &self.scene()?.snapshot.runtime;
-        self.picture().earlier.as_ref()?.runtimes.iter().find(|runtime| runtime.runtime == *name)
+        self.state().earlier.as_ref()?.runtimes.iter().find(|runtime| runtime.runtime == *name)
     }
 
     /// Returns how long no snapshot has arrived over an open connection, if that is longer than
@@ -382,7 +382,7 @@ impl Model {
     }
 }
 
-impl Picture {
+impl State {
     fn take(&mut self, mut process: Process, now: Duration) {
         let rates = self.process.as_ref().map(|earlier| Rates::between_processes(earlier, &process));
         self.rates = rates.unwrap_or_else(|| vec![None; process.runtimes.len()]);

@@ -123,9 +123,9 @@ impl Model {
 
     /// Returns the tasks that are shown.
     pub fn task_rows(&self) -> Vec<Row<'_, Task>> {
-        let picture = self.picture();
+        let state = self.state();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
-        let Some(told) = picture.tasks.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
+        let Some(told) = state.tasks.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
             return Vec::new();
         };
         let list = self.list_of(Screen::Tasks);
@@ -140,7 +140,7 @@ impl Model {
             list.has(texts.into_iter().chain(awaits)) || list.has_task([task.id])
         };
         let rows = told.rows.iter().filter(has);
-        let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of(item.id) }).collect();
+        let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: state.load_of(item.id) }).collect();
         sort(&mut rows, list.is_inverted, |item| (item.weight(rank), item.id));
         rows
     }
@@ -161,9 +161,9 @@ impl Model {
 
     /// Returns the processes that are shown.
     pub fn process_rows(&self) -> Vec<Row<'_, Process>> {
-        let picture = self.picture();
+        let state = self.state();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
-        let Some(told) = picture.processes.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
+        let Some(told) = state.processes.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
             return Vec::new();
         };
         let list = self.list_of(Screen::Processes);
@@ -173,7 +173,7 @@ impl Model {
             list.has([name, &process.pid, &process.kind, &process.spawned_at, process.state.name()])
         };
         let rows = told.rows.iter().filter(has);
-        let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: picture.load_of_process(&item.pid) }).collect();
+        let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: state.load_of_process(&item.pid) }).collect();
         sort(&mut rows, list.is_inverted, |item| (item.weight(rank), item.number));
         rows
     }
@@ -298,7 +298,7 @@ impl Model {
             let texts = [runtime.as_str(), finding.rule.name(), finding.severity.name(), &finding.title];
             list.has(texts.into_iter().chain(places))
         };
-        let mut rows: Vec<_> = self.picture().findings.iter().filter(has).collect();
+        let mut rows: Vec<_> = self.state().findings.iter().filter(has).collect();
         if list.is_inverted {
             rows.reverse();
         }
@@ -309,7 +309,7 @@ impl Model {
     pub fn event_rows(&self) -> Vec<&Happened> {
         let list = self.list_of(Screen::Events);
         let has = |event: &&Happened| list.has([event.kind, event.runtime.as_str(), &event.told()]);
-        let mut rows: Vec<_> = self.picture().log.newest_first().filter(has).collect();
+        let mut rows: Vec<_> = self.state().log.newest_first().filter(has).collect();
         if list.is_inverted {
             rows.reverse();
         }

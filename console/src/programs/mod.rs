@@ -1,12 +1,12 @@
 //! Finds programs, and keeps connections to them on separate threads.
 //!
 //! `list` finds all running programs, and `target` the one that an argument selects. `connection`
-//! keeps a subscription to snapshots, and `asker` requests the data that it does not include.
+//! keeps a subscription to snapshots, and `requester` requests the data that it does not include.
 //! `sources` reads source files.
 
 pub mod list;
 pub mod target;
 
-pub mod asker;
 pub mod connection;
+pub mod requester;
 pub(crate) mod sources;

@@ -33,7 +33,7 @@ pub(crate) struct End;
 
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Told(Order<Addr<Node>>);
+struct Ordered(Order<Addr<Node>>);
 
 pub(crate) struct Idle {
     messages: u64,
@@ -90,10 +90,10 @@ impl Handler<Token> for Node {
     }
 }
 
-impl Handler<Told> for Node {
+impl Handler<Ordered> for Node {
     type Result = ();
 
-    fn handle(&mut self, Told(order): Told, _: &mut Context<Self>) {
+    fn handle(&mut self, Ordered(order): Ordered, _: &mut Context<Self>) {
         match order {
             Order::Next(next) => self.next = Some(next),
             Order::Expect(tokens) => self.seen.expect(tokens),
@@ -188,7 +188,7 @@ impl Peer for Actix {
             for (to, order) in orders {
                 match order {
                     Order::Token(token) => to.do_send(Token(token)),
-                    order => to.do_send(Told(order)),
+                    order => to.do_send(Ordered(order)),
                 }
             }
         });

@@ -90,22 +90,22 @@ impl Paper {
 
 /// A finding and its runtime.
 #[derive(Clone, Debug, PartialEq)]
-struct Told {
+struct Reported {
     runtime: String,
     /// When its snapshot was taken.
     at_ns: u64,
     finding: Finding,
 }
 
-impl Told {
+impl Reported {
     /// Returns whether it is the same finding as `other`, whatever the numbers are.
-    fn is_like(&self, other: &Told) -> bool {
+    fn is_like(&self, other: &Reported) -> bool {
         self.runtime == other.runtime && Key::of(&self.finding) == Key::of(&other.finding)
     }
 
     /// Returns whether it is about the same poll as `former`, whose stack had not been captured
     /// yet.
-    fn replaces(&self, former: &Told) -> bool {
+    fn replaces(&self, former: &Reported) -> bool {
         let (now, then) = (&self.finding, &former.finding);
         let is_read = Key::of(then).is_provisional() && !Key::of(now).is_provisional();
         let tasks = |finding: &Finding| finding.tasks.iter().map(|task| task.id).collect::<Vec<_>>();
@@ -154,7 +154,7 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
 
 /// Returns the highest severity of the current findings; `None` if there are none. Past findings
 /// are no reason to fail.
-fn worst(all: &[Told]) -> Option<Severity> {
+fn worst(all: &[Reported]) -> Option<Severity> {
     all.iter().filter(|told| told.finding.seen.is_current).map(|told| told.finding.severity).max()
 }
 
@@ -179,18 +179,18 @@ fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Res
 }
 
 /// Returns the findings to print immediately. Those below a warning wait until the second snapshot.
-fn at_once(first: &Process) -> Vec<Told> {
+fn at_once(first: &Process) -> Vec<Reported> {
     let mut stuck = findings(first);
     stuck.retain(|told| told.finding.severity >= Severity::Warning);
     stuck
 }
 
 /// Returns the findings of every runtime, the worst first.
-fn findings(process: &Process) -> Vec<Told> {
+fn findings(process: &Process) -> Vec<Reported> {
     let mut told = Vec::new();
     for now in &process.runtimes {
         let findings = now.findings.iter().flatten().cloned();
-        told.extend(findings.map(|finding| Told { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
+        told.extend(findings.map(|finding| Reported { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
     }
     sort(&mut told);
     told
@@ -198,7 +198,7 @@ fn findings(process: &Process) -> Vec<Told> {
 
 /// Returns all findings of both snapshots, the worst first, and those that the first snapshot did
 /// not have or had with a lower severity.
-fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
+fn join(first: Vec<Reported>, mut second: Vec<Reported>) -> (Vec<Reported>, Vec<Reported>) {
     // A finding whose stack had not been captured is present again, with or without its line, and
     // keeps its severity.
     let (gone, first): (Vec<_>, Vec<_>) = first.into_iter().partition(|former| {
@@ -211,11 +211,11 @@ fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
         now.seen.is_current |= then.seen.is_current;
     }
     sort(&mut second);
-    let is_news = |told: &&Told| {
+    let is_news = |told: &&Reported| {
         !first.iter().any(|former| former.is_like(told) && former.finding.severity >= told.finding.severity)
     };
     let news: Vec<_> = second.iter().filter(is_news).cloned().collect();
-    let is_kept = |former: &&Told| !news.iter().any(|told| told.is_like(former));
+    let is_kept = |former: &&Reported| !news.iter().any(|told| told.is_like(former));
     let mut all: Vec<_> = first.iter().filter(is_kept).cloned().chain(news.iter().cloned()).collect();
     sort(&mut all);
     (all, news)
@@ -223,7 +223,7 @@ fn join(first: Vec<Told>, mut second: Vec<Told>) -> (Vec<Told>, Vec<Told>) {
 
 /// Sorts the worst first. The sort is stable: within a severity, runtimes and rules keep their
 /// order.
-fn sort(told: &mut [Told]) {
+fn sort(told: &mut [Reported]) {
     told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
 }
 
@@ -244,9 +244,9 @@ fn head(process: &Process, wait: Duration) -> String {
     format!("{}  pid {}  {}  {how}\n\n", process.program, process.pid, runtimes)
 }
 
-fn text(all: &[Told], paper: Paper) -> String {
+fn text(all: &[Reported], paper: Paper) -> String {
     let mut text = String::new();
-    for Told { runtime, at_ns, finding } in all {
+    for Reported { runtime, at_ns, finding } in all {
         let severity = if finding.seen.is_current { finding.severity.name().to_uppercase() } else { "PAST".into() };
         let (on, off) = if paper.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
         let held = held(finding, *at_ns).map_or_else(String::new, |ago| format!(", last seen {ago} ago"));
@@ -281,7 +281,7 @@ fn held(finding: &Finding, at_ns: u64) -> Option<String> {
     is_held.then(|| duration(ago_ns / SECOND_NS * SECOND_NS))
 }
 
-fn summary(first: &Process, second: &Process, all: &[Told], paper: Paper) -> String {
+fn summary(first: &Process, second: &Process, all: &[Reported], paper: Paper) -> String {
     let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
     let over = match second.at_ns.saturating_sub(first.at_ns) {
         0 => "in one snapshot".into(),
@@ -351,8 +351,8 @@ fn color(severity: Severity) -> &'static str {
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
-fn json(first: &Process, second: &Process, all: &[Told]) -> Value {
-    let finding = |told: &Told| {
+fn json(first: &Process, second: &Process, all: &[Reported]) -> Value {
+    let finding = |told: &Reported| {
         let mut finding = json!(told.finding);
         finding["runtime"] = json!(told.runtime);
         finding

@@ -34,7 +34,7 @@ fn process(at_ms: u64, for_ms: u64) -> Process {
 }
 
 /// Returns the findings in the last of these snapshots.
-fn told(snapshots: &[&Process]) -> Vec<Told> {
+fn told(snapshots: &[&Process]) -> Vec<Reported> {
     let mut watch = Watch::default();
     let judge = |process: &&Process| watch.filled(&clean::process((*process).clone())).into_owned();
     findings(snapshots.iter().map(judge).last().as_ref().unwrap())

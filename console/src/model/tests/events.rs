@@ -70,7 +70,7 @@ fn the_event_log_is_bounded_and_summarizes_floods() {
     (1..70).for_each(|step| _ = model.update(flood(step)));
     let told = events(&mut model);
     assert_eq!(told.len(), EVENTS_MAX);
-    assert!(model.picture().log.forgotten > 0);
+    assert!(model.state().log.forgotten > 0);
     assert!(told.iter().any(|event| event == "stall 32 more stuck polls"), "{:?}", &told[..20]);
 }
 
@@ -126,7 +126,7 @@ fn findings_of_the_doctor_come_and_go_as_events() {
         }
         model.update(Message::Tick(STEP * step as u32));
         model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
-        let is_found = model.picture().findings.iter().any(|(_, finding)| finding.rule.name() == "stalled-poll");
+        let is_found = model.state().findings.iter().any(|(_, finding)| finding.rule.name() == "stalled-poll");
         assert!(is_found || !is_stuck || step < 10, "judged anew every second");
     }
     let told = events(&mut model);

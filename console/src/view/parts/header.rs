@@ -167,7 +167,7 @@ fn draw_split(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>
 }
 
 fn identity(model: &Model, theme: Theme) -> Line<'static> {
-    let process = model.picture().process.as_ref();
+    let process = model.state().process.as_ref();
     let program = process.map_or(&model.hello.program, |process| &process.program);
     let pid = process.map_or(model.hello.pid, |process| process.pid);
     let mut spans = vec![
@@ -194,7 +194,7 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
         return Line::from(spans);
     }
     if model.is_paused() {
-        let held = model.now.saturating_sub(model.picture().received_at);
+        let held = model.now.saturating_sub(model.state().received_at);
         let how_long = age(nanos(held));
         spans.push(Span::styled(format!(" PAUSED {how_long} "), theme.selected()));
         spans.push(Span::raw(" "));

@@ -37,7 +37,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     draw_lines(frame, below, std::iter::once(rule).chain(whole.into_iter().map(|text| Line::raw(format!(" {text}")))));
     let area = list;
     let shown = window(events.len(), selected, usize::from(area.height) - 1);
-    let forgotten = match model.picture().log.forgotten {
+    let forgotten = match model.state().log.forgotten {
         0 => String::new(),
         n => format!("{} older events dropped, {EVENTS_MAX} kept  ", count(n)),
     };
@@ -52,7 +52,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 }
 
 fn line(event: &Happened, model: &Model, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
-    let now = if model.is_paused() { model.picture().received_at } else { model.now };
+    let now = if model.is_paused() { model.state().received_at } else { model.now };
     let ago = now.saturating_sub(event.at);
     let ago = age(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
     let room = columns.saturating_sub(AGO_WIDTH + KIND_WIDTH + RUNTIME_WIDTH + 4);

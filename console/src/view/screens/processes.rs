@@ -39,7 +39,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 
 /// Formats the size of the list, and the counters of the runtime's process systems.
 fn told(model: &Model) -> String {
-    let list = model.picture().processes.as_ref().map(summary);
+    let list = model.state().processes.as_ref().map(summary);
     let totals = model.scene().and_then(|scene| scene.snapshot.processes.as_ref()).map(|all| {
         let [failed, restarts, lost] = [all.ended_abnormally, all.restarts, all.messages_lost].map(count);
         format!("{lost} messages lost, {failed} failed, {restarts} restarts")
@@ -48,7 +48,7 @@ fn told(model: &Model) -> String {
 }
 
 fn nothing(model: &Model) -> String {
-    match &model.picture().processes {
+    match &model.state().processes {
         _ if model.played.is_some() => "A recording has no list of processes; attach to a running program.".into(),
         None if model.processes.error.is_some() => "Cannot list the processes: see above.".into(),
         None => "Requesting the processes …".into(),

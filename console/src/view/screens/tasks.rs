@@ -19,7 +19,7 @@ use crate::view::theme::Theme;
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
-    let told = model.picture().tasks.as_ref().map_or_else(String::new, summary);
+    let told = model.state().tasks.as_ref().map_or_else(String::new, summary);
     let error = model.tasks.error.as_deref();
     frame.render_widget(top_line("tasks", &told, error, &model.list().filter, top.width, theme), top);
     let table = model.task_rows();
@@ -40,7 +40,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 }
 
 fn nothing(model: &Model) -> String {
-    match &model.picture().tasks {
+    match &model.state().tasks {
         _ if model.played.is_some() => "A recording has no list of tasks; attach to a running program.".into(),
         None if model.tasks.error.is_some() => "Cannot list the tasks: see above.".into(),
         None => "Requesting the tasks …".into(),

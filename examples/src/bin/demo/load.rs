@@ -166,14 +166,14 @@ impl Load {
         let connections = tallies.iter().zip(0_u64..).map(|(tally, index)| {
             // One connection also sends the blocking requests.
             let next_block = (mix.with_blocking && index == 0).then(|| Instant::now() + BLOCK_INTERVAL / 2);
-            let asker = Asker {
+            let client = Client {
                 connection: Connection { service, sender: None },
                 random: Random::new(index),
                 next_block,
                 tally: tally.clone(),
             };
-            let asking = asker.ask_until(stop.clone());
-            volt::task::Builder::new().name("load.asker").spawn_on(asking, runtime.handle())
+            let requests = client.request_until(stop.clone());
+            volt::task::Builder::new().name("load.client").spawn_on(requests, runtime.handle())
         });
         let connections = connections.collect();
         Self { tallies, connections }
@@ -211,7 +211,7 @@ fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
 }
 
 /// The state of one connection's task.
-struct Asker {
+struct Client {
     connection: Connection,
     random: Random,
     /// When the next blocking request is due; `None` for all connections except one.
@@ -219,8 +219,8 @@ struct Asker {
     tally: Arc<Mutex<Tally>>,
 }
 
-impl Asker {
-    async fn ask_until(mut self, stop: Arc<Stop>) {
+impl Client {
+    async fn request_until(mut self, stop: Arc<Stop>) {
         while !stop.is_requested() {
             let handler = self.choose();
             let path = handler.path(&mut self.random);
@@ -336,15 +336,15 @@ mod tests {
 
     #[test]
     fn only_a_connection_with_a_due_timer_sends_a_blocking_request() {
-        let asker = |next_block| Asker {
+        let client = |next_block| Client {
             connection: Connection { service: SocketAddr::from(([127, 0, 0, 1], 1)), sender: None },
             random: Random::new(7),
             next_block,
             tally: Arc::default(),
         };
-        let mut due = asker(Some(Instant::now()));
+        let mut due = client(Some(Instant::now()));
         assert_eq!(due.choose(), Handler::Block);
         assert_ne!(due.choose(), Handler::Block, "the next one is a second away");
-        assert_ne!(asker(None).choose(), Handler::Block);
+        assert_ne!(client(None).choose(), Handler::Block);
     }
 }

@@ -36,9 +36,9 @@ use crate::clock;
 const MAX_TASKS_ASKED: usize = 256;
 /// Places for tasks whose names were looked up, a power of two. If two tasks share a place, their
 /// names may be written more than once.
-const TASKS_TOLD: usize = 16_384;
+const TASKS_SENT: usize = 16_384;
 /// The same for processes.
-const PROCESSES_TOLD: usize = 1024;
+const PROCESSES_SENT: usize = 1024;
 /// Words of a bitmap with one bit per location number.
 const LOCATION_WORDS: usize = (u16::MAX as usize + 1) / 64;
 /// Shortest and longest wait between two flushes.
@@ -69,7 +69,7 @@ pub(crate) struct Drain {
     /// The number of missed events of threads outside when this drain last read it. Each of several
     /// recordings counts them.
     outside_missed: u64,
-    told: Told,
+    sent: Sent,
 }
 
 struct LaneDrain {
@@ -79,7 +79,7 @@ struct LaneDrain {
 }
 
 /// Numbers whose texts were already looked up. Read for every poll, so no hash is computed.
-struct Told {
+struct Sent {
     /// One bit per location.
     locations: Box<[u64]>,
     /// For each value of a task id's last bits, the task looked up last; 0 = none.
@@ -103,8 +103,8 @@ impl Drain {
 
     fn new(recorder: &Arc<Recorder>, from_ns: u64, reader: fn(&Arc<Ring>) -> RingReader, outside_missed: u64) -> Self {
         let lanes = recorder.rings().map(|(track, ring)| LaneDrain { track, reader: ring.map(reader) }).collect();
-        let (told, recorder) = (Told::new(), recorder.clone());
-        Self { recorder, lanes, from_ns, collected_at_ns: None, wait: WAIT.0, outside_missed, told }
+        let (sent, recorder) = (Sent::new(), recorder.clone());
+        Self { recorder, lanes, from_ns, collected_at_ns: None, wait: WAIT.0, outside_missed, sent }
     }
 
     /// Collects the records since the last call.
@@ -131,7 +131,7 @@ impl Drain {
         }
         self.pace(complete_until_ns, &chunks);
         // (3)
-        let texts = self.told.texts(&chunks, names);
+        let texts = self.sent.texts(&chunks, names);
         // (4)
         let anchor = anchor();
         Flush { at_ns: anchor.at_ns, complete_until_ns, anchor: Some(anchor), texts, chunks, ..Flush::default() }
@@ -160,12 +160,12 @@ impl Drain {
     }
 }
 
-impl Told {
+impl Sent {
     fn new() -> Self {
         Self {
             locations: vec![0; LOCATION_WORDS].into(),
-            tasks: vec![0; TASKS_TOLD].into(),
-            processes: vec![None; PROCESSES_TOLD].into(),
+            tasks: vec![0; TASKS_SENT].into(),
+            processes: vec![None; PROCESSES_SENT].into(),
         }
     }
 
@@ -181,7 +181,7 @@ impl Told {
                         let text = names.location(location);
                         texts.extend(text.map(|text| Text::new(Table::Location, location.into(), text)));
                     }
-                    let place = &mut self.tasks[task as usize % TASKS_TOLD];
+                    let place = &mut self.tasks[task as usize % TASKS_SENT];
                     if *place != task && asked < MAX_TASKS_ASKED {
                         *place = task;
                         asked += 1;
@@ -192,7 +192,7 @@ impl Told {
                 | Event::ProcessEnd { process, .. }
                 | Event::MessageLost { process, .. }
                 | Event::ProcessRestart { supervisor: process } => {
-                    let place = &mut self.processes[(process >> 32) as usize % PROCESSES_TOLD];
+                    let place = &mut self.processes[(process >> 32) as usize % PROCESSES_SENT];
                     if *place != Some(process) && asked < MAX_TASKS_ASKED {
                         *place = Some(process);
                         asked += 1;
@@ -315,8 +315,8 @@ mod tests {
             writer.poll_begin(round, 7, 3, round);
             writer.poll_end(round, 7, 3, Outcome::Pending, 1);
             writer.poll_begin(round, 8, UNKNOWN_LOCATION, round);
-            let told = drain.collect(&names).texts.len();
-            assert_eq!(told, if round == 0 { 3 } else { 0 });
+            let texts = drain.collect(&names).texts.len();
+            assert_eq!(texts, if round == 0 { 3 } else { 0 });
         }
         assert_eq!(*names.0.borrow(), ["src/3.rs:1:1", "task 7", "task 8"]);
     }

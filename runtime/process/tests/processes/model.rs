@@ -24,7 +24,7 @@ enum Do {
 
 /// Records the events that it receives, as text.
 #[derive(Default)]
-struct Told {
+struct Recorder {
     context: Option<Context>,
     log: Vec<String>,
 }
@@ -37,7 +37,7 @@ fn exit(pid: Pid, reason: &ExitReason) -> String {
     format!("{pid} exits: {reason}")
 }
 
-impl Process for Told {
+impl Process for Recorder {
     fn init(&mut self, context: &Context, _method: &str, _input: Payload) -> Result<(), Failure> {
         self.context = Some(context.clone());
         Ok(())
@@ -145,7 +145,7 @@ async fn run(system: &System, seed: u64) {
     for number in 0..OPERATIONS {
         if model.0.len() < 2 || (model.0.len() < 6 && rng.below(3) == 0) {
             let traps_exits = rng.below(2) == 0;
-            let spawn = Spawn::new(Told::default());
+            let spawn = Spawn::new(Recorder::default());
             let pid = system.spawn(if traps_exits { spawn.trap_exits() } else { spawn }).unwrap();
             all.push(pid);
             model.0.insert(pid, Alive { traps_exits, ..Alive::default() });

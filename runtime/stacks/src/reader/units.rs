@@ -32,7 +32,7 @@ use super::split;
 
 type Value<'f> = AttributeValue<Bytes<'f>>;
 /// Indexes of addresses, and the calls at each of them.
-type Told = Vec<(usize, Vec<Place>)>;
+type Found = Vec<(usize, Vec<Place>)>;
 
 /// A call, and the line in it that contains the address.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,8 +109,8 @@ impl<'f> Index<'f> {
         // If several units claim an address, the first one that covers it decides.
         let mut found = vec![None; self.addresses.len()];
         let add = |found: &mut Vec<Option<_>>, unit, claimed: &[usize]| {
-            let told = self.told_by(unit, claimed).unwrap_or_default();
-            told.into_iter().for_each(|(at, places)| _ = found[at].get_or_insert(places));
+            let places = self.find_in(unit, claimed).unwrap_or_default();
+            places.into_iter().for_each(|(at, places)| _ = found[at].get_or_insert(places));
         };
         self.claims.iter().for_each(|(unit, claimed)| add(&mut found, *unit, claimed));
         let left: Vec<_> = (0..found.len()).filter(|at| found[*at].is_none()).collect();
@@ -153,7 +153,7 @@ impl<'f> Index<'f> {
     }
 
     /// Returns the calls at those of the claimed addresses that the unit covers.
-    fn told_by(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Told> {
+    fn find_in(&self, begin: DebugInfoOffset, claimed: &[usize]) -> gimli::Result<Found> {
         let unit = self.unit(begin)?;
         let unit = UnitRef::new(&self.dwarf, &unit);
         let mut paths: Vec<_> = claimed.iter().map(|at| Path::to(*at, self.addresses[*at])).collect();

@@ -19,34 +19,34 @@ use crate::watchdog::{alone, builder, watched};
 const HOLD: Duration = Duration::from_nanos(volt_diagnosis::doctor::history::HOLD_NS);
 
 /// The events logged so far, in order.
-static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+static LOGGED: Mutex<Vec<Logged>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Debug)]
-struct Told {
+struct Logged {
     level: Level,
     fields: BTreeMap<&'static str, String>,
 }
 
-impl Told {
+impl Logged {
     fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 }
 
-fn told() -> MutexGuard<'static, Vec<Told>> {
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+fn logged() -> MutexGuard<'static, Vec<Logged>> {
+    LOGGED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the logged stalls of this runtime. A machine that stops for a moment causes others,
 /// elsewhere.
-fn stalls(runtime: &Runtime) -> Vec<Told> {
+fn stalls(runtime: &Runtime) -> Vec<Logged> {
     let name = runtime.handle().snapshot().runtime;
-    let is_it = |told: &&Told| {
-        told.field("runtime") == name
-            && told.field("rule") == "stalled-poll"
-            && told.field("evidence").contains("cause: sleep")
+    let is_it = |logged: &&Logged| {
+        logged.field("runtime") == name
+            && logged.field("rule") == "stalled-poll"
+            && logged.field("evidence").contains("cause: sleep")
     };
-    told().iter().filter(is_it).cloned().collect()
+    logged().iter().filter(is_it).cloned().collect()
 }
 
 struct Log;
@@ -62,7 +62,7 @@ impl Subscriber for Log {
             // Strings come as `Debug`.
             fields.insert(field.name(), format!("{value:?}").trim_matches('"').to_owned());
         });
-        told().push(Told { level: *event.metadata().level(), fields });
+        logged().push(Logged { level: *event.metadata().level(), fields });
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -115,14 +115,14 @@ fn a_stall_is_logged_once_with_its_line_and_once_when_it_ends() {
             let stalls = stalls(&runtime);
             let [begin, end] = &stalls[..] else { panic!("one beginning and one end: {stalls:#?}") };
             assert_eq!((begin.level, end.level), (Level::WARN, Level::INFO));
-            for told in [begin, end] {
+            for logged in [begin, end] {
                 assert!(
-                    told.field("location").contains(&format!("tests/scheduler/observers/doctor_events.rs:{line}:")),
-                    "{told:#?}"
+                    logged.field("location").contains(&format!("tests/scheduler/observers/doctor_events.rs:{line}:")),
+                    "{logged:#?}"
                 );
-                assert!(told.field("evidence").contains("cause: sleep"), "{told:#?}");
-                assert!(["warning", "critical"].contains(&told.field("severity")), "{told:#?}");
-                assert!(told.field("message").contains("blocked worker"), "{told:#?}");
+                assert!(logged.field("evidence").contains("cause: sleep"), "{logged:#?}");
+                assert!(["warning", "critical"].contains(&logged.field("severity")), "{logged:#?}");
+                assert!(logged.field("message").contains("blocked worker"), "{logged:#?}");
             }
             assert!(begin.field("advice").contains("time::sleep"), "{begin:#?}");
         });
@@ -148,7 +148,7 @@ fn an_idle_programs_deadlock_is_logged_before_a_doze() {
                 }));
             }
             let deadlocks =
-                || told().iter().filter(|told| told.field("rule") == "deadlock").cloned().collect::<Vec<_>>();
+                || logged().iter().filter(|logged| logged.field("rule") == "deadlock").cloned().collect::<Vec<_>>();
             while deadlocks().is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -188,8 +188,8 @@ fn an_idle_programs_held_lock_is_logged_before_a_doze() {
                 }));
             }
             let at = format!("tests/scheduler/observers/doctor_events.rs:{line}:");
-            let is_it = |told: &Told| told.field("rule") == "lock-held" && told.field("location").contains(&at);
-            while !told().iter().any(is_it) {
+            let is_it = |logged: &Logged| logged.field("rule") == "lock-held" && logged.field("location").contains(&at);
+            while !logged().iter().any(is_it) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -207,8 +207,8 @@ fn an_idle_programs_joins_are_logged_before_a_doze() {
             let task = runtime.spawn(async move { drop(handle.await.unwrap().await) });
             own.send(task).unwrap();
             let at = format!("tests/scheduler/observers/doctor_events.rs:{line}:");
-            let is_it = |told: &Told| told.field("rule") == "deadlock" && told.field("evidence").contains(&at);
-            while !told().iter().any(is_it) {
+            let is_it = |logged: &Logged| logged.field("rule") == "deadlock" && logged.field("evidence").contains(&at);
+            while !logged().iter().any(is_it) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -223,8 +223,8 @@ fn with_doctor_events_off_the_log_has_none() {
             stall(&runtime);
             let since = Instant::now();
             goes_on_until(&runtime, || since.elapsed() > Duration::from_secs(2));
-            let told = told();
-            assert!(!told.iter().any(|told| told.field("runtime") == "silent"), "{told:#?}");
+            let logged = logged();
+            assert!(!logged.iter().any(|logged| logged.field("runtime") == "silent"), "{logged:#?}");
         });
     });
 }
@@ -234,7 +234,7 @@ fn an_idle_runtime_stays_asleep_despite_an_open_finding() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("rests").build().unwrap();
-            let count = |level| stalls(&runtime).iter().filter(|told| told.level == level).count();
+            let count = |level| stalls(&runtime).iter().filter(|logged| logged.level == level).count();
             let is_open = || count(Level::WARN) > count(Level::INFO);
             let checks = || runtime.handle().snapshot().sentinel.checks;
             // On a busy machine, the machine may be to blame for a stall, or its stack is read when
@@ -299,12 +299,12 @@ fn usual_blocking_is_a_warning_while_it_continues() {
             }
             let after = runtime.handle().snapshot();
             assert!(after.incidents.total() > before.incidents.total(), "they are all counted");
-            let told: Vec<_> =
-                stalls(&runtime).into_iter().filter(|told| told.field("location").contains(&place)).collect();
+            let logged: Vec<_> =
+                stalls(&runtime).into_iter().filter(|logged| logged.field("location").contains(&place)).collect();
             // A poll whose stack could not be read in time is another finding, of the task only.
-            let places: BTreeSet<_> = told.iter().map(|told| told.field("location")).collect();
-            let is_over = told.iter().any(|told| told.level == Level::INFO);
-            assert!(told.len() == places.len() && !is_over, "each is reported once, none as over: {told:#?}");
+            let places: BTreeSet<_> = logged.iter().map(|logged| logged.field("location")).collect();
+            let is_over = logged.iter().any(|logged| logged.level == Level::INFO);
+            assert!(logged.len() == places.len() && !is_over, "each is reported once, none as over: {logged:#?}");
         });
     });
 }

@@ -30,8 +30,8 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         let mut downs = Vec::new();
         for _ in 0..3 {
             match hears.recv().await.unwrap() {
-                Told::Down(pid, ExitReason::NoConnection) => downs.push(pid),
-                Told::Exit(pid, ExitReason::NoConnection) => assert_eq!(pid, there),
+                Received::Down(pid, ExitReason::NoConnection) => downs.push(pid),
+                Received::Exit(pid, ExitReason::NoConnection) => assert_eq!(pid, there),
                 _ => panic!("told of something else"),
             }
         }
@@ -39,7 +39,9 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         let mut watched = [silent, there];
         watched.sort();
         assert_eq!(downs, watched);
-        assert!(matches!(there_hears.recv().await, Some(Told::Exit(pid, ExitReason::NoConnection)) if pid == watcher));
+        assert!(
+            matches!(there_hears.recv().await, Some(Received::Exit(pid, ExitReason::NoConnection)) if pid == watcher)
+        );
         for (system, pid) in [(&beta, silent), (&beta, there), (&alpha, watcher)] {
             let info = system.info(pid).unwrap();
             assert_eq!((info.link_count, info.monitor_count), (0, 0));
@@ -50,7 +52,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         assert_eq!(alpha.wait(there).await, ExitReason::NoConnection);
         assert!(alpha.whereis_on(beta.node(), "x").await.unwrap_err().is_no_connection());
         order(&alpha, watcher, Order::Monitor(there)).await;
-        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::NoConnection)) if pid == there));
+        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == there));
         // The process is still alive, and can be reached again.
         hub.mend(alpha.node(), beta.node());
         meet(&alpha, &beta).await;
@@ -58,7 +60,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         order(&alpha, watcher, Order::Monitor(there)).await;
         echo(&alpha, there).await.unwrap();
         beta.kill(there);
-        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::Killed)) if pid == there));
+        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::Killed)) if pid == there));
     });
 }
 
@@ -76,7 +78,7 @@ fn a_node_unaware_of_its_loss_is_notified_on_return() {
         }
         assert_eq!(alpha.nodes(), []);
         hub.mend(alpha.node(), beta.node());
-        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::NoConnection)) if pid == here));
+        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == here));
         meet(&alpha, &beta).await;
         echo(&beta, here).await.unwrap();
         echo(&alpha, there).await.unwrap();
@@ -126,7 +128,7 @@ fn a_departing_node_delivers_its_last_messages_first() {
         echo(&alpha, first).await.unwrap();
         gamma.shutdown(Some(LONG)).await;
         for _ in 0..2 {
-            assert!(matches!(hears.recv().await, Some(Told::Down(_, ExitReason::Shutdown))));
+            assert!(matches!(hears.recv().await, Some(Received::Down(_, ExitReason::Shutdown))));
         }
         while alpha.nodes().contains(&gamma.node()) {
             volt::task::yield_now().await;

@@ -87,7 +87,7 @@ fn a_duplicate_frame_is_accepted_once() {
             alpha.send(pid, Payload::bytes(n.to_le_bytes().to_vec())).await.unwrap();
         }
         for n in 0..3 {
-            assert!(matches!(hears.recv().await, Some(Told::Message(None, bytes)) if number(&bytes) == n));
+            assert!(matches!(hears.recv().await, Some(Received::Message(None, bytes)) if number(&bytes) == n));
         }
         echo(&alpha, pid).await.unwrap();
         assert!(hears.try_recv().is_err());
@@ -131,7 +131,7 @@ fn frames_that_are_lost_break_the_conversation_off_at_both_ends() {
         alpha.kill(here);
         alpha.wait(here).await;
         incoming.interrupted();
-        assert!(matches!(there_hears.recv().await, Some(Told::Down(pid, ExitReason::NoConnection)) if pid == here));
+        assert!(matches!(there_hears.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == here));
         assert!(here_hears.recv().await.is_none());
         assert!(beta.relay_counts().unwrap().lost > 0);
         meet(&alpha, &beta).await;
@@ -154,7 +154,7 @@ fn a_full_relay_refuses_messages_and_keeps_the_news_of_ends() {
         deeds.lock().unwrap().extend((0..3).map(|_| Deed::Refuse));
         assert!(alpha.send(there, Payload::empty()).await.unwrap_err().is_full());
         alpha.kill(here);
-        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::Killed)) if pid == here));
+        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::Killed)) if pid == here));
         assert_eq!(alpha.relay_counts().unwrap().refused, 3);
     });
 }
@@ -173,8 +173,8 @@ fn a_full_relay_keeps_watches_links_and_kills_of_the_living() {
         }
         deeds.lock().unwrap().push_back(Deed::Refuse);
         assert!(alpha.kill(there));
-        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::Killed)) if pid == there));
-        assert!(matches!(hears.recv().await, Some(Told::Exit(pid, ExitReason::Killed)) if pid == there));
+        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::Killed)) if pid == there));
+        assert!(matches!(hears.recv().await, Some(Received::Exit(pid, ExitReason::Killed)) if pid == there));
     });
 }
 

@@ -49,7 +49,7 @@ async fn meet(one: &System, other: &System) {
 }
 
 /// An event that a [`Probe`] received.
-enum Told {
+enum Received {
     Message(Option<Pid>, Bytes),
     Down(Pid, ExitReason),
     Exit(Pid, ExitReason),
@@ -65,7 +65,7 @@ enum Order {
 /// Reports the events that it receives, executes [`Order`]s, and answers calls with their payload.
 struct Probe {
     context: Option<Context>,
-    told: mpsc::UnboundedSender<Told>,
+    told: mpsc::UnboundedSender<Received>,
 }
 
 impl Process for Probe {
@@ -97,11 +97,11 @@ impl Process for Probe {
                         continue;
                     }
                     (None, Err(payload)) => {
-                        Told::Message(message.from, payload.as_bytes().cloned().unwrap_or_default())
+                        Received::Message(message.from, payload.as_bytes().cloned().unwrap_or_default())
                     }
                 },
-                Event::Down { pid, reason, .. } => Told::Down(pid, reason),
-                Event::Exit { pid, reason } => Told::Exit(pid, reason),
+                Event::Down { pid, reason, .. } => Received::Down(pid, reason),
+                Event::Exit { pid, reason } => Received::Exit(pid, reason),
                 Event::Cancel => {
                     out.done();
                     continue;
@@ -114,7 +114,7 @@ impl Process for Probe {
     }
 }
 
-fn probe(system: &System) -> (Pid, mpsc::UnboundedReceiver<Told>) {
+fn probe(system: &System) -> (Pid, mpsc::UnboundedReceiver<Received>) {
     let (told, hears) = mpsc::unbounded_channel();
     (system.spawn(Spawn::new(Probe { context: None, told }).trap_exits()).unwrap(), hears)
 }
@@ -150,7 +150,7 @@ fn messages_of_one_sender_arrive_in_their_order_on_another_node() {
             }
         }
         for n in 0..1000 {
-            let Some(Told::Message(from, bytes)) = hears.recv().await else { panic!("message {n}") };
+            let Some(Received::Message(from, bytes)) = hears.recv().await else { panic!("message {n}") };
             assert_eq!((from, number(&bytes)), (None, n));
         }
     });
@@ -214,8 +214,8 @@ fn calls_to_exited_processes_of_another_node_fail_quickly() {
         let (watcher, mut hears) = probe(&alpha);
         order(&alpha, watcher, Order::Monitor(dead)).await;
         order(&alpha, watcher, Order::Link(dead)).await;
-        assert!(matches!(hears.recv().await, Some(Told::Down(pid, ExitReason::NoProcess)) if pid == dead));
-        assert!(matches!(hears.recv().await, Some(Told::Exit(pid, ExitReason::NoProcess)) if pid == dead));
+        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::NoProcess)) if pid == dead));
+        assert!(matches!(hears.recv().await, Some(Received::Exit(pid, ExitReason::NoProcess)) if pid == dead));
     });
 }
 
@@ -237,11 +237,11 @@ fn exits_are_reported_across_nodes_and_spread_over_links() {
         let mut told = [false; 2];
         for _ in 0..2 {
             match hears.recv().await.unwrap() {
-                Told::Down(pid, ExitReason::Failed(why)) if pid == watched => {
+                Received::Down(pid, ExitReason::Failed(why)) if pid == watched => {
                     assert_eq!(why.to_string(), "as it was told to");
                     told[0] = true;
                 }
-                Told::Exit(pid, ExitReason::Failed(_)) if pid == watched => told[1] = true,
+                Received::Exit(pid, ExitReason::Failed(_)) if pid == watched => told[1] = true,
                 _ => panic!("told of something else"),
             }
         }

@@ -12,7 +12,7 @@
 //! 3. It repeats this after the interval, or immediately for another wish.
 //! 4. Without a wish it closes its connection, because a program accepts only a limited number of
 //!    connections.
-//! 5. It exits when its [`Asker`] is dropped, at the latest after the reply that it waits for.
+//! 5. It exits when its [`Requester`] is dropped, at the latest after the reply that it waits for.
 //!
 //! # Invariants
 //!
@@ -40,25 +40,25 @@ const INBOX_MAX: usize = 4;
 
 /// The handle of the thread. See the header of this file.
 #[derive(Debug)]
-pub struct Asker {
+pub struct Requester {
     /// The replies.
     pub messages: Receiver<Message>,
     wishes: Sender<Wish>,
     last: Wish,
 }
 
-impl Asker {
+impl Requester {
     /// Starts the thread, which sends requests to the program that `locate` finds.
     ///
     /// # Errors
     ///
     /// Returns an error if the system cannot start a thread.
-    pub fn start(locate: Locate) -> std::io::Result<Asker> {
+    pub fn start(locate: Locate) -> std::io::Result<Requester> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
         let (wishes, wished) = channel();
         let thread = Thread { to_screen, wished, wish: Wish::default(), locate, client: None, dumped: None };
-        std::thread::Builder::new().name("volt-console-asker".into()).spawn(move || thread.run())?;
-        Ok(Asker { messages, wishes, last: Wish::default() })
+        std::thread::Builder::new().name("volt-console-requester".into()).spawn(move || thread.run())?;
+        Ok(Requester { messages, wishes, last: Wish::default() })
     }
 
     /// Sets the requests to send from now on.
@@ -108,7 +108,7 @@ impl Thread {
         }
     }
 
-    /// Waits until the next request is due. Returns `false` if the [`Asker`] was dropped.
+    /// Waits until the next request is due. Returns `false` if the [`Requester`] was dropped.
     fn wait(&mut self, pace: Duration) -> bool {
         loop {
             let wish = if self.wish.is_empty() {
