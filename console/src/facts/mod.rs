@@ -320,7 +320,7 @@ pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
 /// Returns the state of a worker in at most five columns: its phase, or why it runs no tasks.
 pub fn state_word(worker: &Worker) -> &'static str {
     match (worker.duty, worker.phase) {
-        (Duty::Away, _) => "away",
+        (Duty::Stuck, _) => "stck",
         (Duty::Blocking, _) => "blck",
         (_, phase) => phase_word(phase),
     }
@@ -329,7 +329,7 @@ pub fn state_word(worker: &Worker) -> &'static str {
 /// Returns the state of a worker as the one letter of its lamp.
 pub fn state_letter(worker: &Worker) -> char {
     match (worker.duty, worker.phase) {
-        (Duty::Away, _) => 'A',
+        (Duty::Stuck, _) => 'X',
         (Duty::Blocking, _) => 'K',
         (_, phase) => phase_letter(phase),
     }

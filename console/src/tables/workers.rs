@@ -250,7 +250,7 @@ fn state(row: &Row<'_>) -> Cell {
     let cell = Cell::new(format!("{}{}", lamp(row.worker, row.is_parked), state_word(row.worker)));
     match row.worker.duty {
         // The word itself is the mark.
-        Duty::Away => Cell { tone: Tone::Alarm, ..cell },
+        Duty::Stuck => Cell { tone: Tone::Alarm, ..cell },
         _ => cell.quiet_if(row.is_parked),
     }
 }
@@ -386,7 +386,7 @@ mod tests {
             format!("{} {}", index(&row).text, state(&row).text)
         };
         assert_eq!(text(&worker(Duty::Present, false)), "7 ●busy");
-        assert_eq!(text(&worker(Duty::Away, false)), "7 ●away");
+        assert_eq!(text(&worker(Duty::Stuck, false)), "7 ●stck");
         assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●blck");
         assert_eq!(text(&worker(Duty::Present, true)), "s7 ◆busy");
         let many = Worker { index: 1023, ..worker(Duty::Present, true) };

@@ -246,7 +246,7 @@ function showWorkers(runtime) {
     const row = element("tr", worker.duty);
     const cell = (text, className) => row.append(element("td", className, text));
     const detail = (text) => cell(text, "detail");
-    const what = worker.duty === "off" || worker.duty === "away" || worker.duty === "blocking" ? worker.duty : doing(runtime, worker);
+    const what = worker.duty === "off" || worker.duty === "stuck" || worker.duty === "blocking" ? worker.duty : doing(runtime, worker);
     cell(worker.index + (worker.is_spare ? " spare" : ""));
     cell(what, "text " + what);
     cell(percent(rates && rates.busy_ratio));

@@ -35,7 +35,7 @@ const WORKERS: [&str; 15] = [
     "Lamps  ○ parked, can be claimed   ● awake, or just claimed",
     "       ◇ ◆ (s) the same for a spare worker, which replaces a stuck one",
     "       B busy  S searching  P parked  D parked in the I/O driver",
-    "       M maintenance  A away: stuck in a poll  K block_in_place  - stopped",
+    "       M maintenance  X stuck in a poll  K block_in_place  - stopped",
     "queue  LIFO slot, batch from the global queue, ring: local queue (tasks)",
     "budget polls left in this tick; spent: ticks that used the whole budget",
     "ewma   average poll duration; intv: polls between global queue checks",

@@ -38,7 +38,7 @@ pub fn lines(scene: &Scene<'_>, columns: usize, max_lines: usize, theme: Theme) 
             let worker = &scene.snapshot.workers[*index];
             let lamp = lamp(worker, scene.snapshot.is_parked(*index));
             let gap = if offset > 0 && offset % GROUP == 0 { " " } else { "" };
-            let style = if worker.duty == Duty::Away { theme.tone(Tone::Alarm) } else { theme.phase(worker.phase) };
+            let style = if worker.duty == Duty::Stuck { theme.tone(Tone::Alarm) } else { theme.phase(worker.phase) };
             spans.push(Span::raw(gap));
             spans.push(Span::styled(format!("{lamp}{}", state_letter(worker)), style));
         }

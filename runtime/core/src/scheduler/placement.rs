@@ -10,7 +10,7 @@
 //! cannot drift: the sum of all loads is the number of tasks that are queued or running.
 //!
 //! Workers that cannot run a task soon are skipped: those that have announced that they block
-//! (`block_in_place`), those that the sentinel has declared away, and those whose current poll has
+//! (`block_in_place`), those that the sentinel has declared stuck, and those whose current poll has
 //! lasted for `STUCK_AFTER`. The last condition covers the time before the sentinel notices, and
 //! runtimes without a sentinel. If no candidate is left, the task goes to the global queue. A
 //! worker may begin to block right after it was chosen; then a thief takes the task, as from a
@@ -92,7 +92,7 @@ impl Placer {
 }
 
 /// Returns whether a worker can run a task soon: it is on duty, neither blocks nor is declared
-/// away, and is not in a long poll. The clock is read only for workers that are in a poll.
+/// stuck, and is not in a long poll. The clock is read only for workers that are in a poll.
 fn is_open(worker: usize, remote: &Remote, staff: &Staff, now_ns: impl Fn() -> u64) -> bool {
     let is_stuck = || remote.cells.poll_for_ns(now_ns()) >= Some(clock::saturating_ns(STUCK_AFTER));
     staff.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
@@ -217,8 +217,8 @@ mod tests {
         };
         type Stop<'a> = &'a dyn Fn(&Staff, &Remote, usize);
         let stops: [(&str, Stop<'_>); 3] = [
-            ("stuck", &|_, remote, _| begin_long_poll(remote)),
-            ("away", &|staff, _, worker| assert!(staff.declare_away(worker))),
+            ("in a long poll", &|_, remote, _| begin_long_poll(remote)),
+            ("stuck", &|staff, _, worker| assert!(staff.declare_stuck(worker))),
             ("blocking", &|staff, _, worker| staff.begin_blocking(worker)),
         ];
         for placement in [Placement::TwoChoices, Placement::LeastLoaded] {

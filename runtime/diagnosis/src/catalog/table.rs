@@ -14,7 +14,7 @@ const LOCATION: &[&str] = &["runtime", "location"];
 
 /// The duties that have a series. A worker with a duty that is unknown to this reader is 0 in all
 /// of them.
-const DUTIES: [Duty; 4] = [Duty::Present, Duty::Away, Duty::Blocking, Duty::Off];
+const DUTIES: [Duty; 4] = [Duty::Present, Duty::Stuck, Duty::Blocking, Duty::Off];
 
 /// Every metric, in the order in which `/metrics` and the documentation show them.
 pub static METRICS: &[Metric] = &[
@@ -544,8 +544,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_duty",
         "1",
         &["runtime", "worker", "duty"],
-        "1 for the worker's current state, 0 for the others: present, away (replaced while stuck in a poll), \
-         blocking (in `block_in_place`), or off (a spare worker that is not needed).",
+        "1 for the worker's current state, 0 for the others: present, stuck (in a poll; a spare worker \
+         replaces it), blocking (in `block_in_place`), or off (a spare worker that is not needed).",
         |r| r.each_by(|w| DUTIES.map(|duty| (duty.name(), w.duty == duty))),
     ),
     counter(

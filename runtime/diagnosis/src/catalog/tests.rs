@@ -234,12 +234,12 @@ fn every_cause_has_its_series_before_it_was_ever_seen() {
 #[test]
 fn a_worker_has_one_duty_and_spares_are_not_among_the_workers() {
     let mut snapshot = filled(3);
-    (snapshot.workers[1].duty, snapshot.workers[2].duty) = (Duty::Away, Duty::Off);
+    (snapshot.workers[1].duty, snapshot.workers[2].duty) = (Duty::Stuck, Duty::Off);
     snapshot.workers[2].is_spare = true;
     let samples = find("volt_worker_duty").unwrap().samples(&snapshot);
     let on = samples.iter().filter(|sample| number(&sample.value) > 0.0);
     let on: Vec<_> = on.map(|sample| (sample.labels[1].as_str(), sample.labels[2].as_str())).collect();
-    assert_eq!(on, [("0", "present"), ("1", "away"), ("2", "off")]);
+    assert_eq!(on, [("0", "present"), ("1", "stuck"), ("2", "off")]);
     let workers = find("volt_runtime_workers").unwrap().samples(&snapshot);
     assert_eq!(workers[0].value, Value::Count(2));
 }

@@ -151,7 +151,7 @@ fn like<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> Option<&'a In
 /// Returns the finding for a poll in flight without an incident, if it is an outage. For shorter
 /// polls the recorded incidents suffice.
 fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
-    let is_capped = worker.duty == Duty::Away && case.now.sentinel.spares_on_duty == 0;
+    let is_capped = worker.duty == Duty::Stuck && case.now.sentinel.spares_on_duty == 0;
     let like = like(case.now, &poll.spawned_at, case.now.at_ns.saturating_sub(LIKE_NS));
     if poll.for_ns < OUTAGE_NS && !(is_capped && like.is_some()) {
         return None;
@@ -163,7 +163,7 @@ fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Fin
         cause => format!("probable cause: {}, as in an earlier poll", cause.name()),
     };
     let title = format!("{who} has blocked worker {} for {} ({why})", worker.index, duration(poll.for_ns));
-    let served = if worker.duty == Duty::Away && !is_capped { "replaced by a spare worker" } else { "not replaced" };
+    let served = if worker.duty == Duty::Stuck && !is_capped { "replaced by a spare worker" } else { "not replaced" };
     let mut finding = Finding::new(Rule::StalledPoll, Severity::Critical, title)
         .cause(cause)
         .ns("for_ns", "duration so far", poll.for_ns)

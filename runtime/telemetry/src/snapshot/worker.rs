@@ -13,8 +13,9 @@ pub enum Duty {
     /// It runs tasks, searches for them, or sleeps until there are some.
     #[default]
     Present,
-    /// It is stuck in a poll, and a spare worker works in its place.
-    Away,
+    /// The sentinel has declared it stuck in a poll. A spare worker replaces it, if one is
+    /// available.
+    Stuck,
     /// It is in `block_in_place`.
     Blocking,
     /// It is a spare worker that is not needed now.
@@ -29,7 +30,7 @@ impl Duty {
     pub fn name(self) -> &'static str {
         match self {
             Duty::Present => "present",
-            Duty::Away => "away",
+            Duty::Stuck => "stuck",
             Duty::Blocking => "blocking",
             Duty::Off => "off",
             Duty::Unknown => "unknown",

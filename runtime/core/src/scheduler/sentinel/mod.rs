@@ -7,7 +7,7 @@
 //! An ordinary case: a task on worker 1 sleeps in its thread for 200 ms. Two checks in a row find
 //! worker 1 in the same poll. If worker 2 is parked, the sentinel wakes it, and it steals the tasks
 //! of worker 1. If worker 2 is in a poll, too, and tasks wait, the sentinel declares worker 1
-//! *away* and calls a *spare*, a worker with a separate thread (`staff`), which runs the waiting
+//! *stuck* and calls a *spare*, a worker with a separate thread (`staff`), which runs the waiting
 //! tasks. When the poll ends, worker 1 continues, and the spare leaves after a while.
 //!
 //! Each check compares what each worker does with what it did at the previous check. A poll is
@@ -22,15 +22,15 @@
 //!    protected for longer, go to the global queue.
 //! 3. No worker is parked, and work waits or all workers are stuck: make the poll yield at its next
 //!    operation (*preempt*), and find out from the kernel what the thread does. If it blocks,
-//!    declare it away immediately. If it burns processor time, declare it away after `BURN_AFTER`,
-//!    and only a limited number at a time: more threads than processors do not help for long. If it
-//!    could run but the kernel runs other threads, treat it like one that burns, after
-//!    `WAIT_AFTER`, since it may burn all the time that it gets. If it is stopped, or its quota is
-//!    spent, do not replace it: a spare would get no processor time either. The thread of a
-//!    current-thread runtime is never replaced: no other thread may run its tasks.
+//!    declare it stuck immediately. If it burns processor time, declare it stuck after
+//!    `BURN_AFTER`, and only a limited number at a time: more threads than processors do not help
+//!    for long. If it could run but the kernel runs other threads, treat it like one that burns,
+//!    after `WAIT_AFTER`, since it may burn all the time that it gets. If it is stopped, or its
+//!    quota is spent, do not replace it: a spare would get no processor time either. The thread of
+//!    a current-thread runtime is never replaced: no other thread may run its tasks.
 //! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
 //!    that none was available (*capped*).
-//! 5. A worker is away or blocks: move the tasks that it holds to the global queue, at each check,
+//! 5. A worker is stuck or blocks: move the tasks that it holds to the global queue, at each check,
 //!    since a stuck poll may wake more tasks.
 //!
 //! A spare stays for `SPARE_LINGER` after the last stall, since a task that blocked once often
@@ -122,8 +122,8 @@ struct Seen {
     /// For how long the machine stood still during this poll. After an announced block: the whole
     /// time of the poll up to the end of the block.
     excused_ns: u64,
-    /// The poll for which the worker was declared away.
-    away_seq: u64,
+    /// The poll for which the worker was declared stuck.
+    stuck_seq: u64,
     is_burning: bool,
 }
 
@@ -215,12 +215,12 @@ impl Rounds {
         for (slot, remote) in shared.remotes_in_use().iter().enumerate() {
             let seen = &mut self.seen[slot];
             let mut duty = shared.staff.duty(slot);
-            seen.is_burning &= duty == Duty::Away;
+            seen.is_burning &= duty == Duty::Stuck;
             let poll_seq = remote.cells.poll_seq();
             self.witness.excuse(slot, paused_ns, now_ns);
             self.witness.goes_on(slot, poll_seq, now_ns);
-            if duty == Duty::Away && poll_seq != seen.away_seq {
-                // It has returned, but has not noticed yet that it was declared away.
+            if duty == Duty::Stuck && poll_seq != seen.stuck_seq {
+                // It has returned, but has not noticed yet that it was declared stuck.
                 shared.staff.take_back(slot);
                 duty = shared.staff.duty(slot);
             }
@@ -241,7 +241,7 @@ impl Rounds {
             let is_long = for_ns >= clock::saturating_ns(STUCK_AFTER);
             match duty {
                 Duty::Off => {}
-                Duty::Blocking | Duty::Away => stuck.push(Stuck { slot, poll_seq, for_ns, duty }),
+                Duty::Blocking | Duty::Stuck => stuck.push(Stuck { slot, poll_seq, for_ns, duty }),
                 Duty::Present if is_long && is_same && paused_ns == 0 => {
                     stuck.push(Stuck { slot, poll_seq, for_ns, duty })
                 }
@@ -292,7 +292,7 @@ impl Rounds {
                     sentinel.preempts.add(1);
                 }
                 // No other thread may run the tasks of a current-thread runtime.
-                if shared.seat.is_some() || !self.is_to_be_replaced(stuck, now_ns) || !self.declare_away(stuck) {
+                if shared.seat.is_some() || !self.is_to_be_replaced(stuck, now_ns) || !self.declare_stuck(stuck) {
                     continue;
                 }
                 has_acted = true;
@@ -303,7 +303,7 @@ impl Rounds {
         }
         let mut remedy = Remedy::Replaced;
         let is_to_be_watched = |stuck: &Stuck| match stuck.duty {
-            Duty::Away => true,
+            Duty::Stuck => true,
             // The tasks that it wakes go to other workers; if one of these is parked, no spare is
             // needed.
             Duty::Blocking => shared.idle.is_nobody_parked(),
@@ -326,7 +326,7 @@ impl Rounds {
             moving += 1;
             has_acted = true;
         }
-        for stuck in stuck.iter().filter(|stuck| shared.staff.duty(stuck.slot) == Duty::Away) {
+        for stuck in stuck.iter().filter(|stuck| shared.staff.duty(stuck.slot) == Duty::Stuck) {
             self.witness.note(stuck.slot, remedy);
         }
         has_acted
@@ -352,16 +352,16 @@ impl Rounds {
     }
 
     /// Replace (1) and (2).
-    fn declare_away(&mut self, stuck: &Stuck) -> bool {
+    fn declare_stuck(&mut self, stuck: &Stuck) -> bool {
         let shared = &self.shared;
-        if !shared.staff.declare_away(stuck.slot) {
+        if !shared.staff.declare_stuck(stuck.slot) {
             return false;
         }
         if shared.remotes[stuck.slot].cells.poll_seq() != stuck.poll_seq {
             shared.staff.take_back(stuck.slot);
             return false;
         }
-        self.seen[stuck.slot].away_seq = stuck.poll_seq;
+        self.seen[stuck.slot].stuck_seq = stuck.poll_seq;
         self.witness.recorder.note(clock::now_ns, || Event::Retire { worker: stuck.slot as u16 });
         shared.sentinel.replacements.add(1);
         true

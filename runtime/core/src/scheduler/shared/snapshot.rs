@@ -69,7 +69,7 @@ impl Shared {
                     duty: match self.staff.duty(index) {
                         Duty::Off => volt_telemetry::Duty::Off,
                         Duty::Present => volt_telemetry::Duty::Present,
-                        Duty::Away => volt_telemetry::Duty::Away,
+                        Duty::Stuck => volt_telemetry::Duty::Stuck,
                         Duty::Blocking => volt_telemetry::Duty::Blocking,
                     },
                     ring_len: remote.local_len() as u32,

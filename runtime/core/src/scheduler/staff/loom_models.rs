@@ -1,6 +1,6 @@
-//! loom models of the handshake: a worker that returns while it is declared away, spares that leave
-//! at the same time, a call concurrent with a spare whose thread ends. For each there is a twin
-//! with one step done wrong, which the model must detect.
+//! loom models of the handshake: a worker that returns while it is declared stuck, spares that
+//! leave at the same time, a call concurrent with a spare whose thread ends. For each there is a
+//! twin with one step done wrong, which the model must detect.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -21,13 +21,13 @@ fn spawn(staff: &Arc<Staff>, f: impl FnOnce(&Staff) + 'static) -> thread::JoinHa
     thread::spawn(move || f(&staff))
 }
 
-// ---- a worker that returns while the sentinel declares it away ----------------------------------
+// ---- a worker that returns while the sentinel declares it stuck ---------------------------------
 
 type Replace = fn(&Staff, &AtomicU64);
 
 /// Replace (1) to (3), for poll 1.
 fn replace(staff: &Staff, poll_seq: &AtomicU64) {
-    if staff.declare_away(0) {
+    if staff.declare_stuck(0) {
         if poll_seq.load(Ordering::Acquire) != 1 {
             staff.take_back(0);
             return;
@@ -38,7 +38,7 @@ fn replace(staff: &Staff, poll_seq: &AtomicU64) {
 
 /// Replace (2) without checking whether the worker has already returned.
 fn replace_counting_twice(staff: &Staff, poll_seq: &AtomicU64) {
-    if staff.declare_away(0) {
+    if staff.declare_stuck(0) {
         if poll_seq.load(Ordering::Acquire) != 1 {
             staff.duties[0].store(PRESENT, Ordering::Release);
             staff.raise_able();
@@ -77,7 +77,7 @@ fn a_worker_that_comes_back(replace: Replace) -> impl Fn() + Send + Sync + 'stat
 }
 
 #[test]
-fn loom_a_returning_worker_declared_away_is_counted_once() {
+fn loom_a_returning_worker_declared_stuck_is_counted_once() {
     holds(None, a_worker_that_comes_back(replace));
 }
 
@@ -86,11 +86,11 @@ fn loom_twin_a_declaration_taken_back_by_a_store_is_found() {
     breaks("COUNTED", None, a_worker_that_comes_back(replace_counting_twice));
 }
 
-// ---- a worker that is about to block while the sentinel declares it away ------------------------
+// ---- a worker that is about to block while the sentinel declares it stuck -----------------------
 
-/// Block of a worker that was declared away, counted a second time.
+/// Block of a worker that was declared stuck, counted a second time.
 fn begin_blocking_counting_twice(staff: &Staff, slot: usize) {
-    while !staff.change(slot, PRESENT, BLOCKING) && !staff.change(slot, AWAY, BLOCKING) {}
+    while !staff.change(slot, PRESENT, BLOCKING) && !staff.change(slot, STUCK, BLOCKING) {}
     staff.lower_able();
 }
 
@@ -99,7 +99,7 @@ fn a_worker_that_blocks(begin_blocking: fn(&Staff, usize)) -> impl Fn() + Send +
         let staff = Arc::new(Staff::new(2, 0));
         // Replace (1), followed by a Replace (2) that finds another poll.
         let sentinel = spawn(&staff, |staff| {
-            if staff.declare_away(0) {
+            if staff.declare_stuck(0) {
                 staff.take_back(0);
             }
         });
@@ -113,7 +113,7 @@ fn a_worker_that_blocks(begin_blocking: fn(&Staff, usize)) -> impl Fn() + Send +
 }
 
 #[test]
-fn loom_a_blocking_worker_declared_away_is_counted_once() {
+fn loom_a_blocking_worker_declared_stuck_is_counted_once() {
     holds(None, a_worker_that_blocks(Staff::begin_blocking));
 }
 
@@ -156,7 +156,7 @@ fn spares_that_leave(leave: Leave) -> impl Fn() + Send + Sync + 'static {
     move || {
         let staff = Arc::new(Staff::new(1, 2));
         assert!(staff.call().is_some() && staff.call().is_some());
-        assert!(staff.declare_away(0));
+        assert!(staff.declare_stuck(0));
         let spares = [1, 2].map(|slot| {
             spawn(&staff, move |staff| {
                 if leave(staff, slot) {
@@ -180,8 +180,8 @@ fn loom_twin_spares_that_check_before_they_count_are_found() {
     breaks("ENOUGH", None, spares_that_leave(leave_without_a_read_modify_write));
 }
 
-/// A spare leaves while the sentinel, which saw it in a poll, declares it away.
-fn a_spare_that_leaves_while_it_is_declared_away(leave: Leave) -> impl Fn() + Send + Sync + 'static {
+/// A spare leaves while the sentinel, which saw it in a poll, declares it stuck.
+fn a_spare_that_leaves_while_it_is_declared_stuck(leave: Leave) -> impl Fn() + Send + Sync + 'static {
     move || {
         let staff = Arc::new(Staff::new(1, 1));
         assert!(staff.call().is_some());
@@ -190,7 +190,7 @@ fn a_spare_that_leaves_while_it_is_declared_away(leave: Leave) -> impl Fn() + Se
                 staff.go_off(1);
             }
         });
-        let sentinel = spawn(&staff, |staff| _ = staff.declare_away(1));
+        let sentinel = spawn(&staff, |staff| _ = staff.declare_stuck(1));
         spare.join().unwrap();
         sentinel.join().unwrap();
         assert_counted(&staff);
@@ -198,14 +198,14 @@ fn a_spare_that_leaves_while_it_is_declared_away(leave: Leave) -> impl Fn() + Se
 }
 
 #[test]
-fn loom_a_spare_that_is_leaving_is_not_declared_away() {
-    holds(None, a_spare_that_leaves_while_it_is_declared_away(Staff::leave));
+fn loom_a_spare_that_is_leaving_is_not_declared_stuck() {
+    holds(None, a_spare_that_leaves_while_it_is_declared_stuck(Staff::leave));
 }
 
 #[test]
 fn loom_twin_a_spare_that_leaves_without_marking_it_is_found() {
     let fault = leave_without_keeping_the_sentinel_away;
-    breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_away(fault));
+    breaks("only its own thread moves", None, a_spare_that_leaves_while_it_is_declared_stuck(fault));
 }
 
 // ---- a call concurrent with a spare whose thread ends -------------------------------------------
@@ -259,7 +259,7 @@ fn loom_twin_a_spare_that_goes_without_asking_is_found() {
     breaks("ONE-TOKEN", None, a_call_beside_a_spare_that_goes(go_without_asking));
 }
 
-// ---- a push after the worker was declared away --------------------------------------------------
+// ---- a push after the worker was declared stuck -------------------------------------------------
 
 struct Item(Box<u32>);
 
@@ -274,7 +274,7 @@ impl RawPointer for Item {
     }
 }
 
-/// A stuck poll wakes a task. If the worker sees that it is away, the task goes to the global
+/// A stuck poll wakes a task. If the worker sees that it is stuck, the task goes to the global
 /// queue; otherwise it goes into the LIFO slot, which the sentinel empties at each check.
 fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + 'static {
     move || {
@@ -298,7 +298,7 @@ fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + '
         let sentinel = spawn(&staff, {
             let (slot, global) = (slot.clone(), global.clone());
             move |staff| {
-                assert!(staff.declare_away(0));
+                assert!(staff.declare_stuck(0));
                 take(&slot, &global);
             }
         });
@@ -314,7 +314,7 @@ fn a_push_beside_the_sentinel(checks_again: bool) -> impl Fn() + Send + Sync + '
 }
 
 #[test]
-fn loom_a_push_by_a_worker_declared_away_is_transferred_once() {
+fn loom_a_push_by_a_worker_declared_stuck_is_transferred_once() {
     holds(None, a_push_beside_the_sentinel(true));
 }
 

@@ -1,22 +1,22 @@
 //! Duties: which workers are on duty, and how a spare worker replaces a worker that is stuck.
 //!
 //! A runtime starts with its configured workers. The *sentinel* is a thread that samples them at
-//! intervals. If a worker is stuck in a poll, the sentinel *declares it away* and calls a *spare*:
+//! intervals. If a worker is stuck in a poll, the sentinel *declares it stuck* and calls a *spare*:
 //! one more worker, with its own queues, that goes *on duty* until it is no longer needed. A worker
 //! that is about to block (`block_in_place`) reports that itself. Workers and spares are numbered
 //! together; each number is a *slot*. The sentinel, the workers and the spares all change the
 //! states below.
 //!
 //! An ordinary case: worker 1 is in a poll that lasts. The sentinel changes its slot from PRESENT
-//! to AWAY, lowers `able`, and calls spare 4, which starts to run tasks. Later the poll of worker 1
-//! ends: it changes its slot back to PRESENT and raises `able`. Now `able` is greater than `keep`,
-//! so spare 4 hands over its queues and goes OFF.
+//! to STUCK, lowers `able`, and calls spare 4, which starts to run tasks. Later the poll of worker
+//! 1 ends: it changes its slot back to PRESENT and raises `able`. Now `able` is greater than
+//! `keep`, so spare 4 hands over its queues and goes OFF.
 //!
 //! The stuck worker keeps its slot: its thread stays the only producer of its own ring, and other
 //! workers steal from the ring as usual. Nothing but a count is transferred. So a wrong decision
 //! costs one surplus thread for a while and nothing else. The race is between the sentinel that
-//! declares a worker away and the worker that returns in the same moment. Each change of a state is
-//! a compare-exchange, and the thread whose compare-exchange succeeds is the one that adjusts
+//! declares a worker stuck and the worker that returns in the same moment. Each change of a state
+//! is a compare-exchange, and the thread whose compare-exchange succeeds is the one that adjusts
 //! `able`.
 //!
 //! # Shape
@@ -32,16 +32,16 @@
 //! |---|---|---|
 //! | GONE | a spare without a thread | its caller → PRESENT |
 //! | OFF | a spare that sleeps | its caller → PRESENT; its own thread, after a long sleep → GONE |
-//! | PRESENT | on duty | the sentinel → AWAY; its own thread → BLOCKING, LEAVING; its caller, if no thread could be started → GONE |
-//! | AWAY | on duty, declared stuck in a poll by the sentinel | its own thread → PRESENT, BLOCKING; the sentinel, if it was wrong → PRESENT |
+//! | PRESENT | on duty | the sentinel → STUCK; its own thread → BLOCKING, LEAVING; its caller, if no thread could be started → GONE |
+//! | STUCK | on duty, declared stuck in a poll by the sentinel | its own thread → PRESENT, BLOCKING; the sentinel, if it was wrong → PRESENT |
 //! | BLOCKING | on duty, about to block as it reported itself | its own thread → PRESENT |
 //! | LEAVING | a spare that empties its queues | its own thread → OFF, or PRESENT if it is to stay |
 //!
 //! # Protocol
 //!
 //! Replace, by the sentinel, for a long poll:
-//! 1. PRESENT → AWAY, and if that succeeded, `able -= 1`;
-//! 2. check the poll again. If it is a different one: AWAY → PRESENT, and if that succeeded, `able
+//! 1. PRESENT → STUCK, and if that succeeded, `able -= 1`;
+//! 2. check the poll again. If it is a different one: STUCK → PRESENT, and if that succeeded, `able
 //!    += 1`;
 //! 3. otherwise call a spare.
 //!
@@ -51,14 +51,14 @@
 //! 3. give the spare a token, or a thread. Only the thread that did (1) does this. If no thread can
 //!    be started: PRESENT → GONE, `able -= 1`.
 //!
-//! Block, by a worker that is about to block: PRESENT → BLOCKING, `able -= 1`; or AWAY → BLOCKING,
+//! Block, by a worker that is about to block: PRESENT → BLOCKING, `able -= 1`; or STUCK → BLOCKING,
 //! for which `able` was already lowered. From then on the sentinel treats the block as intended.
 //!
-//! Return, by a worker at the end of a poll or of a block, or before it parks: AWAY or BLOCKING →
+//! Return, by a worker at the end of a poll or of a block, or before it parks: STUCK or BLOCKING →
 //! PRESENT, and if that succeeded, `able += 1`.
 //!
 //! Leave, by a spare between two polls:
-//! 1. PRESENT → LEAVING, which keeps the sentinel from declaring it away;
+//! 1. PRESENT → LEAVING, which keeps the sentinel from declaring it stuck;
 //! 2. `able -= 1`, unless it would fall below `keep`: in that case → PRESENT, and stay;
 //! 3. empty its own queues, and if no worker polls timers and I/O, wake one that will;
 //! 4. LEAVING → OFF;
@@ -78,9 +78,9 @@
 //!   spare sees the parked worker, or that worker finds the turn free. If another thread has the
 //!   turn, the spare claims no worker: that thread parks again, or leaves in the same way.
 //!
-//! A worker checks whether it was declared AWAY at the end of a long poll, and at the start of each
-//! tick. So it may miss a declaration that comes at the very end of a poll; then one spare too many
-//! is on duty for at most one tick.
+//! A worker checks whether it was declared STUCK at the end of a long poll, and at the start of
+//! each tick. So it may miss a declaration that comes at the very end of a poll; then one spare too
+//! many is on duty for at most one tick.
 //!
 //! # Rejected
 //!
@@ -98,7 +98,7 @@ mod loom_models;
 const GONE: u32 = 0;
 const OFF: u32 = 1;
 const PRESENT: u32 = 2;
-const AWAY: u32 = 3;
+const STUCK: u32 = 3;
 const BLOCKING: u32 = 4;
 const LEAVING: u32 = 5;
 
@@ -138,7 +138,7 @@ pub(crate) enum Called {
 pub(crate) enum Duty {
     Off,
     Present,
-    Away,
+    Stuck,
     Blocking,
 }
 
@@ -187,25 +187,25 @@ impl Staff {
         // ORDERING: Relaxed; a hint.
         match self.duties[slot].load(Ordering::Relaxed) {
             GONE | OFF => Duty::Off,
-            AWAY => Duty::Away,
+            STUCK => Duty::Stuck,
             BLOCKING => Duty::Blocking,
             _ => Duty::Present,
         }
     }
 
-    /// Replace (1): returns whether `slot` was present and is now away.
+    /// Replace (1): returns whether `slot` was present and is now stuck.
     #[must_use = "true means that the caller must check the poll again: Replace (2)"]
-    pub(crate) fn declare_away(&self, slot: usize) -> bool {
-        let is_away = self.change(slot, PRESENT, AWAY);
-        if is_away {
+    pub(crate) fn declare_stuck(&self, slot: usize) -> bool {
+        let is_stuck = self.change(slot, PRESENT, STUCK);
+        if is_stuck {
             self.lower_able();
         }
-        is_away
+        is_stuck
     }
 
     /// Replace (2), if the second check found another poll.
     pub(crate) fn take_back(&self, slot: usize) {
-        if self.change(slot, AWAY, PRESENT) {
+        if self.change(slot, STUCK, PRESENT) {
             self.raise_able();
         }
     }
@@ -238,8 +238,8 @@ impl Staff {
         }
     }
 
-    /// Returns whether `slot` is on duty and neither away nor blocking. If not, and the slot is the
-    /// caller's own, the caller must return. Costs one load of a rarely written cache line.
+    /// Returns whether `slot` is on duty and neither stuck nor blocking. If not, and the slot is
+    /// the caller's own, the caller must return. Costs one load of a rarely written cache line.
     #[inline]
     pub(crate) fn is_present(&self, slot: usize) -> bool {
         // ORDERING: Relaxed; a worker that misses a change checks again in the next tick. If a
@@ -250,9 +250,9 @@ impl Staff {
     /// Return, for the caller's own slot.
     #[cold]
     pub(crate) fn come_back(&self, slot: usize) {
-        // The sentinel may take AWAY back at the same moment; in that case it has raised `able`
+        // The sentinel may take STUCK back at the same moment; in that case it has raised `able`
         // itself.
-        if self.change(slot, AWAY, PRESENT) || self.change(slot, BLOCKING, PRESENT) {
+        if self.change(slot, STUCK, PRESENT) || self.change(slot, BLOCKING, PRESENT) {
             self.raise_able();
         }
     }
@@ -263,9 +263,9 @@ impl Staff {
             if self.change(slot, PRESENT, BLOCKING) {
                 return self.lower_able();
             }
-            // The sentinel declared the slot away, and `able` is already lowered. If this fails
+            // The sentinel declared the slot stuck, and `able` is already lowered. If this fails
             // too, the sentinel has taken the declaration back in between: try again.
-            if self.change(slot, AWAY, BLOCKING) {
+            if self.change(slot, STUCK, BLOCKING) {
                 return;
             }
         }
@@ -336,7 +336,7 @@ impl Staff {
     fn lower_able(&self) {
         // ORDERING: AcqRel; as in `leave`.
         let before = self.able.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0, "COUNTED: more are away than were there");
+        debug_assert!(before > 0, "COUNTED: more are stuck or blocked than were present");
     }
 }
 

@@ -6,8 +6,8 @@ use super::*;
 fn a_stuck_worker_is_replaced_until_it_returns() {
     let staff = Staff::new(2, 2);
     assert_eq!((staff.able(), staff.on_duty(), staff.in_use()), (2, 2, 2));
-    assert!(staff.declare_away(0));
-    assert!(!staff.declare_away(0), "once");
+    assert!(staff.declare_stuck(0));
+    assert!(!staff.declare_stuck(0), "once");
     assert_eq!(staff.call(), Some(Called::Thread(2)));
     assert_eq!((staff.able(), staff.on_duty(), staff.in_use()), (2, 3, 3));
     assert!(!staff.leave(2), "it is needed");
@@ -36,10 +36,10 @@ fn a_spare_that_is_idle_for_long_exits_unless_it_is_needed() {
 fn an_announced_block_is_counted_once() {
     let staff = Staff::new(2, 0);
     staff.begin_blocking(0);
-    assert!(!staff.declare_away(0));
+    assert!(!staff.declare_stuck(0));
     assert_eq!((staff.able(), staff.duty(0)), (1, Duty::Blocking));
     staff.come_back(0);
-    assert!(staff.declare_away(0));
+    assert!(staff.declare_stuck(0));
     staff.begin_blocking(0);
     assert_eq!((staff.able(), staff.duty(0)), (1, Duty::Blocking));
     staff.take_back(0);

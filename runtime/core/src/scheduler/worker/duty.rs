@@ -13,7 +13,7 @@ use crate::scheduler::current;
 use crate::scheduler::staff::{Leaves, Staff};
 
 impl Worker {
-    /// Return, if the sentinel has declared this worker away. Costs one load of a rarely written
+    /// Return, if the sentinel has declared this worker stuck. Costs one load of a rarely written
     /// cache line.
     #[inline]
     pub(super) fn ensure_present(&self) {

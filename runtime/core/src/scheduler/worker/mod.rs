@@ -292,8 +292,8 @@ impl Worker {
         ran
     }
 
-    /// Counts a long poll that has ended. The sentinel may have declared this worker away, which it
-    /// does only for a poll of at least this length. If it was late, `begin_tick` notices.
+    /// Counts a long poll that has ended. The sentinel may have declared this worker stuck, which
+    /// it does only for a poll of at least this length. If it was late, `begin_tick` notices.
     #[cold]
     fn end_long_poll(&self, cells: &WorkerCells, tick: &mut Tick) {
         if let Some(Polled { location, took_ns, .. }) = tick.last {
@@ -321,7 +321,7 @@ impl Worker {
     /// Takes in a task that was woken on this thread. Returns it if this worker cannot take it,
     /// because it is in the middle of an operation on its own queues.
     ///
-    /// A worker that is declared away returns it too: other workers must run what a stuck poll
+    /// A worker that is declared stuck returns it too: other workers must run what a stuck poll
     /// wakes.
     #[inline]
     pub(crate) fn push_woken(&self, task: Notified) -> Option<Notified> {

@@ -67,10 +67,10 @@ impl Worker {
         writer.poll_end(now_ns, task, number_of(location), outcome_of(ended), took_ns);
     }
 
-    /// Records that a spare goes on duty, in place of the first worker that is away or blocking.
+    /// Records that a spare goes on duty, in place of the first worker that is stuck or blocking.
     pub(super) fn note_replacement(&self) {
         let (staff, now_ns) = (&self.shared.staff, self.now_ns.get());
-        let is_stuck = |slot: &usize| matches!(staff.duty(*slot), Duty::Away | Duty::Blocking);
+        let is_stuck = |slot: &usize| matches!(staff.duty(*slot), Duty::Stuck | Duty::Blocking);
         if let Some(stuck) = (0..staff.in_use()).find(is_stuck) {
             self.note(now_ns, Event::Replace { worker: stuck as u16 });
         }

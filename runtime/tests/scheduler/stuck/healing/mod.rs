@@ -71,7 +71,7 @@ fn tasks_run_while_all_workers_block_and_spares_leave_later() {
             assert_eq!(runtime.block_on(runtime.spawn(async { 7 })).unwrap(), 7);
             let during = runtime.handle().snapshot();
             assert!(during.sentinel.replacements >= 1 && during.sentinel.spare_calls >= 1, "{:?}", during.sentinel);
-            assert!(during.workers.iter().any(|worker| worker.duty == Duty::Away));
+            assert!(during.workers.iter().any(|worker| worker.duty == Duty::Stuck));
             for (open, blocker) in blockers {
                 open.send(()).unwrap();
                 runtime.block_on(blocker).unwrap();

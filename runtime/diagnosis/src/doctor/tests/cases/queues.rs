@@ -116,7 +116,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || uneven(40, 300 * MS),
         beside: &[],
         but: "the other is stuck in a poll, and a spare runs in its place",
-        look_alike: || both(uneven(40, 300 * MS), |snapshot| snapshot.workers[1].duty = Duty::Away),
+        look_alike: || both(uneven(40, 300 * MS), |snapshot| snapshot.workers[1].duty = Duty::Stuck),
     },
     Case {
         rule: Rule::ParkedWhileBacklog,
