@@ -45,6 +45,7 @@ use volt_core::task::details::awaits::Awaits;
 use volt_core::task::waits::{Holder, Wait};
 
 mod barrier;
+mod guard;
 mod lock;
 mod mutex;
 mod notify;

@@ -10,10 +10,9 @@
 //! record of the holder that a waiting task could read, since only the owner can access the value.
 
 use std::cell::UnsafeCell;
-use std::fmt::{self, Debug, Display};
+use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use tokio::sync::TryLockError;
 use volt_core::task::waits::Guard;
 
 use super::expect_may_block;
+use super::guard::impl_guard;
 use super::lock::Lock;
 
 /// An asynchronous mutex, whose guard can be held across an `.await`.
@@ -409,50 +409,7 @@ impl<T: ?Sized, U: ?Sized> OwnedMappedMutexGuard<T, U> {
     }
 }
 
-/// Implements access to the value, and the release, for a guard. `$lock` is the path from the guard
-/// to its [`Lock`], `$value` from the guard to a pointer to the value.
-macro_rules! impl_guard {
-    ([$($generics:tt)*] $guard:ty, $target:ident, $this:ident, $lock:expr, $value:expr) => {
-        impl<$($generics)*> Drop for $guard {
-            fn drop(&mut self) {
-                let $this = self;
-                $lock.release();
-            }
-        }
-
-        impl<$($generics)*> Deref for $guard {
-            type Target = $target;
-
-            fn deref(&self) -> &$target {
-                let $this = self;
-                // SAFETY: Guarded.
-                unsafe { &*$value }
-            }
-        }
-
-        impl<$($generics)*> DerefMut for $guard {
-            fn deref_mut(&mut self) -> &mut $target {
-                let $this = self;
-                // SAFETY: Guarded, and the guard is borrowed exclusively.
-                unsafe { &mut *$value }
-            }
-        }
-
-        impl<$($generics)*> Debug for $guard where $target: Debug {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                (**self).fmt(f)
-            }
-        }
-
-        impl<$($generics)*> Display for $guard where $target: Display {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                (**self).fmt(f)
-            }
-        }
-    };
-}
-
-impl_guard!(['a, T: ?Sized] MutexGuard<'a, T>, T, this, this.mutex.lock, this.mutex.value.get());
-impl_guard!([T: ?Sized] OwnedMutexGuard<T>, T, this, this.mutex.lock, this.mutex.value.get());
-impl_guard!(['a, T: ?Sized] MappedMutexGuard<'a, T>, T, this, this.lock, this.part);
-impl_guard!([T: ?Sized, U: ?Sized] OwnedMappedMutexGuard<T, U>, U, this, this.mutex.lock, this.part);
+impl_guard!(exclusive ['a, T: ?Sized] MutexGuard<'a, T>, T, this, this.mutex.value.get(), this.mutex.lock.release());
+impl_guard!(exclusive [T: ?Sized] OwnedMutexGuard<T>, T, this, this.mutex.value.get(), this.mutex.lock.release());
+impl_guard!(exclusive ['a, T: ?Sized] MappedMutexGuard<'a, T>, T, this, this.part, this.lock.release());
+impl_guard!(exclusive [T: ?Sized, U: ?Sized] OwnedMappedMutexGuard<T, U>, U, this, this.part, this.mutex.lock.release());

@@ -1,13 +1,12 @@
 //! The guards that borrow their lock.
 
-use std::fmt::{self, Debug, Display};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 use std::ptr;
 
 use super::RwLock;
 use super::lock::{Access, SharedLock};
+use crate::sync::guard::impl_guard;
 
 /// A guard for shared access that releases its [`RwLock`] when it is dropped. Returned by
 /// [`RwLock::read`].
@@ -213,54 +212,10 @@ impl<'a, T: ?Sized> RwLockMappedWriteGuard<'a, T> {
     }
 }
 
-/// Implements access to the value, and the release, for a guard. `$lock` is the path from the guard
-/// to its [`SharedLock`], `$value` from the guard to a pointer to the value.
-macro_rules! impl_guard {
-    ([$($generics:tt)*] $guard:ty, $target:ident, $access:ident, $this:ident, $lock:expr, $value:expr) => {
-        impl<$($generics)*> Drop for $guard {
-            fn drop(&mut self) {
-                let $this = self;
-                $lock.release(Access::$access);
-            }
-        }
-
-        impl<$($generics)*> Deref for $guard {
-            type Target = $target;
-
-            fn deref(&self) -> &$target {
-                let $this = self;
-                // SAFETY: Guarded.
-                unsafe { &*$value }
-            }
-        }
-
-        impl<$($generics)*> Debug for $guard where $target: Debug {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                (**self).fmt(f)
-            }
-        }
-
-        impl<$($generics)*> Display for $guard where $target: Display {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                (**self).fmt(f)
-            }
-        }
-
-        impl_guard!(@$access [$($generics)*] $guard, $target, $this, $value);
-    };
-    (@Read $($rest:tt)*) => {};
-    (@Write [$($generics:tt)*] $guard:ty, $target:ident, $this:ident, $value:expr) => {
-        impl<$($generics)*> DerefMut for $guard {
-            fn deref_mut(&mut self) -> &mut $target {
-                let $this = self;
-                // SAFETY: Guarded, and the guard is borrowed exclusively.
-                unsafe { &mut *$value }
-            }
-        }
-    };
-}
-pub(super) use impl_guard;
-
-impl_guard!(['a, T: ?Sized] RwLockReadGuard<'a, T>, T, Read, this, this.lock, this.part);
-impl_guard!(['a, T: ?Sized] RwLockWriteGuard<'a, T>, T, Write, this, this.lock.lock, this.lock.value.get());
-impl_guard!(['a, T: ?Sized] RwLockMappedWriteGuard<'a, T>, T, Write, this, this.lock, this.part);
+impl_guard!(shared ['a, T: ?Sized] RwLockReadGuard<'a, T>, T, this, this.part, this.lock.release(Access::Read));
+impl_guard!(
+    exclusive ['a, T: ?Sized] RwLockWriteGuard<'a, T>, T, this, this.lock.value.get(), this.lock.lock.release(Access::Write)
+);
+impl_guard!(
+    exclusive ['a, T: ?Sized] RwLockMappedWriteGuard<'a, T>, T, this, this.part, this.lock.release(Access::Write)
+);

@@ -1,14 +1,12 @@
 //! The guards that contain an `Arc` of their lock.
 
-use std::fmt::{self, Debug, Display};
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::Arc;
 
 use super::RwLock;
-use super::guards::impl_guard;
 use super::lock::Access;
+use crate::sync::guard::impl_guard;
 
 /// A guard for shared access that contains an `Arc` of its [`RwLock`]. Returned by
 /// [`RwLock::read_owned`]. `U` is the part of the value that the guard gives access to.
@@ -247,6 +245,13 @@ impl<T: ?Sized, U: ?Sized> OwnedRwLockMappedWriteGuard<T, U> {
     }
 }
 
-impl_guard!([T: ?Sized, U: ?Sized] OwnedRwLockReadGuard<T, U>, U, Read, this, this.lock.lock, this.part);
-impl_guard!([T: ?Sized] OwnedRwLockWriteGuard<T>, T, Write, this, this.lock.lock, this.lock.value.get());
-impl_guard!([T: ?Sized, U: ?Sized] OwnedRwLockMappedWriteGuard<T, U>, U, Write, this, this.lock.lock, this.part);
+impl_guard!(
+    shared [T: ?Sized, U: ?Sized] OwnedRwLockReadGuard<T, U>, U, this, this.part, this.lock.lock.release(Access::Read)
+);
+impl_guard!(
+    exclusive [T: ?Sized] OwnedRwLockWriteGuard<T>, T, this, this.lock.value.get(), this.lock.lock.release(Access::Write)
+);
+impl_guard!(
+    exclusive [T: ?Sized, U: ?Sized] OwnedRwLockMappedWriteGuard<T, U>,
+    U, this, this.part, this.lock.lock.release(Access::Write)
+);
