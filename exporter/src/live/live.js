@@ -1,6 +1,6 @@
-// Requests /live.json once a second, shows the current numbers, and draws their history. All data is
-// inserted as text, never as markup, because names of tasks come from the observed program and can
-// contain anything.
+// Requests /live.json once a second, shows the current numbers, and draws their history. All data
+// is inserted as text, never as markup, because names of tasks come from the observed program and
+// can contain anything.
 "use strict";
 
 const INTERVAL_MS = 1000;
@@ -16,7 +16,7 @@ function element(name, className, text) {
   return made;
 }
 
-// ---- figures --------------------------------------------------------------------------------------------------------------
+// ---- figures ------------------------------------------------------------------------------------
 
 function duration(ns) {
   if (ns === null || ns === undefined) return "-";
@@ -39,14 +39,15 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false
 
 const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
 
-// ---- values of a runtime ---------------------------------------------------------------------------------------------------
+// ---- values of a runtime ------------------------------------------------------------------------
 
 const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
 const longest = (runtime) => Math.max(0, ...runtime.workers.map((worker) => (worker.in_flight ? worker.in_flight.for_ns : 0)));
 const local = (runtime) =>
   sum(runtime.workers, (worker) => worker.ring_len + worker.batch_len + worker.inbox_len + (worker.is_lifo_filled ? 1 : 0));
 
-// The smallest upper end of an axis, so that zero does not fill the chart, and how its numbers are formatted.
+// The smallest upper end of an axis, so that zero does not fill the chart, and how its numbers are
+// formatted.
 const UNITS = {
   "/s": { name: "per second", least: 1, text: count },
   "%": { name: "%", least: 100, text: (n) => Math.round(n) + "%" },
@@ -81,7 +82,7 @@ const CHARTS = [
   ]],
 ];
 
-// ---- history --------------------------------------------------------------------------------------------------------------
+// ---- history ------------------------------------------------------------------------------------
 
 const histories = new Map(); // runtime key -> [times, values of each curve…], in the order of CHARTS
 let chosen = null; // the key of the selected runtime
@@ -150,7 +151,7 @@ function drawPlots() {
   });
 }
 
-// ---- current values -------------------------------------------------------------------------------------------------------
+// ---- current values -----------------------------------------------------------------------------
 
 // Returns the number of current findings that need action.
 function badge(runtime) {
@@ -287,7 +288,7 @@ function showBlame(runtime) {
   $("blame").tBodies[0].replaceChildren(...rows);
 }
 
-// ---- the loop -------------------------------------------------------------------------------------------------------------
+// ---- the loop -----------------------------------------------------------------------------------
 
 function choose(key) {
   chosen = key;
