@@ -126,7 +126,7 @@ fn say(text: &str) {
     let _ = writeln!(io::stderr(), "volt-console: {}", clean::text(text));
 }
 
-/// Returns [`json`] with the number of updates lost since the start of the command.
+/// Returns [`json`] with the number of updates lost since the command started.
 fn json_with(earlier: &Process, later: &Process, lost: u64) -> Value {
     let mut whole = json(earlier, later);
     whole["lost"] = json!(lost);

@@ -91,7 +91,7 @@ const WORKLOADS: &[Workload] = &[
         spawn,
         usize::MAX,
         ("spawn", "ns", "a task starts 10,000 processes, until all have begun"),
-        ("end", "ns", "it asks them to end, until all have")
+        ("end", "ns", "it stops them, until all have ended")
     ),
     workload!(ping_pong, usize::MAX, ("ping_pong", "ns", "two processes and one token: a message")),
     workload!(pairs, usize::MAX, ("ping_pong_100", "ns", "100 such pairs together")),

@@ -47,7 +47,7 @@ pub(crate) fn bytes_each<P: Peer>(workers: usize, count: usize) -> f64 {
 /// Returns the resident anonymous memory. Code and files do not belong to the processes.
 fn resident_bytes() -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("this system has /proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel reports it");
     let kilobytes = line.trim().trim_end_matches(" kB").parse::<f64>();
     kilobytes.expect("it is a number") * 1024.0
 }

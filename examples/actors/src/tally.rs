@@ -46,7 +46,7 @@ impl Latch {
     pub(crate) fn hit(&self) {
         // ORDERING: AcqRel; pairs with the `hit` of other threads and with the Acquire in `wait`.
         let before = self.left.fetch_sub(1, Ordering::AcqRel);
-        assert_ne!(before, 0, "more happened than was asked for");
+        assert_ne!(before, 0, "more happened than was requested");
         if before == 1
             && let Some(waiter) = self.waiter.lock().expect("no thread panics here").as_ref()
         {

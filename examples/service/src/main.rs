@@ -76,7 +76,7 @@ async fn transfer(State(shop): State<Shop>, Query(transfer): Query<Transfer>) ->
         return "nothing to do\n";
     }
     let mut from = shop.accounts[from].lock().await;
-    // Other requests run while the bank is asked.
+    // Other requests run while this one waits for the bank.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut to = shop.accounts[to].lock().await;
     *from -= transfer.amount;

@@ -99,7 +99,7 @@ fn memory<P: Peer>(workers: usize, tasks: usize) -> Vec<f64> {
     let park = |count: usize| {
         let before = POLLED.load(Ordering::Acquire);
         for _ in 0..count {
-            // Never ready, and no waker is kept. What is left is what the runtime stores for a
+            // Never ready, and no waker is kept. The rest is the memory that the runtime uses for a
             // task.
             P::detach(peer.spawn_from_outside(poll_fn(|_| {
                 POLLED.fetch_add(1, Ordering::Release);

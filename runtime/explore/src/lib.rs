@@ -23,7 +23,7 @@ const BOUND: &str = "VOLT_LOOM_BOUND";
 const IN_CHILD: &str = "VOLT_LOOM_FAULT";
 
 /// Runs `model` in every order of its threads with at most [`PREEMPTIONS`]. `preemptions` is a
-/// lower bound, for models with so many threads or steps that the usual bound takes minutes.
+/// lower bound, for models that take minutes with the usual bound.
 ///
 /// # Panics
 ///

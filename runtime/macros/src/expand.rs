@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_for_a_plain_function_asks_for_async() {
+    fn the_error_for_a_plain_function_requires_async() {
         let errors = errors_in(&expand(
             Entry::Main,
             quote!(),

@@ -416,7 +416,7 @@ fn sign(session: &Session, incoming: &Incoming, known: &mut Presence, peer: Peer
     true
 }
 
-/// Answers a request for our name.
+/// Replies to a request for our name.
 async fn answer(session: &Session, message: Message) {
     if let Some(reply) = message.reply
         && let Err(error) = session.client.publish(reply, "taken".into()).await

@@ -33,7 +33,7 @@ pub struct Processes {
     pub alive: u64,
     /// Processes that were started since the runtime started.
     pub started: u64,
-    /// Processes that ended normally: they completed, or were asked to stop.
+    /// Processes that ended normally: they completed, or stopped on request.
     pub ended_normally: u64,
     /// Processes that ended in any other way: failed, panicked, killed.
     pub ended_abnormally: u64,

@@ -252,7 +252,7 @@ fn into_std_waits_for_writes_in_flight() {
 }
 
 #[test]
-fn a_read_takes_no_more_from_the_file_than_it_was_asked_for() {
+fn a_read_takes_no_more_from_the_file_than_requested() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {

@@ -223,7 +223,7 @@ fn many_threads_in_block_on_all_return() {
     });
 }
 
-/// Says on which thread it was dropped.
+/// Sends the id of the thread on which it was dropped.
 struct DroppedOn(mpsc::Sender<ThreadId>);
 
 impl Drop for DroppedOn {

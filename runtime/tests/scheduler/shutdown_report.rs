@@ -72,7 +72,8 @@ fn a_shutdown_without_a_joining_thread_is_reported() {
             let reports = Reports::default();
             tracing::subscriber::set_global_default(reports.clone()).unwrap();
             let runtime = builder(1).name("no joiner").build().unwrap();
-            // The shutdown itself joins threads that end at once; this one waits in a destructor.
+            // The shutdown itself joins threads that end without delay; this one waits in a
+            // destructor.
             let (open, is_open) = mpsc::channel();
             let waits = async { AT_THREAD_END.with_borrow_mut(|end| *end = Some(WaitsInDrop(is_open))) };
             runtime.block_on(runtime.spawn(waits)).unwrap();

@@ -128,7 +128,7 @@ fn a_panic_in_any_poll_is_returned_to_the_joiner() {
 
 #[test]
 fn a_panicking_future_is_dropped_while_it_unwinds() {
-    /// Tells whether its thread panics, and optionally panics itself.
+    /// Sends whether its thread panics when it is dropped, and optionally panics itself.
     struct Tells(mpsc::Sender<bool>, #[allow(dead_code, reason = "for its destructor")] Option<Bomb>);
     impl Drop for Tells {
         fn drop(&mut self) {

@@ -157,7 +157,7 @@ fn every_tab_and_every_row_is_where_a_click_finds_it() {
 }
 
 #[test]
-fn every_screen_asks_for_more_room_below_its_minimum() {
+fn every_screen_requests_more_room_below_its_minimum() {
     for model in every_screen() {
         for size in [(1, 1), (2, 50), (300, 1), (79, 24)] {
             screen(&model, size);

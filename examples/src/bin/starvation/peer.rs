@@ -79,7 +79,7 @@ pub(crate) fn on_volt(load: &Load) -> Result<Measured, Box<dyn std::error::Error
     });
     let felt = load::run(&Volt(runtime.handle().clone()), load);
     is_over.store(true, Ordering::Relaxed);
-    let named = asked.join().map_err(|_panic| "the thread that asks for incidents panicked")?;
+    let named = asked.join().map_err(|_panic| "the thread that requests incidents panicked")?;
     Ok(Measured { felt, said: Said::Volt { last: Box::new(runtime.handle().snapshot()), named } })
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn on_tokio(load: &Load) -> Result<Measured, Box<dyn std::error::Erro
         }
     });
     let felt = load::run(&Tokio(runtime.handle().clone()), load);
-    let busy_ratio = asked.join().map_err(|_panic| "the thread that asks for metrics panicked")?;
+    let busy_ratio = asked.join().map_err(|_panic| "the thread that requests metrics panicked")?;
     runtime.shutdown_background();
     Ok(Measured { felt, said: Said::BusyRatio(busy_ratio) })
 }

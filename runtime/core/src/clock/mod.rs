@@ -90,7 +90,7 @@ pub(crate) fn faults() -> u64 {
     CLOCK.faults()
 }
 
-/// Returns the last fault of the counter, and whether the counter was then given up for good.
+/// Returns the last fault of the counter, and whether the clock then stopped using the counter.
 pub(crate) fn last_fault() -> Option<(Fault, bool)> {
     CLOCK.last_fault()
 }

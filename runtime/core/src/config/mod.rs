@@ -104,7 +104,7 @@ pub(crate) const MIN_SPARE_WORKERS: usize = 4;
 pub(crate) const MAX_SPARE_WORKERS: usize = 64;
 /// The number of waiting tasks at which `try_spawn` fails.
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
-/// The I/O events that a worker takes in one turn of the driver.
+/// The maximum number of I/O events that a worker handles in one turn of the driver.
 pub(crate) const MAX_IO_COMPLETIONS: usize = 256;
 /// The upper bound of [`MAX_IO_COMPLETIONS`].
 pub(crate) const MAX_IO_COMPLETIONS_BOUND: usize = 65_536;

@@ -76,7 +76,7 @@ impl Handle {
     ///
     /// A dump that takes longer than 20 s is returned as it is, and so is one whose poll of a task
     /// takes 3 s. In both cases a remark gives the reason. The runtime makes one dump at a time.
-    /// While eight dumps wait for that, a further one returns at once, with a remark.
+    /// If eight dumps already wait for that, a further one returns immediately, with a remark.
     ///
     /// The polls call the callbacks of the [builder](crate::builder::Builder::on_before_task_poll).
     /// They take place in tasks that the runtime spawns, one for each 128 waiting tasks, which are

@@ -201,8 +201,8 @@ pub(crate) struct LaneWriter {
 }
 
 impl LaneWriter {
-    /// Records what happened at `at_ns`. If the compiler knows the kind of the event, this is a
-    /// load, a branch and four stores.
+    /// Records what happened at `at_ns`. If the kind of the event is a constant, this is a load, a
+    /// branch and four stores.
     #[inline(always)]
     pub(crate) fn note(&self, at_ns: u64, event: Event) {
         if self.flag.is_on() {

@@ -76,8 +76,8 @@ impl HistogramCells {
         if !counting::IS_ON {
             return;
         }
-        // There are more cells than buckets. The mask tells the compiler that the index is in
-        // bounds.
+        // There are more cells than buckets. With the mask, the compiler can infer that the index
+        // is in bounds.
         self.counts[unbounded_bucket_of(ns) % CELLS].add(1);
         self.sum_ns.add(ns);
     }

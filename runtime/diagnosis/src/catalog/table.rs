@@ -181,8 +181,8 @@ pub static METRICS: &[Metric] = &[
         "volt_processes_ended_total",
         "processes",
         &["runtime", "reason"],
-        "Processes that ended, by reason: normal (finished or asked to stop) or abnormal (failed, panicked or \
-         killed).",
+        "Processes that ended, by reason: normal (completed or stopped on request) or abnormal (failed, panicked \
+         or killed).",
         |r| r.each_end(),
     ),
     counter(
@@ -313,7 +313,7 @@ pub static METRICS: &[Metric] = &[
         "volt_sentinel_preempts_total",
         "polls",
         RUNTIME,
-        "Polls that the sentinel asked to yield at their next operation.",
+        "Polls that the sentinel preempted: their next operation yields.",
         |r| r.one(|s| s.sentinel.preempts),
     ),
     counter(

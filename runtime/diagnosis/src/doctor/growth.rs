@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_leak_of_millions_is_one_though_a_count_takes_minutes() {
-        // The pass over so many tasks may be repeated only every 130 s.
+        // The pass over millions of tasks may be repeated only every 130 s.
         let mut growth = Growth::default();
         let mut found = Vec::new();
         for second in 0..2_000 {

@@ -363,7 +363,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
                 .ns("delay_caused_ns", "delay of other tasks", caused_ns)
                 .ns("net_delay_ns", "the same minus their own delay", net_ns)
                 .count("polls_count", "polls", polls)
-                .count("preempts_count", "polls asked to yield", span.grown(|s| s.sentinel.preempts))
+                .count("preempts_count", "preempted polls", span.grown(|s| s.sentinel.preempts))
                 .spawned_at(&now.spawned_at)
                 .advice(advice(Cause::Cpu)),
         );

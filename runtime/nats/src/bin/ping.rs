@@ -77,7 +77,7 @@ fn loopback(count: u32) -> Result<(), Error> {
     })
 }
 
-/// Answers calls with their payload, and messages with the same message.
+/// Replies to calls with their payload, and to messages with the same message.
 async fn pong(mut inbox: Inbox, _input: Payload) -> Result<Payload, volt_process::Failure> {
     while let Some(message) = inbox.recv().await {
         match (message.reply, message.from) {

@@ -155,8 +155,8 @@ impl System {
         }
     }
 
-    /// Answers a call of another node. If the relay refuses the answer, it is lost, and the caller
-    /// waits until its time-out.
+    /// Replies to a call of another node. If the relay refuses the reply, it is lost, and the
+    /// caller waits until its time-out.
     pub(crate) fn answer(&self, peer: Peer, id: u64, outcome: Outcome) {
         let outcome = match outcome {
             Outcome::Answer(payload) => match frame::fits(&payload) {

@@ -365,7 +365,7 @@ fn progress_increases_to_the_end() {
     assert!(told.len() > 3 && told.is_sorted() && told.last() == Some(&1.0), "{told:?}");
 }
 
-/// Any event of any kind, including kinds that only a later version knows: any words form a record.
+/// Any event of any kind, including kinds that only a later version has: any words form a record.
 fn any_event() -> impl Strategy<Value = Event> {
     let words = (0_u64..32, 0_u64..8, any::<u64>(), any::<u64>());
     words.prop_map(|(kind, detail, subject, rest)| {

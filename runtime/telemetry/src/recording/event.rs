@@ -110,7 +110,7 @@ numbered! {
     Ending {
         /// It completed.
         Normal = 1 "normal",
-        /// It was asked to stop, and did.
+        /// It stopped on request.
         Shutdown = 2 "shutdown",
         /// It was killed before its next step.
         Killed = 3 "killed",

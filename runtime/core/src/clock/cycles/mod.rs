@@ -368,7 +368,7 @@ impl<S: Source> Clock<S> {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// Returns the last fault, and whether the counter was given up because of it.
+    /// Returns the last fault, and whether the clock stopped using the counter because of it.
     pub(crate) fn last_fault(&self) -> Option<(Fault, bool)> {
         // ORDERING: Relaxed; only reported.
         let last = self.last_fault.load(Ordering::Relaxed);

@@ -12,7 +12,7 @@ const PATH: &str = "/metrics";
 const RUNBOOKS: &str = "/runbooks";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What a request asks for.
+/// The resource that a request is for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
     method: &'a str,

@@ -137,7 +137,7 @@ impl Future for Polls {
             }
         }
         if !this.traced.is_empty() {
-            // Fails only if the dump was given up.
+            // Fails only if the dump was cancelled.
             let _is_sent = this.sender.try_send(std::mem::take(&mut this.traced));
         }
         if this.targets.is_empty() {

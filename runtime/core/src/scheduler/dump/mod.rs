@@ -431,7 +431,7 @@ impl Maker<'_> {
             let poll_seq = remote.cells.poll_seq();
             let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
             if poll.spawned_at == dump::SPAWNED_AT.to_string() {
-                // A batch that has sent its last task, or was given up.
+                // A batch that has sent its last task, or was cancelled.
                 own += 1;
                 continue;
             }

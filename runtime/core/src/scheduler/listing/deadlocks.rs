@@ -81,7 +81,7 @@ struct Seen {
     first_at_ns: u64,
 }
 
-/// What the registry says about a task.
+/// The data of a task that the registry has.
 struct Facts {
     submitted_at_ns: u64,
     is_idle: bool,
@@ -210,7 +210,7 @@ fn wanted(cycles: &[Vec<Edge<'_>>], long: &[Contended<'_>]) -> HashSet<u64> {
     wanted
 }
 
-/// Returns what the registry says about these tasks.
+/// Returns the data of these tasks in the registry.
 fn facts(mut wanted: HashSet<u64>, registry: &Registry) -> HashMap<u64, Facts> {
     let (mut facts, mut left) = (HashMap::new(), TASKS_MAX);
     registry.find(|header| {

@@ -21,8 +21,8 @@
 //! 2. under the lock of the list, remove the runtime. If it was the last one, and the thread sleeps
 //!    without a time-out, end that sleep.
 //!
-//! From (1) on the sentinel starts no spare worker. If a runtime was given up while its workers
-//! still ran, no thread waits for them: the last worker sets `is_over` and rouses the sentinel,
+//! From (1) on the sentinel starts no spare worker. If a shutdown ended before its workers did,
+//! no thread waits for them: the last worker sets `is_over` and rouses the sentinel,
 //! whose thread takes these steps.
 //!
 //! The thread takes a *turn* whenever it wakes up: it checks each runtime in which it does not doze

@@ -1,5 +1,5 @@
-//! How a runtime ends: it takes in no more tasks, cancels all tasks, and its workers end when none
-//! is left.
+//! How a runtime ends: it accepts no more tasks, cancels all tasks, and its workers end when no
+//! task is left.
 //!
 //! # How it ends
 //!

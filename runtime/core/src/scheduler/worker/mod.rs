@@ -1,4 +1,4 @@
-//! A worker: its loop, and how it takes in tasks that were woken on its thread.
+//! A worker: its loop, and how it queues tasks that were woken on its thread.
 //!
 //! A worker is a thread that polls tasks. One *turn* of its loop begins with a *tick*: it polls
 //! timers and I/O if no worker has done so for a while, then finds a task and polls it once, up to
@@ -260,8 +260,8 @@ impl Worker {
         }
     }
 
-    /// Takes in the task that has just been polled and was woken in its poll. It goes behind the
-    /// tasks that are already queued.
+    /// Queues the task that has just been polled and was woken in its poll, behind the tasks that
+    /// are already queued.
     #[inline]
     fn take_back(&self, cells: &WorkerCells, task: Notified, by_itself: bool) {
         let now_ns = self.now_ns.get();
@@ -303,9 +303,9 @@ impl Worker {
         self.ensure_present();
     }
 
-    // ---- taking in tasks ------------------------------------------------------------------------
+    // ---- queueing tasks -------------------------------------------------------------------------
 
-    /// Takes in a task that was woken on this thread, or puts it into the global queue.
+    /// Queues a task that was woken on this thread, on this worker or else in the global queue.
     ///
     /// Not inlined into the functions of each type of task, which are in other crates.
     #[inline(never)]
@@ -318,8 +318,8 @@ impl Worker {
         }
     }
 
-    /// Takes in a task that was woken on this thread. Returns it if this worker cannot take it,
-    /// because it is in the middle of an operation on its own queues.
+    /// Queues a task that was woken on this thread. Returns the task if this worker cannot queue
+    /// it, because it is in the middle of an operation on its own queues.
     ///
     /// A worker that is declared stuck returns it too: other workers must run what a stuck poll
     /// wakes.

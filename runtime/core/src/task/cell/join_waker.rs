@@ -1,6 +1,6 @@
 //! The join waker of a task, in two words that observers may read.
 //!
-//! The rule `deadlock` needs to know which task awaits this one. A join waker that is the waker of
+//! The rule `deadlock` needs the task that awaits this one. A join waker that is the waker of
 //! a task points to that task's header, so the address identifies the joiner. Observers read it as
 //! a number, at any time, and never follow it.
 //!

@@ -66,7 +66,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         }
         // SAFETY: by contract.
         let drop_it = || contain(|| unsafe { self.set_stage(Stage::Empty) });
-        // If the output has no destructor, no code of the program asks for the id. The destructor
+        // If the output has no destructor, no code of the program reads the id. The destructor
         // of a panic's payload runs without it.
         if const { needs_drop::<F::Output>() } { run_as_ended(self.header.id, drop_it) } else { drop_it() }
     }
@@ -79,7 +79,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
 pub(super) unsafe fn dealloc<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // Whole provenance; the last reference was released, so this function owns the block.
     let cell = raw.cast::<Cell<F, S>>();
-    // The destructor of an output that was never taken may ask for the task id. It may also panic:
+    // The destructor of an output that was never taken may read the task id. It may also panic:
     // the thread that releases the last reference is arbitrary and must not be affected.
     if const { needs_drop::<F::Output>() } {
         // SAFETY: no other thread can reach the cell, which is still whole.

@@ -1,4 +1,4 @@
-//! How a waker enqueues a task: the functions of the vtable that know the task's scheduler.
+//! How a waker enqueues a task: the functions of the vtable that use the task's scheduler.
 
 use std::future::Future;
 use std::ptr::NonNull;
