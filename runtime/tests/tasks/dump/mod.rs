@@ -162,7 +162,7 @@ fn a_dump_wakes_no_task_and_keeps_the_age_of_its_wait() {
 }
 
 #[test]
-fn a_future_without_a_waker_is_said_to_have_none() {
+fn a_future_without_a_waker_is_reported_to_have_none() {
     let runtime = runtime(1);
     runtime.spawn(pending::<()>());
     let dump = dump(&runtime, &Query::default(), waits(1));
