@@ -1,8 +1,8 @@
 //! The current task in each line of a `tracing-subscriber` log.
 //!
-//! [`text`] and [`json`] wrap the writer of `tracing_subscriber::fmt`. They add the task that runs
-//! when an event is logged, whatever the filter of spans, since this needs no span. Pass one of
-//! them to `map_writer`, after all settings of the format and the writer:
+//! [`text`] and [`json`] wrap the writer of `tracing_subscriber::fmt`. They add the current task to
+//! each event. This needs no span, so it does not depend on the filter for spans. Pass one of them
+//! to `map_writer`, after all settings of the format and the writer:
 //!
 //! ```
 //! # use std::io::Write;
@@ -72,9 +72,11 @@
 //! | `queue_delay_ns` | how long it waited for a worker before this poll, in nanoseconds |
 //!
 //! An event outside a task is written unchanged. `worker` is missing in `spawn_blocking`, in
-//! `block_in_place` and on a spare worker. `queue_delay_ns` is missing in the first two and in a
-//! `LocalSet`. An event outside a task costs a comparison. One inside a task costs a copy
-//! of the line, in a buffer that each thread reuses.
+//! `block_in_place` and on a spare worker. `queue_delay_ns` is missing in `spawn_blocking`, in
+//! `block_in_place` and in a `LocalSet`.
+//!
+//! An event outside a task costs a comparison more. An event inside a task costs a copy of the
+//! line, in a buffer that each thread reuses.
 
 // Why a writer. A layer of `tracing-subscriber` cannot add fields to the events that another layer
 // formats. The formats have no place for more fields, either (tokio-rs/tracing, issue 1531); other

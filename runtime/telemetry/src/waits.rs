@@ -1,8 +1,7 @@
-//! Tasks that wait for each other, holders of locks, and locks that are held for long, as plain
-//! data.
+//! Deadlocks, and locks that are held for long, as plain data.
 //!
-//! The runtime finds both when a snapshot is taken. The rules `deadlock` and `lock-held` report
-//! them.
+//! The runtime searches for them when it takes a snapshot. The doctor's rules `deadlock` and
+//! `lock-held` report them. [`holder`] describes the holder of a lock as text.
 //!
 //! Invariants:
 //! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each, and
@@ -47,14 +46,15 @@ pub struct DeadlockLink {
     pub spawned_at: String,
     /// What the task awaits, as in [`Task::awaits`](crate::tasks::Task::awaits).
     pub awaits: String,
-    /// The location of that await; for the end of the next task, the spawn location of that task.
+    /// The location of that await. If the task awaits the end of the next task, the spawn location
+    /// of the next task.
     pub awaits_at: String,
     /// For how long it has waited, ns.
     pub waiting_ns: u64,
-    /// Where the next task acquired what this task waits for; `None` if this task waits for the end
-    /// of that task.
+    /// Where the next task acquired the lock that this task waits for; `None` if this task waits
+    /// for the end of the next task.
     pub held_at: Option<String>,
-    /// For how long the next task has held it, ns.
+    /// For how long the next task has held that lock, ns; `None` as for `held_at`.
     pub held_ns: Option<u64>,
 }
 
@@ -95,7 +95,8 @@ pub struct HeldLock {
     pub held_at: String,
     /// For how long it has been held, ns.
     pub held_ns: u64,
-    /// What kind of lock it is: `lock`, or `permits` for a semaphore of one permit.
+    /// The kind of lock: `lock` for a `Mutex` or an `RwLock`, `permits` for a `Semaphore` of one
+    /// permit.
     pub awaits: String,
     /// Where the first of the tasks that wait called the operation.
     pub awaits_at: String,

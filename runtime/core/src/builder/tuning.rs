@@ -384,15 +384,16 @@ impl Builder {
 
     /// Sets whether tasks inherit the `tracing` span in which they are spawned. Default false: the
     /// span `volt.task` of a task has no parent. With true, it is a child of the spawner's span, so
-    /// the log lines of the task carry that span, too. If the log's filter disables the span of a
-    /// task, and in a job of `spawn_blocking`, the task runs in the spawner's span itself.
+    /// the log lines of the task carry that span, too. If the log's filter disables the span
+    /// `volt.task`, the task runs directly in the spawner's span. A job of `spawn_blocking` always
+    /// does.
     ///
     /// Each task has one reference to the spawner's span until the task has ended and its handle
     /// was dropped. Until then, the subscriber keeps that span with its fields, and the spans
     /// around it, and does not report them as closed. Leave it disabled if tasks spawn their own
     /// successors: each span would keep the previous one, and memory would grow without a bound.
-    /// Spawning a task without a name inside a span allocates as for a task with a name, and each
-    /// poll enters the span. No metric shows it.
+    /// A task without a name that is spawned inside a span costs as much as a task with a name: an
+    /// allocation when it is spawned, and entering the span at each poll. No metric shows it.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).inherit_spans(true).build()?;

@@ -74,13 +74,14 @@ impl Handle {
     /// any time. A task that can make progress makes progress. The chains of 100,000 tasks take
     /// about a second, in slices of 50 µs between other tasks.
     ///
-    /// A dump that takes longer than 20 s is returned as it is, and so is one whose poll of a task
-    /// takes 3 s. In both cases a remark gives the reason. The runtime makes one dump at a time.
-    /// If eight dumps already wait for that, a further one returns immediately, with a remark.
+    /// A dump ends early after 20 s, or if its poll of one task takes 3 s. It then contains the
+    /// tasks found so far, and a remark with the reason. The runtime makes one dump at a time; the
+    /// others wait. If eight dumps already wait, a further one returns immediately, with only a
+    /// remark.
     ///
-    /// The polls call the callbacks of the [builder](crate::builder::Builder::on_before_task_poll).
-    /// They take place in tasks that the runtime spawns, one for each 128 waiting tasks, which are
-    /// counted like all tasks and have no callbacks.
+    /// The polls call the [builder](crate::builder::Builder::on_before_task_poll)'s callbacks for
+    /// polls. The runtime spawns a task for each 128 waiting tasks, which polls them. Such a task is
+    /// counted like all tasks, but calls no callbacks.
     ///
     /// Chains are available on Linux, on x86-64 and aarch64. Without debug information the lines
     /// are missing: set `debug = "line-tables-only"` in the profile.

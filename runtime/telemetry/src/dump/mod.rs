@@ -77,8 +77,7 @@ pub struct Dump {
     /// Number of these that were read, and are in a group or in one that was left out. Others were
     /// not chosen, or are in `progressed`.
     pub read: u64,
-    /// Number of tasks that were woken or ended before the dump came to them, or in the poll for
-    /// it.
+    /// Number of tasks that were woken or ended before the dump reached them, or during its poll.
     pub progressed: u64,
     /// Number of tasks in queues.
     pub queued: u64,
@@ -120,9 +119,9 @@ pub struct Group {
     pub spawned_at: String,
     /// Number of tasks.
     pub tasks: u64,
-    /// How long the task has waited that waits longest, ns: since its last wake-up.
+    /// The longest wait of a task in the group, ns, from its last wake-up to the dump.
     pub oldest_ns: u64,
-    /// How long the task has waited that waits shortest, ns.
+    /// The shortest wait of a task in the group, ns.
     pub newest_ns: u64,
     /// The tasks that wait longest.
     #[serde(deserialize_with = "examples")]
@@ -136,8 +135,9 @@ pub struct Group {
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`.
     pub awaits_at: Option<String>,
-    /// The locks that these tasks await, with their holders; the one that most of them await comes
-    /// first. Known for `Mutex`, and `Semaphore` with one permit, of `volt::sync`.
+    /// The locks that these tasks await, with their holders; the lock that most of them await comes
+    /// first. The holder of a `Mutex`, of a `Semaphore` with one permit, and of an `RwLock` with a
+    /// writer or only one reader is recorded; other locks are missing.
     #[serde(deserialize_with = "locks")]
     pub locks: Vec<Lock>,
     /// Number of locks that were left out because there are too many.
@@ -195,7 +195,7 @@ pub struct Link {
     pub line: Option<u32>,
     /// Whether this is application code.
     pub is_user_code: bool,
-    /// How many operations are pending at this place, in a link with nothing below.
+    /// In a link with no links below it: the number of operations that are pending there.
     pub times: u32,
     /// The source line, if the client has the source: the program does not send it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,7 +216,8 @@ impl Lock {
         waits::holder(self.held_by, self.held_by_name.as_deref(), &self.held_at, self.held_ns.map(duration))
     }
 
-    /// Describes which of a group's tasks wait for the lock, if not all of its `tasks` do.
+    /// Lists the tasks that wait for the lock, if not all `tasks` tasks of the group do. Otherwise
+    /// returns an empty string.
     ///
     /// ```
     /// use volt_telemetry::dump::Lock;
