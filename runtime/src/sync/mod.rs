@@ -24,9 +24,9 @@
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
 //! - A [`Mutex`], an [`RwLock`] and a [`Semaphore`] of one permit record the task that holds them
-//!   and the line where it acquired them. An [`RwLock`] does so for a writer, and for a reader while
-//!   it is the only one. `volt-console dump` shows the holder, and the doctor finds tasks that wait
-//!   for each other.
+//!   and the line where it acquired them. An [`RwLock`] does so for a writer, and for a reader
+//!   while it is the only one. `volt-console dump` shows the holder, and the doctor finds tasks
+//!   that wait for each other.
 //!
 //! Methods whose names begin with `blocking_` block the current thread. They panic in a task and in
 //! [`Runtime::block_on`](crate::Runtime::block_on), where they would delay other tasks. Call them

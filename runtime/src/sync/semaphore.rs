@@ -1,7 +1,7 @@
 //! A counting semaphore.
 //!
-//! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. As
-//! soon as permits are added or forgotten, it is something else, and has no holder any more.
+//! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. Once
+//! permits were added or forgotten, the semaphore is no longer a lock, and no holder is recorded.
 
 use std::fmt::{self, Debug};
 use std::future::poll_fn;

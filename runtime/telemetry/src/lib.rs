@@ -2,7 +2,7 @@
 //!
 //! The state of a running program is a [`Process`], which contains one [`Snapshot`] per runtime:
 //! plain data that the runtime reads from its counters. This crate defines that data and how it is
-//! sent between programs. It derives nothing from it: `volt-diagnosis` computes rates, findings and
+//! sent between programs. It derives no other data: `volt-diagnosis` computes rates, findings and
 //! metrics, and `volt-recording` writes recordings to files. This crate depends on no other crate
 //! of Volt and contains no unsafe code.
 //!

@@ -80,8 +80,8 @@ impl Handle {
     /// remark.
     ///
     /// The polls call the [builder](crate::builder::Builder::on_before_task_poll)'s callbacks for
-    /// polls. The runtime spawns a task for each 128 waiting tasks, which polls them. Such a task is
-    /// counted like all tasks, but calls no callbacks.
+    /// polls. The runtime spawns a task for each 128 waiting tasks, which polls them. Such a task
+    /// is counted like all tasks, but calls no callbacks.
     ///
     /// Chains are available on Linux, on x86-64 and aarch64. Without debug information the lines
     /// are missing: set `debug = "line-tables-only"` in the profile.

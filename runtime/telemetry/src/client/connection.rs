@@ -151,8 +151,8 @@ impl Client {
         })
     }
 
-    /// Subscribes to a snapshot now and then every `interval`; [`Client::next`] returns them. A
-    /// later call changes the interval.
+    /// Subscribes to snapshots: one immediately, then one every `interval`. [`Client::next`]
+    /// returns them. A later call changes the interval.
     ///
     /// # Errors
     /// Returns an error for which [`ConnectError::is_closed`] or [`ConnectError::is_timeout`] is
