@@ -65,15 +65,24 @@ NO_COLOR         If set and not empty, disable colours; each colour also has
     ),
 ];
 
-pub(crate) const LIST: [Chapter; 1] = [(
-    "Examples",
-    "\
+pub(crate) const LIST: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
 # List the running programs
 volt-console list
 
 # Print the pids of all programs that respond
 volt-console list --json | jq '.[] | select(.is_alive) | .pid'",
-)];
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no program is running or a program does not respond
+1  The list could not be written
+2  Invalid arguments",
+    ),
+];
 
 pub(crate) const ATTACH: [Chapter; 1] = [(
     "Examples",
@@ -107,15 +116,24 @@ volt-console doctor --json | jq '.findings[] | {rule, title}'",
     ),
 ];
 
-pub(crate) const STACKS: [Chapter; 1] = [(
-    "Examples",
-    "\
+pub(crate) const STACKS: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
 # Print the stacks of the polls that are stuck now
 volt-console stacks
 
 # Print past incidents of the program named shop too
 volt-console stacks shop --all",
-)];
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no poll is stuck
+1  There is no such program, or it does not respond
+2  Invalid arguments",
+    ),
+];
 
 pub(crate) const DUMP: [Chapter; 3] = [
     (
@@ -151,34 +169,47 @@ volt-console dump shop --json | jq '.runtimes[].groups[] | [.tasks, .spawned_at]
     ),
 ];
 
-pub(crate) const WHY: [Chapter; 1] = [(
-    "Examples",
-    "\
+pub(crate) const WHY: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
 # Explain the latest poll of task 4711 of the only running program
 volt-console why 4711
 
 # Explain the latest poll of the task named checkout of the program shop
 volt-console why checkout shop",
-)];
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success
+1  There is no such program, runtime or task
+2  Invalid arguments",
+    ),
+];
 
 pub(crate) const TOP: [Chapter; 3] = [
     (
         "Columns",
         "\
 state   ○ parked, can be claimed; ● awake, or just claimed; ◇ ◆ the same for
-        a spare worker (s2), which replaces a stuck one
+        a spare worker (s2), which replaces a stuck one. busy; srch:
+        searching; park: parked; drvr: parked in the I/O driver; mnt:
+        maintenance; stck: stuck in a poll; blck: in block_in_place; stop
 since   time in this state
-time    share of time busy, searching, parked, in the I/O driver, maintenance
+time    share of time in the states busy, srch, park, drvr and mnt
 queue   tasks in the LIFO slot, in the batch from the global queue, and in
         the local queue (ring)
 budget  polls left in this tick; yield: polls ended for lack of budget
-tuner   ewma: average poll duration; intv: polls between checks of the global
+tuner   avg: average poll duration; intv: polls between checks of the global
         queue
-lifo    hits: polls from the slot; evict: displaced; cap: flushed at limit
-steals  tries; ok: successful tries; tasks: stolen tasks; races: lost to
-        another worker; given: tasks that other workers stole from this one
-unpark  reason to wake: notif claimed by another thread, io, timer, t.out park
-        time-out, spur no known reason
+lifo    hits: polls from the LIFO slot; evict: tasks displaced from it by
+        newer ones; cap: times that it was flushed at its limit per tick
+steals  tries; ok: successful tries; tasks: stolen tasks; races: tries lost
+        to another worker; given: tasks that other workers stole from this
+        one
+unpark  why the worker woke up: notif: claimed by another thread; io; timer;
+        t.out: park time-out; spur: no known reason
 
 Counters are per second. Marks: ! warning, !! alarm; 10 ms and 100 ms for
 polls and delays.",
@@ -371,7 +402,7 @@ mod tests {
     #[test]
     fn commands_that_can_fail_on_a_program_list_their_exit_codes() {
         let mut command = Arguments::command();
-        for name in ["doctor", "dump", "top", "check", "record"] {
+        for name in ["list", "doctor", "stacks", "dump", "why", "top", "check", "record"] {
             let help = command.find_subcommand_mut(name).unwrap().render_long_help().to_string();
             let codes = help.split_once("\nExit codes:\n").map_or("", |(_, codes)| codes);
             assert!([0, 1, 2].iter().all(|code| codes.contains(&format!("  {code}  "))), "{name}:\n{help}");

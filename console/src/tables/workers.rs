@@ -109,7 +109,7 @@ pub const COLUMNS: &[Column] = &[
     gauge("queue", |config| format!("ring/{}", config.local_queue_capacity), ring),
     gauge("budget", |config| format!("budget/{}", config.budget_per_tick), budget),
     counter("budget", "yield", 5, |worker| worker.coop_yields, |rates| rates.coop_yields_per_second),
-    figure("tuner", "ewma", DURATION_WIDTH, 0, |row| Cell::new(duration(row.worker.avg_poll_ns))),
+    figure("tuner", "avg", DURATION_WIDTH, 0, |row| Cell::new(duration(row.worker.avg_poll_ns))),
     figure("tuner", "intv", 4, 0, |row| Cell::new(row.worker.global_queue_interval.to_string())),
     counter("", "polls", 1, |worker| worker.polls, |rates| rates.polls_per_second),
     counter("lifo slot", "hits", 4, |worker| worker.lifo_hits, |rates| rates.lifo_hits_per_second),
@@ -319,7 +319,7 @@ mod tests {
         let (columns, rest) = fitting(79);
         let config = Config { budget_per_tick: 128, local_queue_capacity: 256, ..Config::default() };
         let titles: Vec<_> = columns.iter().map(|column| column.title(&config)).collect();
-        assert_eq!(titles, ["#", "state", "busy", "lifo", "batch", "ring/256", "budget/128", "ewma", "intv"]);
+        assert_eq!(titles, ["#", "state", "busy", "lifo", "batch", "ring/256", "budget/128", "avg", "intv"]);
         assert!(rest >= IN_FLIGHT_MIN, "{rest}");
     }
 

@@ -3,16 +3,24 @@
 use crate::workloads::{WORKLOADS, Workload};
 
 pub(crate) const USAGE: &str = "\
-cargo bench -p volt-runtime --bench observe -- [OPTION…]
+Measure the cost of counters and events, on Volt and on Tokio
 
-  --only NAME     only workloads whose names begin with it; may be given more than once
-  --json          one JSON object a line instead of tables
-  --markdown      tables for a page, with the command, the day and the machine
-  --quick         fewer and shorter rounds, and fewer instructions counted
-  --rounds N      turns that each program gets (default 11, with --quick 3)
-  --workers N     threads each runtime is started with (default 1: what is asked is the cost of a poll)
-  --volt          only Volt, with and without, and with a logger; the rest has to be built for minutes the first time
-  --help          this
+Usage: cargo bench -p volt-runtime --bench observe -- [OPTIONS]
+
+Options:
+  --only NAME   Run only workloads whose names begin with NAME; can be given
+                several times
+  --volt        Measure only Volt: with and without counters, and with a logger.
+                The other programs take minutes to build the first time
+  --quick       Run fewer and shorter rounds, and count fewer instructions
+  --rounds N    Number of rounds [default: 11, with --quick 3]
+  --workers N   Number of workers of each runtime [default: 1]
+  --json        Print one JSON object per line instead of tables
+  --markdown    Print tables in Markdown, with command, date and machine
+  --help        Print this help
+
+Example:
+  cargo bench -p volt-runtime --bench observe -- --volt --quick --only yield
 ";
 
 const ROUNDS: usize = 11;

@@ -16,8 +16,8 @@
 //! installed (`instructions`). The cost of observation is the difference between Volt with and
 //! without it: in time and in instructions, per operation and per poll.
 //!
-//! There is one worker, since the question is the cost of a poll. With more workers, the figures
-//! would depend on which worker finds work first. The main thread waits. So on an otherwise idle
+//! By default there is one worker, since the question is the cost of a poll. With more workers, the
+//! figures would depend on which worker finds work first. The main thread waits. So on an otherwise idle
 //! machine the worker's processor time equals elapsed time, and an observer's own threads are
 //! counted too.
 //!

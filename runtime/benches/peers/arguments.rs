@@ -9,21 +9,30 @@ use crate::runtimes;
 use crate::workloads;
 
 pub(crate) const USAGE: &str = "\
-cargo bench -p volt-runtime --bench peers -- [OPTION…]
+Run the same workloads on Volt, Tokio and smol, and compare the results
 
-  --only NAME     only the workload of that name, or else all whose names begin with it; may be given more than once
-  --json          one JSON object a line instead of a table
-  --markdown      a table for a page, with the command, the day and the machine
-  --quick         fewer and shorter rounds
-  --rounds N      turns that each runtime gets (default 9, with --quick 3)
-  --list          the workloads: names, units, targets, and what they are
-  --help          this
-For profilers:
-  --runtime NAME  only volt, tokio or smol; may be given more than once
-  --workers N     instead of one for each processor
-  --batches N     exactly N batches a round, without warm-up
-  --cpu           processor time of the whole process instead of time, where a workload is measured in batches
-  --log LEVEL     with a logger installed, tracing-subscriber's fmt at that level, which writes to nowhere
+Usage: cargo bench -p volt-runtime --bench peers -- [OPTIONS]
+
+Options:
+  --only NAME     Run only the workload NAME or, if there is none, those whose
+                  names begin with NAME; can be given several times
+  --quick         Run fewer and shorter rounds
+  --rounds N      Number of rounds [default: 9, with --quick 3]
+  --json          Print one JSON object per line instead of a table
+  --markdown      Print a table in Markdown, with command, date and machine
+  --list          List the workloads: names, units, targets and descriptions
+  --help          Print this help
+
+Options for profilers:
+  --runtime NAME  Run only volt, tokio or smol; can be given several times
+  --workers N     Number of workers [default: one for each processor]
+  --batches N     Run exactly N batches per round, without warm-up
+  --cpu           Measure the processor time of the process instead of elapsed
+                  time, in workloads that are measured in batches
+  --log LEVEL     Install tracing-subscriber's fmt at LEVEL, which writes nothing
+
+Example:
+  cargo bench -p volt-runtime --bench peers -- --quick --only ping_pong
 ";
 
 /// Duration of one round of one runtime, warm-up included.

@@ -22,8 +22,13 @@ use crate::error::Error;
     subcommand_required = true,
     max_term_width = 80,
     after_help = "Examples:
+  # List the parts of the project that do not work on Volt
   cargo volt doctor
+
+  # Build and run the project; the program gets the arguments after `--`
   cargo volt run --release -- --port 8080
+
+  # Run the tests of one package
   cargo volt test -p my-service
 
 Exit codes:
@@ -70,7 +75,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         rest: ForCargo,
     },
-    /// List what in this project does not work on Volt, and why
+    /// List the parts of the project that do not work on Volt, with the reasons
     ///
     /// Compiles nothing, and writes nothing in the project.
     #[command(after_help = "Example:
@@ -80,7 +85,7 @@ Exit codes:
   0    the project can be built on Volt
   1    the project cannot be built on Volt
   2    invalid arguments
-  101  the check itself failed; standard error has the reason")]
+  101  the check itself failed, with the reason on standard error")]
     Doctor(ForCargo),
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Each node is a [`System`](volt_process::System) with the relay of this crate. Nodes that use the
 //! same server and the same cluster name can reach each other. The crate `volt_process` documents
-//! what holds across nodes with any relay: messages arrive at most once and in the order of each
-//! sender, and the loss of a node ends calls, monitors and links with `NoConnection`.
+//! the guarantees of every relay: messages arrive at most once and in the order of each sender, and
+//! the loss of a node ends calls, monitors and links with `NoConnection`.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -11,20 +11,20 @@ use crate::view::theme::Theme;
 /// The keys that every screen has. A line has at most 75 columns, so that it fits the smallest
 /// screen.
 const KEYS: [&str; 6] = [
-    "0 to 9 screen (t tasks, p processes, w waits)   space pause  Tab runtime",
+    "1 overview 2 workers 3 tasks (t) 4 latency 5 incidents 6 blame 7 doctor",
+    "8 events 9 processes (p) 0 waits (w)   space pause   Tab runtime",
     "↑ ↓ j k  row or worker   PgUp PgDn  page   Home End g G  first or last row",
     "- shorter interval  + longer    ? h F1 help  Esc back    q Ctrl-C quit",
     "Mouse: click a screen name or a row (again to open it); wheel moves",
     "Marks: ! warning   !! alarm: 10 ms and 100 ms for polls and delays",
-    "A screen shows one snapshot. Lists of tasks are taken a moment later.",
 ];
 
 /// Returns [`KEYS`], with the keys of a replay if `is_replay`.
 fn keys(is_replay: bool) -> [&'static str; 6] {
     let mut keys = KEYS;
     if is_replay {
-        keys[0] = "0 to 9 screen   space play, stop   ←→ seek   Tab runtime";
-        keys[2] = "- play faster  + play slower    ? h F1 help  Esc back    q Ctrl-C quit";
+        keys[1] = "8 events 9 processes 0 waits   space play, stop   ←→ seek   Tab runtime";
+        keys[3] = "- play faster  + play slower    ? h F1 help  Esc back    q Ctrl-C quit";
     }
     keys
 }
@@ -32,20 +32,20 @@ fn keys(is_replay: bool) -> [&'static str; 6] {
 /// Explains the columns of the table of workers.
 const WORKERS: [&str; 15] = [
     "Enter detail on or off   < > sort   i reverse   / filter   r totals",
-    "Lamps  ○ parked, can be claimed   ● awake, or just claimed",
-    "       ◇ ◆ (s) the same for a spare worker, which replaces a stuck one",
-    "       B busy  S searching  P parked  D parked in the I/O driver",
-    "       M maintenance  X stuck in a poll  K block_in_place  - stopped",
-    "queue  LIFO slot, batch from the global queue, ring: local queue (tasks)",
+    "state  ○ parked, can be claimed  ● awake, or just claimed  ◇ ◆ (s2) spare",
+    "       B busy  S srch: searching  P parked  D drvr: parked in the driver",
+    "       M mnt: maintenance  X stck: stuck in a poll  K blck: block_in_place",
+    "queue  tasks in the LIFO slot, batch from the global queue, ring (local)",
     "budget polls left in this tick; spent: ticks that used the whole budget",
-    "ewma   average poll duration; intv: polls between global queue checks",
+    "tuner  avg: average poll; intv: polls between checks of the global queue",
     "lifo   hits: polls from the slot; evict: displaced; cap: flushed at limit",
-    "steals tries; ok: successful tries; tasks: stolen tasks; races: lost to",
-    "       another worker; given: tasks that other workers stole from this one",
-    "unpark reason to wake: notif claimed by another thread, io, timer,",
-    "       t.out park time-out, spur no known reason",
-    "poll   poll duration   delay  schedule delay: time from wake-up to poll",
-    "runtime name and number of workers, without spare workers",
+    "steals tries; ok: successful; tasks: stolen; races: lost to another worker",
+    "       given: tasks that other workers stole from this one",
+    "unpark why it woke up: notif: claimed by another thread; io; timer;",
+    "       t.out: park time-out; spur: no known reason",
+    "poll   duration of a poll      delay   from a task's wake-up to its poll",
+    "queues oldest: longest wait; injected: from outside; overflowed: ring full",
+    "driver owner: worker that waits in it; idle: not polled; late: last timer",
 ];
 
 /// Returns the lines for a screen, above the keys.
@@ -103,7 +103,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "        took the waiting tasks; capped: no spare worker available",
             "more    similar stuck polls that were counted, but not recorded",
             "suppressed  incidents without a record; evicted: overwritten records",
-            "sentinel  spares: in use, of at most; preempted: polls asked to yield;",
+            "sentinel  spares: in use, of at most; preempted: polls made to yield;",
             "        pauses: times that the whole program was paused; stuck: workers",
             "        declared stuck, replaced or not; blocking: calls of",
             "        block_in_place; no thread: spare workers that did not start",

@@ -163,7 +163,7 @@ impl Incoming {
         Self { system, me, runtime }
     }
 
-    /// Returns the incarnation that the relay serves. Other nodes must get to see this value.
+    /// Returns the incarnation that the relay serves. The relay must report it to the other nodes.
     pub fn me(&self) -> Peer {
         self.me
     }

@@ -78,7 +78,7 @@ use self::runtimes::peer::Peer;
 use self::runtimes::tokio::{Tokio, Unwatched, Watch};
 
 const USAGE: &str =
-    "tokio-watched plain|histogram|console --only WORKLOAD [--workers N] [--batches N] [--quick] [--cpu]";
+    "Usage: tokio-watched plain|histogram|console --only WORKLOAD [--workers N] [--batches N] [--quick] [--cpu]";
 /// Duration of the one round, as in `peers`.
 const ROUND: Duration = Duration::from_millis(150);
 const QUICK_ROUND: Duration = Duration::from_millis(60);
