@@ -17,8 +17,8 @@
 //! without it: in time and in instructions, per operation and per poll.
 //!
 //! By default there is one worker, since the question is the cost of a poll. With more workers, the
-//! figures would depend on which worker finds work first. The main thread waits. So on an otherwise idle
-//! machine the worker's processor time equals elapsed time, and an observer's own threads are
+//! figures would depend on which worker finds work first. The main thread waits. So on an otherwise
+//! idle machine the worker's processor time equals elapsed time, and an observer's own threads are
 //! counted too.
 //!
 //! The ceiling is 20 ns per poll and 5 % of the worst workload, for everything that is on by

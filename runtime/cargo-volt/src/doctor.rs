@@ -1,4 +1,4 @@
-//! `cargo volt doctor`: what in a project does not work on Volt, and why.
+//! `cargo volt doctor`: the parts of a project that do not work on Volt, with the reasons.
 
 use std::env;
 use std::fs::{self, DirBuilder};
