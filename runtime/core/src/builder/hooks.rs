@@ -1,5 +1,8 @@
 //! The settings that are functions of the program: the names of threads, callbacks at their start,
 //! their end and their sleeps, and callbacks for tasks.
+//!
+//! The runtime calls these functions on its own threads, so a slow one delays tasks. A panic of
+//! such a function is contained: it ends no thread. `crate::hooks` has the calls.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! A dump of the runtime's tasks, from inside of the program.
+//!
+//! A dump takes a while and blocks its thread, so it is made on a thread that is started for it.
+//! The future here waits for that thread. `scheduler/dump` makes the dump.
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,10 @@
 //! The methods of a handle that affect the calling thread: they make the runtime current, or wait
 //! for a future or a blocking job.
+//!
+//! `volt::spawn`, timers and sockets need a *current* runtime on their thread (`context`). Here are
+//! the ways to get one: `enter` for a scope, and `block_on` while a future is polled. A thread in
+//! `block_on` of a current-thread runtime may become its worker (`scheduler/seat`). In any other
+//! case it polls only its own future, and sleeps on a parker in between.
 
 use std::cell::RefCell;
 use std::future::Future;

@@ -1,4 +1,9 @@
 //! The handles of a task, which await or abort it, and the error of a task that has no output.
+//!
+//! `spawn` returns a [`JoinHandle`]. It owns one reference to the task, and the right to take the
+//! output. An [`AbortHandle`] owns a reference only. Both are pointers to the task's header:
+//! `handover` describes how the output and the waker of the joiner pass between the handle and the
+//! worker, and `state` how an abort meets a poll.
 
 use std::any::Any;
 use std::fmt;

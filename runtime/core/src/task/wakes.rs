@@ -1,5 +1,9 @@
 //! What woke a task: the record in its header, and the wake-ups through a reference to the task.
 //!
+//! Each wake-up that makes a task runnable stores when and from where it came: another task, a
+//! timer, a socket, or a thread. The schedule delay is measured from that time, and `volt-console
+//! why` follows these records from task to task.
+//!
 //! Writers: the thread that submits the task, before it is enqueued. Readers: its runner, and
 //! threads that list tasks.
 

@@ -1,5 +1,10 @@
 //! A segment of the clock, which is a line through a reading of both clocks, and its slot of three
 //! words.
+//!
+//! For one millisecond, a segment converts the processor's cycle counter into nanoseconds, by a
+//! start and a rate. If the counter cannot be trusted, the segment refers to the system clock
+//! instead. A reader gets the segment from one of two slots, whose words it loads separately.
+//! `cycles` has the terms, and the protocol that uses these functions.
 
 use std::cell::Cell;
 

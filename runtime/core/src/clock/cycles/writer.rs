@@ -1,5 +1,10 @@
 //! The writer of a clock: the thread that has the lock measures the counter and publishes the next
-//! segment. This is the protocol *Renew* of `cycles`.
+//! segment. This is the protocol *Renew* of `cycles`, which has the terms, too.
+//!
+//! No thread is responsible for the clock. A thread that reads the time and finds the segment over
+//! becomes the writer, once a millisecond or less. It compares the counter with the system clock.
+//! If the counter has stepped, stopped or changed its speed, that is a *fault*: the next segments
+//! use the system clock until the counter is trusted again.
 
 use volt_shim::Ordering;
 

@@ -1,4 +1,10 @@
 //! A batch of a dump: a task of the runtime that polls waiting tasks in its own polls.
+//!
+//! The thread that makes a dump must not poll tasks itself: a poll belongs on a worker, where the
+//! runtime is current and a stuck poll is detected. So it spawns a [`Batch`], whose future claims
+//! and polls up to a fixed number of waiting tasks (the *targets*). Each poll of the batch is a
+//! *slice*: it polls targets for [`SLICE`], sends the recorded stacks to the thread through a
+//! channel, and yields to other tasks. `dump` describes the protocol.
 
 use std::future::Future;
 use std::panic::Location;

@@ -1,9 +1,20 @@
 //! Finds tasks that wait for each other in a cycle, and locks that are held for long.
 //!
-//! `task::waits` has the edges of the wait-for graph that go through locks: which operation waits
-//! for which lock, and which task acquired it. `joins` has those that go through JoinHandles. A
-//! cycle of these edges is only a suspicion: the edges are copies of different moments. Protocol of
-//! a check, which each snapshot includes:
+//! Terms. In the *wait-for graph*, an edge leads from each task that waits to the task that it
+//! waits for: the one that acquired the lock, or whose end is awaited. A cycle of edges is a
+//! deadlock.
+//!
+//! An ordinary case: task 1 has lock A and waits for lock B; task 2 has B and waits for A. The
+//! first check finds the cycle 1 → 2 → 1 and remembers it. A second later, another check finds the
+//! same tasks in the same waits, and the deadlock is reported.
+//!
+//! The race: tasks run while a check copies the edges, so the copies are of different moments. A
+//! lock may be handed on in between, and a cycle of copied edges need never have existed. So it is
+//! only a suspicion, which the steps below confirm.
+//!
+//! `task::waits` has the edges that go through locks: which operation waits for which lock, and
+//! which task acquired it. `joins` has those that go through JoinHandles. Protocol of a check,
+//! which each snapshot includes:
 //!
 //! 1. Copy the edges, and follow them from task to task. A task whose poll left several operations
 //!    waiting has no edge: it may need only one of them.
@@ -11,8 +22,8 @@
 //!    same locks. Each task of the cycle must be idle, and must not have been woken since its
 //!    operation was pending. If that is also true of all others that wait for a lock, it is not
 //!    being handed on at the moment, and the copy of its holder is right (`task::waits`, *A copy
-//!    may be outdated*). It is not known of threads, of tasks outside of the registry, and of those
-//!    beyond the first `graph::WAITERS_MAX`.
+//!    may be outdated*). For threads, for tasks outside of the registry and for those beyond the
+//!    first `graph::WAITERS_MAX`, this cannot be determined.
 //! 3. A cycle is reported if an earlier check, at least `CHECKS_APART_NS` before, saw the same
 //!    tasks in the same waits. A wait for a lock is the same even if its task was polled in
 //!    between, for another reason: locks are fair, so a holder that had released the lock could
@@ -21,9 +32,8 @@
 //! A cycle is *certain* if it is known that no lock of it is being handed on; if no task of it has
 //! a reference other than the registry's, the JoinHandle's, and one waker, which is that of the
 //! operation; if the operations have the wakers of the tasks themselves; and if the guards are
-//! borrowed ones. Then no timer, no other future and
-//! no other task can end the cycle, short of an abort. (A borrowed guard of a `static` lock can be
-//! moved to another task. That is not detected.)
+//! borrowed ones. Then no timer, no other future and no other task can end the cycle, short of an
+//! abort. (A borrowed guard of a `static` lock can be moved to another task. That is not detected.)
 //!
 //! A lock is *held for long* if its holder and the first operation that waits for it have both been
 //! there for `HELD_AFTER_NS`. That operation must be unwoken, as in (2): a lock that is released

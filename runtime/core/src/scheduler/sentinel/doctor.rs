@@ -4,6 +4,11 @@
 //! The *doctor* compares two snapshots of a runtime and reports what is wrong as *findings*. A
 //! finding is *open* while it is current and at least a warning.
 //!
+//! An ordinary case: a task blocks its worker now and then. The first examination after that adds
+//! the finding `stalled-poll` to the history and writes it to the log. A client that requests a
+//! snapshot gets the same finding. Some time after the last such poll, an examination ends the
+//! finding and logs that.
+//!
 //! Protocol:
 //! 1. The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is awake, if the
 //!    log or the control socket is enabled. It requests one more before it dozes, if there was an

@@ -1,6 +1,9 @@
-//! Spawns tasks: counts a new task, calls the program's callbacks, and submits it. Also the trait
-//! `Schedule` for the tasks of a runtime, by which they are submitted when they are woken. A task
-//! goes to the current worker if that is one of this runtime, and otherwise the way of `wake`.
+//! Spawns tasks: counts a new task, calls the program's callbacks, and submits it.
+//!
+//! If the thread is a worker of the runtime, the task goes into that worker's own queues.
+//! Otherwise it goes to the global queue or to an inbox, and a parked worker is woken for it
+//! (`wake`). Here is also the trait `Schedule` for the tasks of a runtime, by which they are
+//! submitted in the same two ways when they are woken.
 
 use std::future::Future;
 use std::panic::Location;

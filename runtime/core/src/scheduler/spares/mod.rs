@@ -5,6 +5,10 @@
 //! and its thread, if it has one, sleeps on the slot's parker. `staff` describes the handshake; its
 //! steps are named here where they are taken.
 //!
+//! An ordinary case: the sentinel calls spare 4 for the first time, which starts its thread. The
+//! thread takes the core and runs tasks until the stuck worker is back. It puts the core back and
+//! sleeps. If another worker is stuck within `SPARE_KEEP_ALIVE`, the same thread is woken.
+//!
 //! The thread that calls a spare and the spare's own thread write the state here. A spare's thread
 //! takes its core when it goes on duty, and puts it back before the slot may be called again. So
 //! the core is always there when a spare is called, and no thread waits long for the lock.

@@ -1,14 +1,15 @@
-//! Who holds a lock, and which tasks wait for it: the data behind *held by* and the rule
-//! `deadlock`.
+//! Records which task holds a lock, and which tasks wait for it: the data behind *held by* in a
+//! dump and the rule `deadlock`.
 //!
 //! A lock contains a [`Holder`]: which task acquired it, where, and when. An operation that waits
 //! for the lock has a [`Wait`]: an entry in a table of the program, by the address of the holder.
 //! From both follow the edges *task → lock → task* of the wait-for graph.
 //!
 //! An ordinary case: task 1 acquires lock A. Task 2 calls `lock` on A, and its poll is pending. It
-//! adds an entry for A to the table, with what the holder says: task 1. Task 1 releases A, which
+//! adds an entry for A to the table, with a copy of the holder: task 1. Task 1 releases A, which
 //! clears the holder, and the lock is handed to task 2. When task 2 is polled, it writes itself
-//! into the holder, and its entry is removed. If task 3 waits, too, the table then says task 2.
+//! into the holder, and its entry is removed. If task 3 waits, too, the copy in the table then
+//! names task 2.
 //!
 //! Protocol:
 //! 1. Acquire: the new owner stores *since*, *task* and *at*.
