@@ -1,8 +1,8 @@
 //! The thread that requests what a subscription does not include: the tasks of a runtime, why one
 //! of them was polled, and its processes.
 //!
-//! It has a separate connection. On the connection of the subscription, replies would have to be
-//! told apart from snapshots, and a long reply would delay the snapshots.
+//! It has a separate connection. On the connection of the subscription, the thread would have to
+//! distinguish replies from snapshots, and a long reply would delay the snapshots.
 //!
 //! # Protocol
 //!

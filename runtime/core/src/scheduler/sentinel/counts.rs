@@ -74,9 +74,8 @@ impl Sentinel {
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has the sentinel's thread end the checks: all workers of a runtime have ended that was given
-    /// up while they still ran. Otherwise `program::Watched::leave` does
-    /// that.
+    /// Makes the sentinel's thread end the checks. Called if the shutdown ended before the workers
+    /// did, once they have all ended. Otherwise `program::Watched::leave` ends the checks.
     pub(crate) fn end(&self) {
         // ORDERING: Release; pairs with the Acquire in `is_over`. If the runtime is not checked
         // now, the sentinel is roused after this.
