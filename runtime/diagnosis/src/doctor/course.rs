@@ -7,9 +7,14 @@
 //!
 //! # Rules
 //!
-//! 1. Only current findings of [`Severity::Warning`] and worse are reported. A stall is reported
-//!    only after its stack was read or could not be read: slightly later, but with its line.
-//! 2. If a finding begins again within `QUIET_NS` of being reported, it is only counted. The count
+//! 1. Only findings of [`Severity::Warning`] and worse are reported, while they are current.
+//! 2. A stall is reported only after its stack was read or could not be read: slightly later, but
+//!    with its line. If the stack is not read within `STACK_PATIENCE_NS`, the stall is reported
+//!    without it, and its evidence contains that the stack is not read yet.
+//! 3. A finding that is past, and was last seen after the previous snapshot, is reported as begun
+//!    and ended. This happens if the reader was busy for longer than findings are kept: the thread
+//!    that logs findings also reads stacks, and a stack may take that long.
+//! 4. If a finding begins again within `QUIET_NS` of being reported, it is only counted. The count
 //!    is part of its next report.
 //!
 //! # Invariants
@@ -21,10 +26,15 @@
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::snapshot::Snapshot;
 
+use super::history::HOLD_NS;
 use super::key::Key;
 
 /// A recurring finding results in one event per minute.
 const QUIET_NS: u64 = 60_000_000_000;
+/// How long a stall waits for its stack before it is reported without it. Less than [`HOLD_NS`],
+/// after which a stall that is over is past.
+const STACK_PATIENCE_NS: u64 = 10_000_000_000;
+const _: () = assert!(STACK_PATIENCE_NS < HOLD_NS);
 /// Maximum number of findings that are kept, open or recently over.
 const KNOWN_MAX: usize = 64;
 
@@ -67,6 +77,8 @@ pub enum Turn {
 pub struct Course {
     known: Vec<Known>,
     unheard: u64,
+    /// When the previous snapshot was taken.
+    checked_at_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -91,9 +103,11 @@ enum Phase {
 impl Course {
     /// Returns what has begun and ended since the previous snapshot.
     pub fn check(&mut self, now: &Snapshot) -> Vec<Turn> {
+        let checked_at_ns = self.checked_at_ns.replace(now.at_ns);
         let is_open = |finding: &&Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
         let open = now.findings.iter().flatten().filter(is_open).map(|finding| (Key::of(finding), finding));
-        let open: Vec<_> = open.filter(|(key, _)| !key.is_provisional()).collect();
+        let has_waited = |finding: &Finding| now.at_ns.saturating_sub(finding.seen.first_at_ns) >= STACK_PATIENCE_NS;
+        let open: Vec<_> = open.filter(|(key, finding)| !key.is_provisional() || has_waited(finding)).collect();
         let mut turns = Vec::new();
         for known in &mut self.known {
             turns.extend(
@@ -103,26 +117,40 @@ impl Course {
         let is_wanted = |known: &Known| known.phase != Phase::Over || known.is_quiet(now.at_ns);
         self.known.retain(is_wanted);
         for (key, finding) in open {
-            if self.known.iter().any(|known| known.key == key) {
-                continue;
+            turns.extend(self.begin(key, finding, now.at_ns));
+        }
+        let was_missed = |finding: &&Finding| {
+            let seen = finding.seen;
+            !seen.is_current
+                && seen.worst >= Severity::Warning
+                && checked_at_ns.is_some_and(|checked_at_ns| seen.last_at_ns > checked_at_ns)
+        };
+        for finding in now.findings.iter().flatten().filter(was_missed) {
+            let begun = self.begin(Key::of(finding), finding, now.at_ns);
+            let is_begun = begun.is_some();
+            turns.extend(begun);
+            if is_begun && let Some(known) = self.known.last_mut() {
+                turns.extend(known.follow(None, now.at_ns));
             }
-            if self.known.len() == KNOWN_MAX {
-                let Some(over) = self.known.iter().position(|known| known.phase == Phase::Over) else {
-                    self.unheard += 1;
-                    continue;
-                };
-                self.known.swap_remove(over);
-            }
-            turns.push(Turn::Began { finding: finding.clone(), suppressed: 0 });
-            self.known.push(Known {
-                key,
-                finding: finding.clone(),
-                phase: Phase::Open,
-                told_at_ns: now.at_ns,
-                suppressed: 0,
-            });
         }
         turns
+    }
+
+    /// Adds a finding, unless it is known or there is no room. Returns its beginning.
+    fn begin(&mut self, key: Key, finding: &Finding, now_ns: u64) -> Option<Turn> {
+        if self.known.iter().any(|known| known.key == key) {
+            return None;
+        }
+        if self.known.len() == KNOWN_MAX {
+            let Some(over) = self.known.iter().position(|known| known.phase == Phase::Over) else {
+                self.unheard += 1;
+                return None;
+            };
+            self.known.swap_remove(over);
+        }
+        let finding = finding.clone();
+        self.known.push(Known { key, finding: finding.clone(), phase: Phase::Open, told_at_ns: now_ns, suppressed: 0 });
+        Some(Turn::Began { finding, suppressed: 0 })
     }
 
     /// Returns whether any reported finding has not ended yet.
@@ -210,8 +238,9 @@ mod tests {
         now.findings.as_mut().unwrap()[0].severity = Severity::Info;
         assert_eq!(told(&mut course, &now), [false; 0]);
         let mut now = stuck(2, 7);
-        now.findings.as_mut().unwrap()[0].seen.is_current = false;
-        assert_eq!(told(&mut course, &now), [false; 0]);
+        let seen = &mut now.findings.as_mut().unwrap()[0].seen;
+        (seen.is_current, seen.last_at_ns) = (false, SECOND);
+        assert_eq!(told(&mut course, &now), [false; 0], "it was last seen before the previous snapshot");
     }
 
     #[test]

@@ -20,7 +20,9 @@
 //!    added to it. So the findings of an idle runtime become past findings when a snapshot is
 //!    taken.
 //! 4. The thread that resolves stacks writes findings that began or ended to the log, if the log is
-//!    enabled. `volt_diagnosis::doctor::course` limits how often and how many.
+//!    enabled. `volt_diagnosis::doctor::course` limits how often and how many. If a stack takes
+//!    longer than findings are kept, it then logs the beginning and the end of those that it
+//!    missed.
 //!
 //! Invariants:
 //! * *One verdict*: the log, the control socket and the exporter show the findings of one history.

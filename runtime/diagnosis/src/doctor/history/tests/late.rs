@@ -71,3 +71,58 @@ fn a_stall_and_its_line_do_not_wait_for_the_next_check() {
     let lines = [found(150, false), found(160, false), found(900, false), found(950, true), found(1_500, true)];
     assert_eq!(lines, [1, 1, 1, 2, 2]);
 }
+
+/// Returns what `course` reports of an outage in second 10 whose stack is read in second `read_at`:
+/// whether it began, when, and its places.
+fn reported(
+    seconds: impl Iterator<Item = u64>,
+    read_at: u64,
+    is_read_elsewhere: bool,
+) -> Vec<(bool, u64, Vec<String>)> {
+    let (mut history, mut course) = (History::default(), Course::default());
+    let mut reported = Vec::new();
+    let seconds: Vec<_> = seconds.collect();
+    for second in 9..80 {
+        let mut now = at(second);
+        let outage = Incident { for_ns: 150 * MS, ..blocked(10, 7, second >= read_at) };
+        now.incidents.latest.extend((second >= 10).then_some(outage));
+        let is_checked = seconds.contains(&second);
+        if is_checked || is_read_elsewhere {
+            history.judge(&mut now);
+        }
+        if !is_checked {
+            continue;
+        }
+        for turn in course.check(&now) {
+            let (is_beginning, finding) = match turn {
+                Turn::Began { finding, .. } => (true, finding),
+                Turn::Ended { finding, .. } => (false, finding),
+            };
+            let is_pending =
+                finding.evidence.iter().any(|evidence| evidence.text.contains("the stack is not read yet"));
+            let places = lines(&finding).into_iter().map(str::to_owned);
+            let places = places.chain(is_pending.then(|| "pending".to_owned())).collect();
+            reported.push((is_beginning, second, places));
+        }
+    }
+    reported
+}
+
+#[test]
+fn a_stall_without_a_stack_is_reported_without_it() {
+    let without = || vec!["src/main.rs:7:1".to_owned(), "pending".to_owned()];
+    // Its stack is read after the stall is past, or never.
+    for read_at in [60, u64::MAX] {
+        assert_eq!(reported(9..80, read_at, false), [(true, 20, without()), (false, 40, without())]);
+    }
+}
+
+#[test]
+fn a_stall_whose_stack_takes_50_seconds_is_reported_with_it() {
+    // Nothing was logged meanwhile; a client took snapshots, or none did.
+    for is_read_elsewhere in [false, true] {
+        let with_line = || vec!["src/pay.rs:7".to_owned(), "src/main.rs:7:1".to_owned()];
+        let seconds = || [9].into_iter().chain(60..80);
+        assert_eq!(reported(seconds(), 60, is_read_elsewhere), [(true, 60, with_line()), (false, 60, with_line())]);
+    }
+}
