@@ -148,9 +148,16 @@ impl Builder {
     /// the client's TCP sends them again after 0.2 s, then after twice that time, and so on. If the
     /// kernel drops the packet with the request, the exporter can accept the connection before its
     /// request arrives again. After 5 s without a request, it closes the connection without a
-    /// response. In a test with 10,000 simultaneous scrapes, 69 responses were empty for that
-    /// reason. For each of them the log had one `read header from client timeout` (target
-    /// `volt::http`, level DEBUG). The exporter never cut a response off in the middle.
+    /// response. A connection that the kernel never admits is reset after a minute or two. In both
+    /// cases the client receives no byte: the exporter cuts no response off in the middle, unless
+    /// the client does not read for 30 s.
+    ///
+    /// In a test with 10,000 simultaneous scrapes (at `452e226` on 2026-11-25, on two busy
+    /// processors of an Intel Xeon), 5,515 responses were complete and 701 still to come after
+    /// 120 s. 50 connections were closed 6 to 13 s after the client had sent its request, and 3,734
+    /// were reset after 96 to 117 s, all without a byte. The kernel counted 78,852 overflows of the
+    /// listen queue. For each connection that the exporter closes, the log has one `read header
+    /// from client timeout` (target `volt::http`, level DEBUG).
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
         self
