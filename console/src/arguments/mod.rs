@@ -21,8 +21,9 @@ use volt_console::text::figures;
 use volt_recording::writer::{MAX_FILES, MIN_FILE_BYTES};
 use volt_telemetry::dump::MAX_TASKS;
 use volt_telemetry::finding::Severity;
+use volt_telemetry::listing::MAX_ROWS;
 use volt_telemetry::processes;
-use volt_telemetry::tasks::{MAX_ROWS, Rank};
+use volt_telemetry::tasks::Rank;
 
 /// The shortest interval between two snapshots.
 const INTERVAL_MIN: Duration = Duration::from_millis(20);

@@ -3,7 +3,7 @@
 //! Invariant *a figure is never cut*: a column is as wide as its widest cell, and as its title with
 //! the arrow of the order, whatever the program's numbers are.
 
-use volt_telemetry::tasks::MAX_FILTER_BYTES;
+use volt_telemetry::listing::MAX_FILTER_BYTES;
 
 use crate::tables::cell::{Align, Cell};
 use crate::text::figures::{ABSENT, count, width};

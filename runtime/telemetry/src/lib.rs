@@ -23,6 +23,7 @@ pub mod finding;
 pub mod health;
 pub mod histogram;
 pub mod incident;
+pub mod listing;
 pub mod processes;
 pub mod recording;
 pub mod rule;

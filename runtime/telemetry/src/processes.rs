@@ -15,11 +15,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::listing::MAX_ROWS;
 
-/// Maximum number of rows in a list, whatever the query's limit.
-pub const MAX_ROWS: usize = crate::tasks::MAX_ROWS;
-/// Maximum length of the filter text in bytes; longer text is truncated.
-pub const MAX_FILTER_BYTES: usize = crate::tasks::MAX_FILTER_BYTES;
 /// Maximum number of mailboxes that each snapshot lists.
 pub const MAX_DEEPEST: usize = 16;
 
@@ -51,20 +48,9 @@ pub struct Processes {
     pub last_failure: Option<Failure>,
 }
 
-/// Selects the processes of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Query {
-    /// The ranking.
-    pub rank: Rank,
-    /// Whether the smallest come first.
-    pub is_inverted: bool,
-    /// Selects only processes whose pid, name, kind, spawn location or state contains this text,
-    /// ignoring case. Empty selects all.
-    pub filter: String,
-    /// Maximum number of rows; at most [`MAX_ROWS`].
-    pub limit: u32,
-}
+/// Selects the processes of a list. The filter applies to a process's pid, name, kind, spawn
+/// location and state.
+pub type Query = crate::listing::Query<Rank>;
 
 /// The number by which processes are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,12 +227,9 @@ impl ProcessList {
 
     /// Sorts the rows, and removes those beyond the limit.
     pub fn sort(&mut self) {
-        let Query { rank, is_inverted, limit, .. } = self.query;
-        self.rows.sort_by_key(|process| {
-            let weight = process.weight(rank);
-            (std::cmp::Reverse(if is_inverted { !weight } else { weight }), process.number)
-        });
-        self.rows.truncate((limit as usize).min(MAX_ROWS));
+        let query = &self.query;
+        self.rows.sort_by_key(|process| (query.key(process.weight(query.rank)), process.number));
+        self.rows.truncate((query.limit as usize).min(MAX_ROWS));
     }
 }
 

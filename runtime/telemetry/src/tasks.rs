@@ -11,29 +11,13 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::listing::MAX_ROWS;
 
-/// Maximum number of rows in a list, whatever the query's limit.
-pub const MAX_ROWS: usize = 1000;
 /// Polls shorter than this do not count for [`Task::longest_ns`].
 pub const LONGEST_FROM_NS: u64 = 4096;
-/// Maximum length of the filter text in bytes; longer text is truncated.
-pub const MAX_FILTER_BYTES: usize = 200;
-
-/// Selects the tasks of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Query {
-    /// The ranking.
-    pub rank: Rank,
-    /// Whether the smallest come first.
-    pub is_inverted: bool,
-    /// Selects only tasks with this text in their name, `#id`, state or spawn location, in what
-    /// they await ([`Task::awaits`]), or in the line of that await, ignoring case. Empty selects
-    /// all.
-    pub filter: String,
-    /// Maximum number of rows; at most [`MAX_ROWS`].
-    pub limit: u32,
-}
+/// Selects the tasks of a list. The filter applies to a task's name, `#id`, state and spawn
+/// location, to what it awaits ([`Task::awaits`]), and to the line of that await.
+pub type Query = crate::listing::Query<Rank>;
 
 /// The number by which tasks are ranked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use volt::telemetry::client::Client;
-use volt::telemetry::tasks::{MAX_ROWS, Query, Rank, State, Task, TaskList};
+use volt::telemetry::listing::MAX_ROWS;
+use volt::telemetry::tasks::{Query, Rank, State, Task, TaskList};
 use volt::{Builder, Runtime};
 
 /// The maximum time for an event that the test expects.

@@ -13,7 +13,6 @@
 //! times as long. `scheduler::listing` does the same for tasks. So all clients together use at most
 //! a two-hundredth of a processor, or a tenth while the query changes all the time.
 
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -98,9 +97,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
             return;
         }
         matching += 1;
-        let weight = weight(entry, query.rank);
-        let weight = if query.is_inverted { !weight } else { weight };
-        let ranked = Reverse((weight, Reverse(entry.pid())));
+        let ranked = (query.key(weight(entry, query.rank)), entry.pid());
         if highest.len() < limit || highest.peek().is_some_and(|lowest| ranked < *lowest) {
             highest.push(ranked);
             if highest.len() > limit {
@@ -110,7 +107,7 @@ fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant)
     });
     Chosen {
         query: query.clone(),
-        pids: highest.into_iter().map(|Reverse((_, Reverse(pid)))| pid).collect(),
+        pids: highest.into_iter().map(|(_, pid)| pid).collect(),
         matching,
         is_cut: !is_complete,
         at: began,

@@ -6,7 +6,8 @@
 //! its chain. Chosen tasks come first.
 
 use volt_telemetry::dump::{Link, MAX_TASKS, Query, chain_has};
-use volt_telemetry::tasks::{MAX_FILTER_BYTES, Task};
+use volt_telemetry::listing::MAX_FILTER_BYTES;
+use volt_telemetry::tasks::Task;
 
 use super::batch::Target;
 use crate::scheduler::core::rng::FastRand;

@@ -23,12 +23,11 @@
 //! Rejected: answering from the tasks that changed since the last answer: each change would have to
 //! be recorded.
 
-use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use volt_telemetry::InFlight;
 use volt_telemetry::processes::ProcessList;
-use volt_telemetry::tasks::{MAX_FILTER_BYTES, MAX_ROWS, Query, Rank, State, Task, TaskList};
+use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
 
 use self::chosen::Chosen;
 use self::holders::Holders;
@@ -59,7 +58,7 @@ pub(super) struct Poll {
 impl Shared {
     /// Returns the tasks that match `query`.
     pub(crate) fn list_tasks(&self, query: &Query) -> TaskList {
-        let query = bounded(query);
+        let query = query.bounded();
         let mut last = self.readers.listing.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now_ns = clock::now_ns();
         // Protocol (1).
@@ -84,7 +83,7 @@ impl Shared {
         let before = rows.len();
         rows.extend(matching_first);
         let matching = chosen.matching + (rows.len() - before) as u64;
-        rows.sort_by_key(|task| (Reverse(turned(task.weight(chosen.query.rank), chosen.query.is_inverted)), task.id));
+        rows.sort_by_key(|task| (chosen.query.key(task.weight(chosen.query.rank)), task.id));
         rows.truncate(chosen.query.limit as usize);
         let holders = Holders::new();
         rows.iter_mut().for_each(|row| holders.add_to(row, now_ns));
@@ -105,10 +104,7 @@ impl Shared {
 
     /// Returns the processes that match `query`, with the data of their tasks' current polls.
     pub(crate) fn list_processes(&self, query: &volt_telemetry::processes::Query) -> ProcessList {
-        let end = query.filter.floor_char_boundary(volt_telemetry::processes::MAX_FILTER_BYTES);
-        let limit = query.limit.clamp(1, volt_telemetry::processes::MAX_ROWS as u32);
-        let query = volt_telemetry::processes::Query { filter: query.filter[..end].to_owned(), limit, ..*query };
-        let mut list = self.readers.processes.list(&query);
+        let mut list = self.readers.processes.list(&query.bounded());
         let now_ns = clock::now_ns();
         let polls = self.polls(now_ns);
         for process in &mut list.rows {
@@ -146,8 +142,7 @@ impl Shared {
                 return;
             }
             matching += 1;
-            let rank = turned(rank_in(header, poll, query.rank, began_at_ns), query.is_inverted);
-            let entry = Reverse((rank, Reverse(header.id.as_u64())));
+            let entry = (query.key(rank_in(header, poll, query.rank, began_at_ns)), header.id.as_u64());
             if highest.len() < limit || highest.peek().is_some_and(|(lowest, _)| entry < *lowest) {
                 highest.push((entry, Ranked(header.place())));
                 if highest.len() > limit {
@@ -155,7 +150,7 @@ impl Shared {
                 }
             }
         });
-        let places = highest.into_iter().map(|(Reverse((_, Reverse(id))), Ranked(place))| (id, place)).collect();
+        let places = highest.into_iter().map(|((_, id), Ranked(place))| (id, place)).collect();
         let took_ns = clock::now_ns().saturating_sub(began_at_ns);
         Chosen { query, places, first_polls, walked, matching, is_cut: !is_complete, at_ns: began_at_ns, took_ns }
     }
@@ -182,15 +177,6 @@ impl Ord for Ranked {
     fn cmp(&self, _: &Self) -> std::cmp::Ordering {
         std::cmp::Ordering::Equal
     }
-}
-
-fn bounded(query: &Query) -> Query {
-    let end = query.filter.floor_char_boundary(MAX_FILTER_BYTES);
-    Query { filter: query.filter[..end].to_owned(), limit: query.limit.clamp(1, MAX_ROWS as u32), ..*query }
-}
-
-fn turned(rank: u64, is_inverted: bool) -> u64 {
-    if is_inverted { !rank } else { rank }
 }
 
 /// Returns the rank of a task, from its header.

@@ -48,7 +48,7 @@ pub trait ProcessSource: Send + Sync {
     ///
     /// The default implementation lists none, for a source that reports only totals. The runtime
     /// adds the data of the tasks' current polls. The result contains the query that it
-    /// answers, whose `limit` is at most [`MAX_ROWS`](volt_telemetry::processes::MAX_ROWS).
+    /// answers, whose `limit` is at most [`MAX_ROWS`](volt_telemetry::listing::MAX_ROWS).
     fn list(&self, query: &Query) -> ProcessList {
         ProcessList { query: query.clone(), alive: self.totals().alive, ..ProcessList::default() }
     }
