@@ -12,7 +12,7 @@ use crate::scheduler::leases::Leases;
 /// See the header of this file.
 pub(in crate::scheduler) struct Lifecycle {
     pub(super) started_at_ns: u64,
-    /// Set by the shutdown: no more tasks are taken in, and workers end when no task is left.
+    /// Set by the shutdown: no more tasks are accepted, and workers end when no task is left.
     pub(super) is_closed: AtomicBool,
     /// The leases by which tasks keep the runtime's memory alive.
     pub(in crate::scheduler) leases: CachePadded<Leases>,
