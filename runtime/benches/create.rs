@@ -2,20 +2,23 @@
 //! suites do that for each test.
 //!
 //! ```text
-//! cargo bench -p volt-runtime --bench create              the table
+//! cargo bench -p volt-runtime --bench create                   the table
+//! cargo bench -p volt-runtime --bench create -- --markdown     the table of runtime/benches/RESULTS.md
+//! cargo bench -p volt-runtime --bench create -- --quick        fewer batches
 //! cargo bench -p volt-runtime --bench create -- volt current_thread 20000     only that, for profilers
 //! ```
 //!
 //! Both runtimes have their defaults and the same number of workers, and take turns in batches. A
 //! figure is the median over the batches. The rows `used` run one task before the drop, which wakes
-//! what watches the runtime. The row `threads` is the number of threads of this program after the
-//! last drop.
+//! what watches the runtime. At the end, the bench prints the number of threads of this program
+//! after the last drop.
 
 use std::time::Instant;
 
 /// Runtimes per batch.
 const RUNTIMES: u32 = 50;
 const BATCHES: usize = 61;
+const QUICK_BATCHES: usize = 5;
 const WORKERS: usize = 2;
 
 /// A workload: its name, its limit for Volt's cost divided by Tokio's, and its runs on the two.
@@ -62,23 +65,38 @@ fn main() {
         (0..times.parse::<u64>().expect("a number of runtimes")).for_each(|_| run());
         return;
     }
-    println!("{:<20} {:>10} {:>10} {:>6}  limit", "us per runtime", "volt", "tokio", "ratio");
-    for (name, limit, runs) in ROWS {
-        let [volt, tokio] = medians_us(runs);
-        let limit = limit.map_or(String::new(), |limit| {
-            format!("{limit:.1} {}", if volt <= limit * tokio { "met" } else { "missed" })
-        });
-        println!("{name:<20} {volt:>10.1} {tokio:>10.1} {:>6.2}  {limit}", volt / tokio);
+    let has = |option: &str| std::env::args().any(|argument| argument == option);
+    let (is_markdown, batches) = (has("--markdown"), if has("--quick") { QUICK_BATCHES } else { BATCHES });
+    if is_markdown {
+        println!("| us per runtime | Volt | Tokio | ratio | target | |\n|---|---|---|---|---|---|");
+    } else {
+        println!("{:<20} {:>10} {:>10} {:>6}  target", "us per runtime", "volt", "tokio", "ratio");
     }
+    let (mut met, mut targets) = (0, 0);
+    for (name, limit, runs) in ROWS {
+        let [volt, tokio] = medians_us(runs, batches);
+        let is_met = limit.map(|limit| volt <= limit * tokio);
+        targets += usize::from(is_met.is_some());
+        met += usize::from(is_met == Some(true));
+        let limit = limit.map_or("–".to_owned(), |limit| format!("≤ {limit:.2}"));
+        let verdict = is_met.map_or("", |is_met| if is_met { "met" } else { "missed" });
+        let ratio = volt / tokio;
+        if is_markdown {
+            println!("| `{name}` | {volt:.1} | {tokio:.1} | {ratio:.2} | {limit} | {verdict} |");
+        } else {
+            println!("{name:<20} {volt:>10.1} {tokio:>10.1} {ratio:>6.2}  {limit} {verdict}");
+        }
+    }
+    println!("\n{met} of {targets} targets met");
     if let Ok(threads) = std::fs::read_dir("/proc/self/task") {
-        println!("{:<20} {:>10}", "threads", threads.count());
+        println!("threads after the last drop: {}", threads.count());
     }
 }
 
 /// Returns the median over the batches for each of the two.
-fn medians_us(runs: [fn(); 2]) -> [f64; 2] {
+fn medians_us(runs: [fn(); 2], batches: usize) -> [f64; 2] {
     let mut took = [Vec::new(), Vec::new()];
-    for _ in 0..BATCHES {
+    for _ in 0..batches {
         for (run, took) in runs.into_iter().zip(&mut took) {
             let began = Instant::now();
             (0..RUNTIMES).for_each(|_| run());
@@ -87,6 +105,6 @@ fn medians_us(runs: [fn(); 2]) -> [f64; 2] {
     }
     took.map(|mut took| {
         took.sort_by(f64::total_cmp);
-        took[BATCHES / 2]
+        took[batches / 2]
     })
 }

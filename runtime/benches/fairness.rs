@@ -4,6 +4,8 @@
 //! ```text
 //! cargo bench -p volt-runtime --bench fairness            a table
 //! cargo bench -p volt-runtime --bench fairness -- --json  one JSON object per line instead
+//! cargo bench -p volt-runtime --bench fairness -- --markdown  the table of docs/benchmarks.md
+//! cargo bench -p volt-runtime --bench fairness -- --quick  shorter
 //! ```
 //! One column is the target with one worker and a processor for each thread. With as many workers
 //! as processors, the submitting thread takes one of the processors away, so the figures contain
@@ -28,7 +30,16 @@ const HOPS_TARGET: f64 = 4.0;
 /// Maximum number of tasks submitted for a case, and maximum time.
 const SAMPLES: usize = 2_000;
 const TIME: Duration = Duration::from_secs(2);
+const QUICK_TIME: Duration = Duration::from_millis(200);
 const HOP_SAMPLES: usize = 10_000;
+
+/// The format of the output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Table,
+    Markdown,
+    Json,
+}
 
 struct Row {
     what: &'static str,
@@ -47,12 +58,17 @@ impl Row {
         self.values[((self.values.len() - 1) as f64 * ratio).round() as usize]
     }
 
-    fn print(&self, as_json: bool) {
+    /// Returns whether the target is met, if it applies.
+    fn is_met(&self) -> Option<bool> {
+        self.is_judged.then(|| self.quantile(0.99) <= self.target)
+    }
+
+    fn print(&self, form: Form) {
         let [p50, p99, max] = [0.5, 0.99, 1.0].map(|ratio| self.quantile(ratio));
         let (what, workers, unit, target, samples) =
             (self.what, self.workers, self.unit, self.target, self.values.len());
         let poll_us = self.poll_us.map(|micros| micros.to_string());
-        if as_json {
+        if form == Form::Json {
             let poll_us = poll_us.as_deref().unwrap_or("null");
             let target = if self.is_judged { target.to_string() } else { "null".into() };
             println!(
@@ -61,11 +77,17 @@ impl Row {
             return;
         }
         let poll = poll_us.map_or("-".into(), |micros| format!("{micros} us"));
-        let verdict = match (self.is_judged, p99 <= target) {
-            (false, _) => "",
-            (true, true) => "reached",
-            (true, false) => "MISSED",
-        };
+        let verdict = self.is_met().map_or("", |is_met| if is_met { "met" } else { "missed" });
+        if form == Form::Markdown {
+            let tasks = match self.poll_us {
+                Some(micros) => format!("polls of {micros} us"),
+                None => "two tasks that wake each other".to_owned(),
+            };
+            let target = if self.is_judged { format!("≤ {target:.0}") } else { "–".to_owned() };
+            let plural = if workers == 1 { "" } else { "s" };
+            let row = format!("{workers} worker{plural}, {tasks} | {unit} | {p50:.1} | {p99:.1} | {max:.1}");
+            return println!("| {row} | {target} | {verdict} |");
+        }
         println!(
             "{what:<10} {workers:>7} {poll:>8} {samples:>8} {p50:>9.1} {p99:>9.1} {max:>9.1} {unit:<5} {target:>8.1} {verdict}"
         );
@@ -91,7 +113,7 @@ fn has_lost_none(runtime: &Runtime) {
 }
 
 /// Measures the time from submitting a task to its first poll, with two busy tasks per worker.
-fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
+fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool, time: Duration) -> Row {
     let runtime = runtime(workers);
     let stop = Arc::new(AtomicBool::new(false));
     let hogs: Vec<_> = (0..2 * workers)
@@ -111,7 +133,7 @@ fn inject(workers: usize, poll_us: u64, target: f64, is_judged: bool) -> Row {
     std::thread::sleep(Duration::from_millis(200));
     let began = Instant::now();
     let mut values = Vec::new();
-    while values.len() < SAMPLES && began.elapsed() < TIME {
+    while values.len() < SAMPLES && began.elapsed() < time {
         // At a different moment of a poll each time: a quarter to five quarters of a poll later.
         spin(Duration::from_nanos(poll_us * (250 + values.len() as u64 * 618 % 1_000)));
         let handed_in = Instant::now();
@@ -180,23 +202,45 @@ fn ping_pong() -> Row {
 }
 
 fn main() {
-    let as_json = std::env::args().any(|argument| argument == "--json");
+    let has = |option: &str| std::env::args().any(|argument| argument == option);
+    let form = match (has("--json"), has("--markdown")) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Markdown,
+        (false, false) => Form::Table,
+    };
+    let time = if has("--quick") { QUICK_TIME } else { TIME };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    if !as_json {
-        println!(
-            "{processors} processors; a task from outside, from its spawn to its first poll, beside 2 x workers that wake themselves"
-        );
-        println!(
-            "{:<10} {:>7} {:>8} {:>8} {:>9} {:>9} {:>9} {:<5} {:>8}",
-            "case", "workers", "poll", "samples", "p50", "p99", "max", "unit", "p99 <="
-        );
+    match form {
+        Form::Json => {}
+        Form::Markdown => {
+            println!("| busy tasks | unit | p50 | p99 | max | target for p99 | |");
+            println!("|---|---|---|---|---|---|---|");
+        }
+        Form::Table => {
+            println!(
+                "{processors} processors; a task from outside, from its spawn to its first poll, beside 2 x workers that wake themselves"
+            );
+            println!(
+                "{:<10} {:>7} {:>8} {:>8} {:>9} {:>9} {:>9} {:<5} {:>8}",
+                "case", "workers", "poll", "samples", "p50", "p99", "max", "unit", "p99 <="
+            );
+        }
     }
+    let mut rows = Vec::new();
     let mut workers = vec![1, processors];
     workers.dedup();
     for workers in workers {
         for (poll_us, target) in CASES {
-            inject(workers, poll_us, target, workers < processors).print(as_json);
+            let row = inject(workers, poll_us, target, workers < processors, time);
+            row.print(form);
+            rows.push(row);
         }
     }
-    ping_pong().print(as_json);
+    let row = ping_pong();
+    row.print(form);
+    rows.push(row);
+    if form != Form::Json {
+        let targets: Vec<_> = rows.iter().filter_map(Row::is_met).collect();
+        println!("\n{} of {} targets met", targets.iter().filter(|is_met| **is_met).count(), targets.len());
+    }
 }

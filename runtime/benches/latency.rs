@@ -4,6 +4,7 @@
 //!     cargo bench -p volt-runtime --bench latency            # a minute
 //!     cargo bench -p volt-runtime --bench latency -- --quick
 //!     cargo bench -p volt-runtime --bench latency -- --markdown   # the table of docs/tokio.md
+//!     cargo bench -p volt-runtime --bench latency -- --crowd --markdown   # that of RESULTS.md
 //!
 //! The lateness of a timer is the time between its deadline and the task's next line. The latency
 //! of a packet is the time between the call that sends it, on a separate thread, and the task's
@@ -11,10 +12,10 @@
 //! two workers and no other work; for a loaded runtime see the benchmark `peers`. The machine's
 //! load is printed too, since it affects the figures.
 //!
-//! It also measures how long arming and disarming a timer takes while very many timers come due
-//! within half a second (the crowd), and before that. *Busy* is the longest in processor time of
-//! the whole program. It bounds how long a lock was held only on a quiet machine: for a waiter that
-//! is ready but gets no processor, the work of all other threads counts.
+//! It also measures, or with `--crowd` only, how long arming and disarming a timer takes while very
+//! many timers come due within half a second (the crowd), and before that. *Busy* is the longest in
+//! processor time of the whole program. It bounds how long a lock was held only on a quiet machine:
+//! for a waiter that is ready but gets no processor, the work of all other threads counts.
 
 use std::io::Write;
 use std::net;
@@ -44,7 +45,7 @@ const CROWD_BEGINS: Duration = Duration::from_secs(4);
 /// Time between two packets: long enough that a spinning thread has gone to sleep.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The format of the output. The crowd is always text.
+/// The format of the output.
 #[derive(Clone, Copy)]
 enum Form {
     Table,
@@ -52,10 +53,21 @@ enum Form {
 }
 
 fn main() {
-    let is_quick = std::env::args().any(|argument| argument == "--quick");
-    let form = if std::env::args().any(|argument| argument == "--markdown") { Form::Markdown } else { Form::Table };
-    let part = if is_quick { 10 } else { 1 };
+    let has = |option: &str| std::env::args().any(|argument| argument == option);
+    let form = if has("--markdown") { Form::Markdown } else { Form::Table };
+    let part = if has("--quick") { 10 } else { 1 };
     println!("load {}", load());
+    if !has("--crowd") {
+        timers_and_packets(form, part);
+    }
+    // The table of the crowd is a separate one.
+    if has("--crowd") || matches!(form, Form::Table) {
+        crowds(form, CROWD / part);
+    }
+    println!("load {}", load());
+}
+
+fn timers_and_packets(form: Form, part: usize) {
     match form {
         Form::Table => {
             println!("{:<16} {:>12} {:>12} {:>12} {:>12}", "µs", "Volt p50", "Volt p99", "Tokio p50", "Tokio p99");
@@ -66,8 +78,6 @@ fn main() {
         report(form, name, || volt_timers(length, count / part), || tokio_timers(length, count / part));
     }
     report(form, "packet", || volt_packets(PACKETS / part), || tokio_packets(PACKETS / part));
-    crowds(CROWD / part);
-    println!("load {}", load());
 }
 
 fn load() -> String {
@@ -75,8 +85,13 @@ fn load() -> String {
 }
 
 /// Measures arming and disarming a timer, before and during the crowd.
-fn crowds(crowd: usize) {
-    println!("\n{:<26} {:>12} {:>12} {:>12} {:>12}", "arm and disarm, µs", "p50", "p99.9", "longest", "busy");
+fn crowds(form: Form, crowd: usize) {
+    match form {
+        Form::Table => {
+            println!("\n{:<26} {:>12} {:>12} {:>12} {:>12}", "arm and disarm, µs", "p50", "p99.9", "longest", "busy");
+        }
+        Form::Markdown => println!("\n| arm and disarm, µs | p50 | p99.9 | longest | busy |\n|---|---|---|---|---|"),
+    }
     type Probe = fn(usize) -> [Vec<(Duration, Duration)>; 2];
     for (name, probe) in [("Volt", volt_crowd as Probe), ("Tokio", tokio_crowd)] {
         for (what, mut times) in ["before", "beside the crowd"].into_iter().zip(probe(crowd)) {
@@ -85,7 +100,14 @@ fn crowds(crowd: usize) {
             let [p50, p999] = [500, 999].map(|part| us(times[times.len() * part / 1_000].0));
             let longest = us(times.last().unwrap().0);
             let busy = us(times.iter().map(|&(_, busy)| busy).max().unwrap());
-            println!("{:<26} {p50:>12.1} {p999:>12.1} {longest:>12.1} {busy:>12.1}", format!("{name}, {what}"));
+            let what = format!("{name}, {what}");
+            match form {
+                Form::Table => println!("{what:<26} {p50:>12.1} {p999:>12.1} {longest:>12.1} {busy:>12.1}"),
+                Form::Markdown => {
+                    let [p50, p999, longest, busy] = [p50, p999, longest, busy].map(cell);
+                    println!("| {what} | {p50} | {p999} | {longest} | {busy} |");
+                }
+            }
         }
     }
 }

@@ -265,7 +265,7 @@ pub(crate) enum Verb {
     ///
     /// Records the polls, wake-ups, steals and parks of one runtime's workers. Ctrl-C finishes the
     /// file and exits with code 0. The program's flight recorder is on during the recording, at a
-    /// cost of about 10 ns per poll. With --trigger, writes only the events around each trigger.
+    /// cost of some ns per poll. With --trigger, writes only the events around each trigger.
     #[command(after_long_help = help::chapters(&help::RECORD))]
     Record {
         #[command(flatten)]

@@ -12,11 +12,12 @@ Options:
                 several times
   --volt        Measure only Volt: with and without counters, and with a logger.
                 The other programs take minutes to build the first time
+  --build       Build the programs, and measure nothing
   --quick       Run fewer and shorter rounds, and count fewer instructions
   --rounds N    Number of rounds [default: 11, with --quick 3]
   --workers N   Number of workers of each runtime [default: 1]
   --json        Print one JSON object per line instead of tables
-  --markdown    Print tables in Markdown, with command, date and machine
+  --markdown    Print one table in Markdown, with command, date and machine
   --help        Print this help
 
 Example:
@@ -41,6 +42,7 @@ pub(crate) struct Arguments {
     pub(crate) form: Form,
     pub(crate) quick: bool,
     pub(crate) is_volt_only: bool,
+    pub(crate) is_build: bool,
     pub(crate) help: bool,
     pub(crate) rounds: usize,
     pub(crate) workers: usize,
@@ -60,6 +62,7 @@ impl Arguments {
                 "--markdown" => parsed.form = Form::Markdown,
                 "--quick" => parsed.quick = true,
                 "--volt" => parsed.is_volt_only = true,
+                "--build" => parsed.is_build = true,
                 "--help" | "-h" => parsed.help = true,
                 "--only" => parsed.only.push(known(value()?)?),
                 "--rounds" => rounds = Some(count("--rounds", &value()?)?),

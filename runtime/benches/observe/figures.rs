@@ -2,7 +2,7 @@
 //! below the ceiling.
 
 use crate::quantile::quantile;
-use crate::subjects::{CLOCK_KEPT, LOGGED, NAMES, UNOBSERVED, VOLT};
+use crate::subjects::{CLOCK_KEPT, LOGGED, NAMES, RECORDED, UNOBSERVED, VOLT};
 use crate::workloads::Workload;
 
 /// Ceiling for the cost of everything that is on by default: ns per poll,
@@ -95,9 +95,9 @@ impl Figures {
         Some(Difference { with: self.cost_ns(CLOCK_KEPT)?, without: self.cost_ns(UNOBSERVED)? })
     }
 
-    /// Returns the part of that cost that is for reading the clock, instructions.
-    pub(crate) fn clock_instructions(&self) -> Option<Difference> {
-        Some(Difference { with: self.instructions(CLOCK_KEPT)?, without: self.instructions(UNOBSERVED)? })
+    /// Returns the costs with and without the flight recorder, ns.
+    pub(crate) fn recorder_ns(&self) -> Option<Difference> {
+        Some(Difference { with: self.cost_ns(RECORDED)?, without: self.cost_ns(VOLT)? })
     }
 
     /// Returns whether the cost in time stays below both ceilings.

@@ -7,6 +7,8 @@
 //! cargo bench -p volt-runtime --bench observe -- --only yield --only baton
 //! cargo bench -p volt-runtime --bench observe -- --quick        fewer and shorter rounds
 //! cargo bench -p volt-runtime --bench observe -- --volt         only Volt: with and without, and with a logger
+//! cargo bench -p volt-runtime --bench observe -- --build        builds the programs, and measures nothing
+//! cargo bench -p volt-runtime --bench observe -- --markdown     the table of which the documents show parts
 //! ```
 //!
 //! How it measures. Each subject is a separate program (`subjects`). It runs one round of one
@@ -68,11 +70,15 @@ fn run(arguments: &Arguments) -> ExitCode {
         eprintln!("{}", notes.join("\n"));
         return ExitCode::FAILURE;
     }
+    if arguments.is_build {
+        notes.iter().for_each(|note| eprintln!("{note}"));
+        return if notes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let counted = instructions::availability();
     if let Err(error) = &counted {
         notes.push(format!("instructions are not counted, only times: {error}"));
     }
-    let mut report = Report::begin(arguments, notes);
+    let mut report = Report::begin(arguments, &notes);
     for workload in arguments.workloads() {
         let mut figures = time(workload, &subjects, arguments);
         if counted.is_ok() {
@@ -100,7 +106,7 @@ fn time(workload: &Workload, subjects: &[Subject], arguments: &Arguments) -> Fig
 }
 
 fn count(workload: &Workload, subjects: &[Subject], arguments: &Arguments, figures: &mut Figures) {
-    for subject in subjects {
+    for subject in subjects.iter().filter(|subject| instructions::COUNTED.contains(&subject.index)) {
         progress(&format!("{:<20} instructions {}", workload.name, NAMES[subject.index]));
         if let Some(instructions) = instructions::count(subject, workload, arguments.quick) {
             figures.set_instructions(subject.index, instructions);

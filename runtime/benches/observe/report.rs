@@ -1,4 +1,4 @@
-//! The output: tables for a terminal, tables in Markdown (`--markdown`), or one JSON object per
+//! The output: tables for a terminal, one table in Markdown (`--markdown`), or one JSON object per
 //! line.
 //!
 //! The JSON keys:
@@ -9,8 +9,8 @@
 //!   observation, the last divided by the cost without;
 //! * `best_cost_ns`: the same for the best rounds; `clock_ns`: the part of it for reading the
 //!   clock;
-//! * `cost_instructions_per_poll`, `cost_instructions_ratio`, `clock_instructions`: the same in
-//!   instructions;
+//! * `cost_instructions_per_poll`, `cost_instructions_ratio`: the same in instructions;
+//! * `recorder_ns_per_poll`: the cost of the flight recorder while it is on;
 //! * `ceiling_ns` per poll, `ceiling_ratio`, `is_met`, by the times;
 //! * `logged_multiple`: the cost with an ordinary logger at INFO divided by that without;
 //!   `logged_multiple_max`: its maximum.
@@ -23,7 +23,7 @@ use std::fmt::Display;
 use crate::arguments::{Arguments, Form};
 use crate::figures::{CEILING_NS, CEILING_RATIO, Difference, Figures, LOGGED_MULTIPLE};
 use crate::machine;
-use crate::subjects::{LOGGED, NAMES, SPANS, TOKIO, VOLT};
+use crate::subjects::{CONSOLE, HISTOGRAM, LOGGED, NAMES, RECORDED, SPANS, TOKIO, VOLT};
 use crate::workloads::Workload;
 
 /// The packages whose versions a page has to name.
@@ -31,21 +31,36 @@ const PACKAGES: [&str; 2] = ["volt-runtime", "tokio"];
 const COST_TITLES: [&str; 13] = [
     "workload", "with, ns", "without", "cost", "±", "a poll", "%", "best", "clock", "instr.", "a poll", "%", "ceiling",
 ];
+/// The documents show some of these columns each.
+const MARKDOWN_TITLES: [&str; 13] = [
+    "workload",
+    "Volt",
+    "Volt without counters",
+    "counting, per poll",
+    "of that, the clock",
+    "instructions with / without",
+    "recorder, per poll",
+    "Tokio",
+    "Tokio with its poll histogram",
+    "Tokio with console-subscriber",
+    "with a logger at INFO",
+    "ratio to Volt",
+    "with spans at DEBUG",
+];
 
 /// See the header of this file.
 pub(crate) struct Report {
     form: Form,
     rows: Vec<(&'static Workload, Figures)>,
-    notes: Vec<String>,
     began: String,
 }
 
 impl Report {
-    pub(crate) fn begin(arguments: &Arguments, notes: Vec<String>) -> Self {
+    pub(crate) fn begin(arguments: &Arguments, notes: &[String]) -> Self {
         notes.iter().for_each(|note| eprintln!("{note}"));
         let began =
             format!("{} worker(s), {} rounds in turns; load {}", arguments.workers, arguments.rounds, machine::load());
-        Self { form: arguments.form, rows: Vec::new(), notes, began }
+        Self { form: arguments.form, rows: Vec::new(), began }
     }
 
     pub(crate) fn add(&mut self, workload: &'static Workload, figures: Figures) {
@@ -57,58 +72,73 @@ impl Report {
 
     /// Prints the tables, which need all rows.
     pub(crate) fn end(self) {
-        if let Form::Json = self.form {
-            return;
+        match self.form {
+            Form::Json => {}
+            Form::Markdown => self.markdown(),
+            Form::Table => self.tables(),
         }
-        let tables = Tables { is_markdown: matches!(self.form, Form::Markdown) };
-        if tables.is_markdown {
-            println!("```text\n{}\n```\n", machine::command("observe"));
-            println!("{}. {}; {}.\n", machine::day_and_commit(), machine::machine(), machine::versions(&PACKAGES));
-        }
+    }
+
+    fn tables(&self) {
         println!("{}, after {}. Times: processor time, medians, ns an operation.\n", self.began, machine::load());
         println!(
             "What it costs that everything is counted: Volt with and without. ± is half the distance between the quartiles of the first;\n\
              \"best\" the cost in the best rounds; \"clock\" the part of the cost that is reading the clock.\n"
         );
-        tables.head(&COST_TITLES);
-        self.rows.iter().for_each(|(workload, figures)| tables.line(&cost_cells(workload, figures)));
+        line(&COST_TITLES.map(str::to_owned));
+        self.rows.iter().for_each(|(workload, figures)| line(&cost_cells(workload, figures)));
         println!("\n{}", worst(&self.rows));
         println!("{}\n", dearest_logged(&self.rows));
         println!(
-            "With a logger, and beside Tokio under its own observers: ns an operation (instructions); × is the multiple of the same runtime without.\n"
+            "With a logger, with the flight recorder on, and beside Tokio under its own observers: ns an operation (instructions); × is the multiple of the same runtime without.\n"
         );
-        let titles: Vec<_> = ["workload"].into_iter().chain(NAMES).collect();
-        tables.head(&titles);
-        self.rows.iter().for_each(|(workload, figures)| tables.line(&subject_cells(workload, figures)));
-        if tables.is_markdown {
-            self.notes.iter().for_each(|note| println!("\n{note}."));
+        let titles: Vec<_> = ["workload"].into_iter().chain(NAMES).map(str::to_owned).collect();
+        line(&titles);
+        self.rows.iter().for_each(|(workload, figures)| line(&subject_cells(workload, figures)));
+    }
+
+    fn markdown(&self) {
+        println!("```text\n{}\n```\n", machine::command("observe"));
+        println!("{}. {}; {}.\n", machine::day_and_commit(), machine::machine(), machine::versions(&PACKAGES));
+        println!("{}, after {}. Times: processor time, medians, ns an operation.\n", self.began, machine::load());
+        let titles = MARKDOWN_TITLES;
+        println!("| {} |\n|{}", titles.join(" | "), "---|".repeat(titles.len()));
+        for (workload, figures) in &self.rows {
+            println!("| {} |", markdown_cells(workload, figures).join(" | "));
         }
+        println!("\n{}", worst(&self.rows));
+        println!("{}", dearest_logged(&self.rows));
     }
 }
 
-/// Cells in columns: padded for the terminal, or between bars.
-struct Tables {
-    is_markdown: bool,
+/// Prints cells in columns: many narrow ones, or few wide ones.
+fn line(cells: &[String]) {
+    let width = if cells.len() == COST_TITLES.len() { 8 } else { 20 };
+    let (first, others) = cells.split_first().expect("a line begins with its name");
+    let others: Vec<_> = others.iter().map(|cell| format!("{cell:>width$}")).collect();
+    println!("{first:<18}{}", others.join(" "));
 }
 
-impl Tables {
-    fn head(&self, titles: &[&str]) {
-        self.line(&titles.iter().map(|title| (*title).to_owned()).collect::<Vec<_>>());
-        if self.is_markdown {
-            println!("|{}", "---|".repeat(titles.len()));
-        }
-    }
-
-    fn line(&self, cells: &[String]) {
-        if self.is_markdown {
-            return println!("| {} |", cells.join(" | "));
-        }
-        // Many narrow columns, or few wide ones.
-        let width = if cells.len() == COST_TITLES.len() { 8 } else { 20 };
-        let (first, others) = cells.split_first().expect("a line begins with its name");
-        let others: Vec<_> = others.iter().map(|cell| format!("{cell:>width$}")).collect();
-        println!("{first:<18}{}", others.join(" "));
-    }
+fn markdown_cells(workload: &Workload, figures: &Figures) -> [String; MARKDOWN_TITLES.len()] {
+    let time = figures.observation_ns();
+    let of_subject = |index: usize| cell(figures.cost_ns(index), 1);
+    let instructions = figures.observation_instructions();
+    let instructions = instructions.map(|found| format!("{:.0} / {:.0}", found.with, found.without));
+    [
+        format!("`{}`", workload.name),
+        of_subject(VOLT),
+        cell(time.map(|time| time.without), 1),
+        cell(time.map(|time| time.a_poll(workload)), 1),
+        cell(figures.clock_ns().map(|clock| clock.a_poll(workload)), 1),
+        instructions.unwrap_or_else(|| "–".to_owned()),
+        cell(figures.recorder_ns().map(|recorder| recorder.a_poll(workload)), 1),
+        of_subject(TOKIO),
+        of_subject(HISTOGRAM),
+        of_subject(CONSOLE),
+        of_subject(LOGGED),
+        figures.logged_multiple().map_or_else(|| "–".to_owned(), |multiple| format!("×{multiple:.2}")),
+        of_subject(SPANS),
+    ]
 }
 
 fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
@@ -140,7 +170,7 @@ fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
 fn subject_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
     let subject = |index: usize| {
         // Each is compared with its own runtime without any other observer.
-        let own = if index > TOKIO { Some(TOKIO) } else { [LOGGED, SPANS].contains(&index).then_some(VOLT) };
+        let own = if index > TOKIO { Some(TOKIO) } else { [LOGGED, SPANS, RECORDED].contains(&index).then_some(VOLT) };
         let multiple = figures.cost_ns(index).zip(own.and_then(|own| figures.cost_ns(own)));
         let multiple = multiple.map_or(String::new(), |(cost_ns, own_ns)| format!(" ×{:.2}", cost_ns / own_ns));
         let instructions = figures.instructions(index).map_or(String::new(), |count| format!(" ({count:.0})"));
@@ -195,7 +225,7 @@ fn json(workload: &Workload, figures: &Figures) -> String {
     format!(
         "{{\"workload\":\"{}\",\"unit\":\"ns CPU\",\"polls_per_operation\":{},\"ns\":{{{}}},\"spread_ns\":{{{}}},\"instructions\":{{{}}},\
          \"cost_ns\":{},\"cost_ns_per_poll\":{},\"cost_ratio\":{},\"best_cost_ns\":{},\"clock_ns\":{},\"cost_instructions_per_poll\":{},\
-         \"cost_instructions_ratio\":{},\"clock_instructions\":{},\"ceiling_ns\":{CEILING_NS},\"ceiling_ratio\":{CEILING_RATIO},\"is_met\":{},\
+         \"cost_instructions_ratio\":{},\"recorder_ns_per_poll\":{},\"ceiling_ns\":{CEILING_NS},\"ceiling_ratio\":{CEILING_RATIO},\"is_met\":{},\
          \"logged_multiple\":{},\"logged_multiple_max\":{LOGGED_MULTIPLE}}}",
         workload.name,
         workload.polls,
@@ -209,7 +239,7 @@ fn json(workload: &Workload, figures: &Figures) -> String {
         of(figures.clock_ns(), &Difference::absolute),
         of(instructions, &|instructions| instructions.a_poll(workload)),
         of(instructions, &Difference::ratio),
-        of(figures.clock_instructions(), &Difference::absolute),
+        of(figures.recorder_ns(), &|recorder| recorder.a_poll(workload)),
         or_null(figures.is_met(workload)),
         or_null(figures.logged_multiple()),
     )

@@ -7,6 +7,7 @@
 //! | volt, clock kept | the same, but the clock is read as in the first |
 //! | volt, logged | the first, with an ordinary logger at INFO installed |
 //! | volt, spans | the same at DEBUG, so that each task has a span: see `volt::task::trace` |
+//! | volt, recorded | the first, with the flight recorder on |
 //! | tokio | the benchmark `peers` again |
 //! | tokio, histogram | `tokio-watched` in this folder: Tokio's `enable_metrics_poll_time_histogram` |
 //! | tokio, console | the same with `console-subscriber`, without a client |
@@ -31,12 +32,13 @@ const PERMIT: &str = "VOLT_BENCH_OBSERVE";
 const WATCHED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/observe/tokio-watched");
 
 /// In the order of the turns.
-pub(crate) const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 9] = [
     "volt",
     "volt, unobserved",
     "volt, clock kept",
     "volt, logged",
     "volt, spans",
+    "volt, recorded",
     "tokio",
     "tokio, histogram",
     "tokio, console",
@@ -47,7 +49,10 @@ pub(crate) const UNOBSERVED: usize = 1;
 pub(crate) const CLOCK_KEPT: usize = 2;
 pub(crate) const LOGGED: usize = 3;
 pub(crate) const SPANS: usize = 4;
-pub(crate) const TOKIO: usize = 5;
+pub(crate) const RECORDED: usize = 5;
+pub(crate) const TOKIO: usize = 6;
+pub(crate) const HISTOGRAM: usize = 7;
+pub(crate) const CONSOLE: usize = 8;
 
 /// One of [`NAMES`].
 #[derive(Clone, Debug)]
@@ -58,9 +63,6 @@ pub(crate) struct Subject {
     first: Vec<&'static str>,
     /// The key before its figure in the line that it prints.
     key: &'static str,
-    /// Whether its instructions per operation are meaningful. Those of an observer on a separate
-    /// thread are not, since it reads all tasks that it has ever seen now and then.
-    pub(crate) is_countable: bool,
 }
 
 impl Subject {
@@ -104,15 +106,12 @@ fn subject(index: usize, program: PathBuf) -> Subject {
         VOLT..=CLOCK_KEPT => (&["--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
         LOGGED => (&["--log", "info", "--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
         SPANS => (&["--log", "debug", "--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
+        RECORDED => (&["--recorded", "--json", "--rounds", "1", "--runtime", "volt"], "\"volt\":"),
         TOKIO => (&["--json", "--rounds", "1", "--runtime", "tokio"], "\"tokio\":"),
-        _ if is_console(index) => (&["console"], "\"tokio\":"),
+        CONSOLE => (&["console"], "\"tokio\":"),
         _ => (&["histogram"], "\"tokio\":"),
     };
-    Subject { index, program, first: first.to_vec(), key, is_countable: !is_console(index) }
-}
-
-fn is_console(index: usize) -> bool {
-    index == NAMES.len() - 1
+    Subject { index, program, first: first.to_vec(), key }
 }
 
 fn build_one(index: usize) -> Result<PathBuf, String> {
@@ -121,7 +120,7 @@ fn build_one(index: usize) -> Result<PathBuf, String> {
     let peers: &[_] = &["bench", "--package", "volt-runtime", "--bench", "peers", "--no-run"];
     let watched: &[_] = &["build", "--release", "--locked"];
     match index {
-        VOLT | LOGGED | SPANS | TOKIO => cargo(peers, env!("CARGO_MANIFEST_DIR"), &own, ""),
+        VOLT | LOGGED | SPANS | RECORDED | TOKIO => cargo(peers, env!("CARGO_MANIFEST_DIR"), &own, ""),
         UNOBSERVED => cargo(peers, env!("CARGO_MANIFEST_DIR"), &apart("unobserved"), "--cfg volt_unobserved"),
         CLOCK_KEPT => cargo(
             peers,
@@ -129,7 +128,7 @@ fn build_one(index: usize) -> Result<PathBuf, String> {
             &apart("clock-kept"),
             "--cfg volt_unobserved --cfg volt_unobserved=\"clock_kept\"",
         ),
-        _ if is_console(index) => {
+        CONSOLE => {
             let with_console = [watched, &["--features", "console"]].concat();
             cargo(&with_console, WATCHED, &apart("tokio-console"), "--cfg tokio_unstable")
         }

@@ -29,6 +29,7 @@ Options for profilers:
   --batches N     Run exactly N batches per round, without warm-up
   --cpu           Measure the processor time of the process instead of elapsed
                   time, in workloads that are measured in batches
+  --recorded      Switch Volt's flight recorder on
   --log LEVEL     Install tracing-subscriber's fmt at LEVEL, which writes nothing
 
 Example:
@@ -62,6 +63,7 @@ pub(crate) struct Arguments {
     pub(crate) workers: usize,
     batches: Option<usize>,
     is_cpu: bool,
+    pub(crate) is_recorded: bool,
     pub(crate) log: Option<LevelFilter>,
 }
 
@@ -79,6 +81,7 @@ impl Arguments {
                 "--markdown" => parsed.form = Form::Markdown,
                 "--quick" => parsed.quick = true,
                 "--cpu" => parsed.is_cpu = true,
+                "--recorded" => parsed.is_recorded = true,
                 "--list" => parsed.list = true,
                 "--help" | "-h" => parsed.help = true,
                 "--only" => parsed.only.push(known(value()?)?),

@@ -41,6 +41,7 @@ mod workloads;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::sync::atomic::Ordering;
 
 use arguments::{Arguments, USAGE};
 use figures::Figures;
@@ -77,6 +78,8 @@ fn main() -> ExitCode {
             if let Some(level) = arguments.log {
                 tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::sink).init();
             }
+            // ORDERING: Relaxed; the runtimes are built later, on this thread.
+            runtimes::volt::IS_RECORDED.store(arguments.is_recorded, Ordering::Relaxed);
             run(&arguments);
             ExitCode::SUCCESS
         }

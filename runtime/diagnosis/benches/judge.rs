@@ -1,8 +1,9 @@
 //! Measures a check of the doctor's history, which a program performs once per second.
 //!
-//! `cargo bench -p volt-diagnosis --bench judge`; ends by itself within a few seconds. For each
-//! size it measures a healthy runtime and an unhealthy one whose incidents are all different. The
-//! result is the median of some hundred checks, a second apart on the snapshots' clock.
+//! `cargo bench -p volt-diagnosis --bench judge`; ends by itself within a few seconds. With
+//! `-- --markdown` it prints the table of `runtime/benches/RESULTS.md`. For each size it measures a
+//! healthy runtime and an unhealthy one whose incidents are all different. The result is the median
+//! of some hundred checks, a second apart on the snapshots' clock.
 
 use std::time::{Duration, Instant};
 
@@ -86,11 +87,23 @@ fn measure(workers: u32, is_well: bool) -> (Duration, Duration, usize) {
 }
 
 fn main() {
-    println!("{:>7}  {:<6}  {:>10}  {:>10}  {:>8}", "workers", "", "median", "longest", "findings");
+    let is_markdown = std::env::args().any(|argument| argument == "--markdown");
+    if is_markdown {
+        println!("| workers | without findings, ms | longest | with findings, ms | longest | findings |");
+        println!("|---|---|---|---|---|---|");
+    } else {
+        println!("{:>7}  {:<6}  {:>10}  {:>10}  {:>8}", "workers", "", "median", "longest", "findings");
+    }
     for workers in [4, 64, 128] {
-        for is_well in [true, false] {
-            let (median, longest, findings) = measure(workers, is_well);
-            let state = if is_well { "well" } else { "unwell" };
+        let both = [true, false].map(|is_well| measure(workers, is_well));
+        if is_markdown {
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            let [(well, well_longest, _), (unwell, unwell_longest, findings)] = both;
+            let times = [well, well_longest, unwell, unwell_longest].map(|time| format!("{:.2}", ms(time)));
+            println!("| {workers} | {} | {findings} |", times.join(" | "));
+            continue;
+        }
+        for (state, (median, longest, findings)) in ["well", "unwell"].into_iter().zip(both) {
             println!("{workers:>7}  {state:<6}  {median:>10.1?}  {longest:>10.1?}  {findings:>8}");
         }
     }

@@ -62,15 +62,8 @@
 //!
 //! # Figures
 //!
-//! Measured with two nodes in two programs and a `nats-server` 2.9, on one machine with two
-//! processors and a load average of 7. Release build, payloads of 8 bytes, the median of three runs
-//! of `ping SERVER alpha beta 5000`. The second row is `ping loopback 5000`, with a
-//! [`Hub`](volt_process::Hub) within one program.
-//!
-//! | | sequential, median | 99th percentile | 64 concurrent |
-//! |---|---|---|---|
-//! | NATS | 141 µs | 620 µs | 108,000 round trips per second |
-//! | `Hub` | 12.5 µs | 35 µs | 868,000 round trips per second |
+//! The program `ping` measures round trips: `ping SERVER alpha beta 5000` between two nodes in two
+//! programs, and `ping loopback 5000` over a [`Hub`](volt_process::Hub) within one program.
 
 mod connect;
 mod presence;

@@ -2,9 +2,13 @@
 //! counted.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::peer::Peer;
+
+/// Whether the flight recorder is on, which it is not by default.
+pub(crate) static IS_RECORDED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) struct Volt(volt::Runtime);
 
@@ -22,7 +26,9 @@ impl Peer for Volt {
     type Join<T: Send + 'static> = volt::task::JoinHandle<T>;
 
     fn start(workers: usize) -> Self {
-        let runtime = volt::Builder::new_multi_thread().worker_threads(workers).build();
+        // ORDERING: Relaxed; set once, before the first runtime is built, on the same thread.
+        let is_recorded = IS_RECORDED.load(Ordering::Relaxed);
+        let runtime = volt::Builder::new_multi_thread().worker_threads(workers).flight_recorder(is_recorded).build();
         Self(runtime.expect("Volt starts"))
     }
 

@@ -377,9 +377,11 @@ impl Builder {
     /// idle. Default true. The target of the `tracing` events is `volt::doctor`. A WARN event with
     /// the rule, severity, location, evidence and advice marks the beginning of a finding, and an
     /// INFO event its end, 30 s or more after it was last seen; each is logged at most once per
-    /// minute. Disable it if alerts on metrics already cover the findings. The doctor examines the
-    /// runtime once per second while its findings can be read, in the log or through the [control
-    /// socket](Self::control_socket), and otherwise when a snapshot is taken.
+    /// minute. A stall is logged when its stack was read. If that takes longer than the finding is
+    /// kept, both events follow then. Disable it if alerts on metrics already cover the findings.
+    /// The doctor examines the runtime once per second while its findings can be read, in the log
+    /// or through the [control socket](Self::control_socket), and otherwise when a snapshot is
+    /// taken.
     /// `volt_doctor_findings` reports the current findings.
     pub fn doctor_events(mut self, enable: bool) -> Self {
         self.config.doctor_events = enable;
@@ -414,10 +416,10 @@ impl Builder {
     }
 
     /// Sets whether the flight recorder is on from the start, so that a recording can include
-    /// events from before its own start. Default false, since each poll costs some 10 ns more while
-    /// it is on. `volt-console record` enables it while it records, and `record --on` permanently.
-    /// Enable it to investigate rare problems that are noticed only afterwards. `volt_recorder_on`
-    /// reports whether it is on.
+    /// events from before its own start. Default false, since each poll costs some ns more while it
+    /// is on (`runtime/benches/peers/RESULTS.md`). `volt-console record` enables it while it
+    /// records, and `record --on` permanently. Enable it to investigate rare problems that are
+    /// noticed only afterwards. `volt_recorder_on` reports whether it is on.
     pub fn flight_recorder(mut self, is_on: bool) -> Self {
         self.config.flight_recorder = is_on;
         self

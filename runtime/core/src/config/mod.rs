@@ -92,10 +92,9 @@ pub(crate) const SPARE_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// A poll that has lasted for this long is an incident. People notice such a delay, and no poll of
 /// a program that behaves well takes so long.
 pub(crate) const INCIDENT_AFTER: Duration = Duration::from_millis(10);
-/// How often the doctor checks a runtime that is awake. A check takes 0.7 to 0.9 ms with 64
-/// workers, 128 spawn locations and 64 incidents, and 0.4 to 0.6 ms with 4, which is a thousandth
-/// of a processor. (`cargo bench -p volt-diagnosis --bench judge`, on a machine with two
-/// processors, both busy.)
+/// How often the doctor checks a runtime that is awake. A check with 64 workers, 128 spawn
+/// locations and 64 incidents takes about a thousandth of this (`cargo bench -p volt-diagnosis
+/// --bench judge`; the table is in `runtime/benches/RESULTS.md`).
 pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
 /// The default limit of spare workers is the number of workers, but at least this: with few
 /// workers, a single kind of task can block all of them.
@@ -174,10 +173,9 @@ pub enum Backend {
 /// * With [`enable_stealing(false)`](crate::builder::Builder::enable_stealing) no worker corrects a
 ///   bad choice: use `LeastLoaded` or `Global`.
 ///
-/// A decision takes 0.3 ns with `Global` and 21 to 29 ns with `TwoChoices`. With `LeastLoaded` it
-/// takes 8 to 10 ns while a worker is idle, and 18, 158 and 368 ns when 4, 32 and 64 workers are
-/// all busy (`scheduler/worker/search/cost.rs` has the command and the machine). `cargo bench -p
-/// volt-runtime --bench placement` measures the cost of a task, its delay and the workers' shares.
+/// `runtime/benches/RESULTS.md` has the time of a decision by the number of workers. `cargo bench
+/// -p volt-runtime --bench placement` measures the cost of a task, its delay and the workers'
+/// shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {

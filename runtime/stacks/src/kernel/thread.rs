@@ -8,15 +8,16 @@
 //! A [`ThreadProbe`] per thread, which keeps the files that it reads open. [`ThreadProbe::sample`]
 //! returns a [`ThreadSample`], one reading of the thread.
 //!
-//! | source                  | contents                                        | a read, µs | kept open    | if it cannot be read           |
-//! |-------------------------|-------------------------------------------------|-----------:|--------------|--------------------------------|
-//! | the thread's CPU clock  | time on a processor, up to now                  |        0.2 | no file      | `schedstat`, up to a tick late |
-//! | `schedstat`             | time waited for a processor, times it got one   |        0.6 | from `new`   | `None` (no `SCHED_INFO`)       |
-//! | `stat`                  | state, major faults                             |          3 | from `new`   | `None`                         |
-//! | `syscall`               | the current system call and its arguments       |        1.5 | since needed | `None` (not dumpable, not root)|
-//! | `wchan`                 | the kernel function that it waits in            |        1.6 | since needed | `None` (no `KALLSYMS`)         |
+//! | source                  | contents                                        | kept open    | if it cannot be read           |
+//! |-------------------------|-------------------------------------------------|--------------|--------------------------------|
+//! | the thread's CPU clock  | time on a processor, up to now                  | no file      | `schedstat`, up to a tick late |
+//! | `schedstat`             | time waited for a processor, times it got one   | from `new`   | `None` (no `SCHED_INFO`)       |
+//! | `stat`                  | state, major faults                             | from `new`   | `None`                         |
+//! | `syscall`               | the current system call and its arguments       | since needed | `None` (not dumpable, not root)|
+//! | `wchan`                 | the kernel function that it waits in            | since needed | `None` (no `KALLSYMS`)         |
 //!
-//! The last two are read only for a blocked thread. A probe therefore needs two descriptors if no
+//! A read takes microseconds: the test `a_sample_costs_microseconds` prints how many. The last two
+//! are read only for a blocked thread. A probe therefore needs two descriptors if no
 //! sample ever finds its thread blocked, and four otherwise. No privilege is needed, and neither
 //! Yama's `ptrace_scope` nor `perf_event_paranoid` matters: the kernel always lets a thread read
 //! other threads of its own process. But the files of a process that is not dumpable belong to
