@@ -112,7 +112,7 @@ fn keys_change_the_screen_and_a_new_size_redraws_it() {
     let mut screen = attached(&folder);
     let mark = screen.mark();
     screen.press(b"?");
-    screen.wait_for("moment", mark);
+    screen.wait_for("(local)", mark);
     let mark = screen.mark();
     screen.press(b"\x1b");
     screen.wait_for("injected/s", mark);
