@@ -637,6 +637,8 @@ impl State {
 }
 
 #[cfg(all(test, loom))]
+mod claim_loom_models;
+#[cfg(all(test, loom))]
 mod loom_models;
 
 #[cfg(all(test, not(loom)))]

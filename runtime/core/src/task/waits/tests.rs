@@ -1,9 +1,13 @@
 //! What the table has while operations wait, in one thread and in several.
 
-use std::task::Waker;
+use std::panic::Location;
+use std::task::{Context, Waker};
 
+use super::table::shard_of;
 use super::*;
 use crate::task::cell::{Nowhere, new_task};
+use crate::task::current;
+use crate::task::details::awaits::Awaits;
 use crate::task::header::Task;
 use crate::task::id::Id;
 
