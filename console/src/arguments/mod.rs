@@ -131,7 +131,8 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "TASK", value_parser = clap::builder::NonEmptyStringValueParser::new())]
         task: Option<String>,
         /// Print only tasks with TEXT in their name, #id, state or spawn location, in the kind of
-        /// await, such as lock, or in a function or line of their chain, ignoring case
+        /// await or primitive, such as lock or mpsc, or in a function or line of their chain,
+        /// ignoring case
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         /// Print every call of a chain, also the calls of libraries

@@ -226,6 +226,7 @@ impl Model {
             awaits: None,
             awaits_at: None,
             locks: &[],
+            resources: &[],
             note: None,
         });
         let groups = dump.groups.iter().map(|group| WaitRow {
@@ -238,13 +239,15 @@ impl Model {
             awaits: group.awaits.as_deref(),
             awaits_at: group.awaits_at.as_deref(),
             locks: &group.locks,
+            resources: &group.resources,
             note: group.error.as_deref(),
         });
         let list = self.list_of(Screen::Waits);
         let has = |row: &WaitRow<'_>| {
             let names = row.examples.iter().filter_map(|task| task.name.as_deref());
             let awaits = [row.awaits, row.awaits_at].into_iter().flatten();
-            let texts = names.chain(awaits).chain([row.spawned_at]);
+            let kinds = row.resources.iter().map(|resource| resource.kind.as_str());
+            let texts = names.chain(awaits).chain(kinds).chain([row.spawned_at]);
             // A search for a task also finds the tasks that wait for it.
             let holders = row.locks.iter().filter_map(|lock| lock.held_by);
             let is_task = list.has_task(row.examples.iter().map(|task| task.id).chain(holders));

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use volt_telemetry::dump::{Dump, Link, Lock, TaskRef};
+use volt_telemetry::dump::{Dump, Link, Lock, Resource, TaskRef};
 use volt_telemetry::incident::{Incident, Incidents};
 use volt_telemetry::text::{contains_ignoring_case, is_id_wanted};
 use volt_telemetry::why::Why;
@@ -186,6 +186,8 @@ pub struct WaitRow<'a> {
     pub awaits_at: Option<&'a str>,
     /// The locks that they await.
     pub locks: &'a [Lock],
+    /// The primitives that they await, in numbers.
+    pub resources: &'a [Resource],
     /// Why there is no chain.
     pub note: Option<&'a str>,
 }

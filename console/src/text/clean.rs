@@ -155,6 +155,7 @@ pub fn dump(mut dump: Dump) -> Dump {
             in_place(&mut lock.held_at);
             lock.held_by_name.iter_mut().for_each(in_place);
         }
+        group.resources.iter_mut().for_each(|resource| in_place(&mut resource.kind));
     }
     dump
 }

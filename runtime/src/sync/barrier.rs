@@ -1,9 +1,15 @@
 //! A barrier that lets a group of tasks continue together.
 
-use tokio::sync::BarrierWaitResult;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::Location;
+use std::pin::pin;
 
-use super::wrapper::impl_debug;
-use super::{Awaits, spend};
+use tokio::sync::BarrierWaitResult;
+use volt_core::task::resources;
+use volt_telemetry::dump::Resource;
+
+use super::{Awaits, poll_spend};
 
 /// Blocks tasks until `n` of them have arrived, then lets them all continue. The barrier can be
 /// reused.
@@ -21,15 +27,22 @@ use super::{Awaits, spend};
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-pub struct Barrier(tokio::sync::Barrier);
+pub struct Barrier {
+    tasks: tokio::sync::Barrier,
+    n: usize,
+}
 
-impl_debug!([] Barrier);
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tasks.fmt(f)
+    }
+}
 
 impl Barrier {
     /// Creates a barrier for `n` tasks. 0 is treated as 1.
     #[track_caller]
     pub fn new(n: usize) -> Self {
-        Self(tokio::sync::Barrier::new(n))
+        Self { tasks: tokio::sync::Barrier::new(n), n: n.max(1) }
     }
 
     /// Waits until all `n` tasks have arrived. One of them is designated as the leader.
@@ -38,6 +51,18 @@ impl Barrier {
     /// Not cancel safe: a task that has arrived stays counted.
     #[track_caller]
     pub fn wait(&self) -> impl Future<Output = BarrierWaitResult> {
-        spend(Awaits::Others, self.0.wait())
+        let at = Location::caller();
+        async move {
+            let mut wait = pin!(self.tasks.wait());
+            poll_fn(|cx| {
+                let polled = poll_spend(Awaits::Others, at, cx, |cx| wait.as_mut().poll(cx));
+                if polled.is_pending() {
+                    let wanted = Some(self.n as u64);
+                    resources::note(|| Some(Resource { kind: "barrier".into(), wanted, ..Resource::default() }));
+                }
+                polled
+            })
+            .await
+        }
     }
 }

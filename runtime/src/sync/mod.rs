@@ -15,7 +15,7 @@
 //!
 //! These types wrap the ones in `tokio::sync`, which do not depend on Tokio's runtime. Names,
 //! signatures and semantics are the same, and everything that `tokio::sync` 1.54 has is here. Most
-//! errors are Tokio's own types. Volt adds three things:
+//! errors are Tokio's own types. Volt adds four things:
 //!
 //! - Each operation that may wait consumes one unit of the task's cooperative budget. A task that
 //!   drains a channel that is never empty therefore yields to other tasks after 128 messages by
@@ -23,6 +23,8 @@
 //!   Tokio's runtime.
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
+//! - A dump shows for a task that waits for a [`mpsc`] or [`oneshot`] channel, a [`Semaphore`] or a
+//!   [`Barrier`] how many senders, messages or permits there are.
 //! - A [`Mutex`], an [`RwLock`] and a [`Semaphore`] of one permit record the task that holds them
 //!   and the line where it acquired them. An [`RwLock`] does so for a writer, and for a reader
 //!   while it is the only one. `volt-console dump` shows the holder, and the doctor finds tasks
@@ -43,7 +45,9 @@ use std::task::{Context, Poll, ready};
 use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
 use volt_core::task::details::awaits::Awaits;
+use volt_core::task::resources;
 use volt_core::task::waits::{Holder, Wait};
+use volt_telemetry::dump::Resource;
 
 mod barrier;
 mod guard;
@@ -98,14 +102,16 @@ fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Out
 ///
 /// Polls `operation` even if no budget is left: the first poll joins the queue, and a task must not
 /// lose its place because it was refused. An output that is refused stays in the future, and is
-/// dropped with it: `operation` must only acquire, and `convert` does the rest.
+/// dropped with it: `operation` must only acquire, and `convert` does the rest. `resource` returns
+/// what the operation waits for, for a dump.
 #[track_caller]
 fn spend_queued<F: Future, O>(
     awaits: Awaits,
+    resource: impl Fn() -> Option<Resource>,
     operation: F,
     convert: impl FnOnce(F::Output) -> O,
 ) -> impl Future<Output = O> {
-    spend_queued_at(Location::caller(), awaits, None, operation, |acquired, _| convert(acquired))
+    spend_queued_at(Location::caller(), awaits, None, resource, operation, |acquired, _| convert(acquired))
 }
 
 /// Like [`spend_queued`], for a call at `at`. If the lock has a `holder`, records that the
@@ -114,6 +120,7 @@ async fn spend_queued_at<F: Future, O>(
     at: &'static Location<'static>,
     awaits: Awaits,
     holder: Option<&Holder>,
+    resource: impl Fn() -> Option<Resource>,
     operation: F,
     convert: impl FnOnce(F::Output, &'static Location<'static>) -> O,
 ) -> O {
@@ -127,6 +134,7 @@ async fn spend_queued_at<F: Future, O>(
                 if let Some(wait) = &mut wait {
                     wait.pending(cx, awaits, at);
                 }
+                resources::note(&resource);
                 return Poll::Pending;
             };
             let unit = coop::poll_proceed(cx).map(Unit::made_progress);

@@ -6,6 +6,9 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use volt_core::task::resources;
+use volt_telemetry::dump::Resource;
+
 use super::wrapper::impl_debug;
 use super::{Awaits, expect_may_block, poll_spend, spend};
 
@@ -160,6 +163,11 @@ impl<T> Future for Receiver<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        poll_spend(Awaits::Value, this.made_at, cx, |cx| Pin::new(&mut this.value).poll(cx))
+        let polled = poll_spend(Awaits::Value, this.made_at, cx, |cx| Pin::new(&mut this.value).poll(cx));
+        if polled.is_pending() {
+            let senders = Some(1);
+            resources::note(|| Some(Resource { kind: "oneshot".into(), senders, ..Resource::default() }));
+        }
+        polled
     }
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{AcquireError, TryAcquireError};
 use volt_core::coop::{self, Unit};
 use volt_core::task::waits::{Guard, Holder, Wait};
+use volt_telemetry::dump::Resource;
 
 use super::{Awaits, expect_may_block, spend_queued_at};
 
@@ -300,7 +301,18 @@ impl Semaphore {
         }
         let own = |permit: Result<_, _>, _| permit.map(|permit| self.own(permit, at, guard));
         let acquire = self.permits.acquire_many(permits);
-        spend_queued_at(at, Awaits::Permits, self.holder(), acquire, own).await
+        let resource = || {
+            let (available, wanted) = (self.available_permits() as u64, u64::from(permits));
+            let (permits, wanted) = (Some(available), Some(wanted));
+            // The only permit of a semaphore has a holder, which is shown instead.
+            (self.holder().is_none() || wanted > Some(1)).then(|| Resource {
+                kind: "semaphore".into(),
+                permits,
+                wanted,
+                ..Resource::default()
+            })
+        };
+        spend_queued_at(at, Awaits::Permits, self.holder(), resource, acquire, own).await
     }
 
     /// Acquires permits like [`wait`](Self::wait), and blocks the thread meanwhile.

@@ -109,6 +109,9 @@ fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'st
         let order = lock.order().map(|order| format!("in this order: {order}"));
         lines.extend(order.iter().flat_map(|order| fact_lines("waiters", order, room, theme.label(), theme)));
     }
+    for resource in row.resources {
+        lines.extend(fact_lines("awaits", &resource.describe(), room, theme.label(), theme));
+    }
     let chain = chain_rows(row.chain);
     let widest = |column: usize| chain.iter().map(|row| width(&row[column])).max().unwrap_or(0);
     let names = widest(0).min(columns / 2);
@@ -132,5 +135,30 @@ fn label(task: &TaskRef) -> String {
     match &task.name {
         Some(name) => format!("#{} {name}", task.id),
         None => format!("#{}", task.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::dump::{Dump, Group, Resource};
+
+    use super::*;
+    use crate::model::Message;
+
+    #[test]
+    fn the_selected_group_shows_the_numbers_of_a_channel() {
+        let resource = Resource { kind: "oneshot".into(), tasks: 1, senders: Some(1), ..Resource::default() };
+        let group = Group { tasks: 1, resources: vec![resource], ..Group::default() };
+        let mut model = crate::fixture::model(2, 2);
+        let dump = Dump { groups: vec![group], ..crate::fixture::dump() };
+        model.update(Message::Dump(Box::new(dump)));
+        let shown: Vec<String> = model
+            .wait_rows()
+            .iter()
+            .flat_map(|row| detail_lines(row, 120, Theme::new(true)))
+            .map(|line| line.to_string())
+            .collect();
+        let wanted = "awaits    oneshot channel with 1 sender (owner of the sender: unknown)";
+        assert!(shown.iter().any(|line| line.trim() == wanted), "{shown:#?}");
     }
 }

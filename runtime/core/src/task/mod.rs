@@ -3,8 +3,8 @@
 //! A spawn creates a task in `cell`. Queues, wakers and join handles point to its `header`; `state`
 //! is the protocol by which their threads share it, and `handover` the part for the output.
 //! `current` is the task that a thread polls. `registry` lists the tasks that wait. `control` has
-//! the functions that code in a task calls. `details`, `waits`, `wakes` and `trace` are for
-//! observers.
+//! the functions that code in a task calls. `details`, `waits`, `resources`, `wakes` and
+//! `trace` are for observers.
 
 pub(crate) mod state;
 
@@ -17,6 +17,8 @@ pub mod id;
 pub mod details;
 
 #[cfg(not(loom))]
+pub mod resources;
+
 pub mod waits;
 
 #[cfg(not(loom))]

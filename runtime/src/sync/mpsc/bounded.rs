@@ -1,10 +1,13 @@
 //! The bounded channel: [`channel`].
 
+use std::future::poll_fn;
 use std::panic::Location;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Permit, PermitIterator};
+use volt_core::task::resources;
+use volt_telemetry::dump::Resource;
 
 use super::error;
 use super::receive::receive;
@@ -56,13 +59,18 @@ impl<T> Sender<T> {
     /// keep the value, call [`reserve`](Self::reserve) and send through the permit.
     #[track_caller]
     pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
-        spend_queued(Awaits::Room, self.0.reserve(), |reserved| match reserved {
-            Ok(permit) => {
-                permit.send(value);
-                Ok(())
-            }
-            Err(_) => Err(error::SendError(value)),
-        })
+        spend_queued(
+            Awaits::Room,
+            || Some(self.resource()),
+            self.0.reserve(),
+            |reserved| match reserved {
+                Ok(permit) => {
+                    permit.send(value);
+                    Ok(())
+                }
+                Err(_) => Err(error::SendError(value)),
+            },
+        )
     }
 
     /// Sends `value`, waiting for capacity for at most `limit`.
@@ -136,7 +144,7 @@ impl<T> Sender<T> {
     /// queue.
     #[track_caller]
     pub fn reserve(&self) -> impl Future<Output = Result<Permit<'_, T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, self.0.reserve(), |permit| permit)
+        spend_queued(Awaits::Room, || Some(self.resource()), self.0.reserve(), |permit| permit)
     }
 
     /// Reserves capacity for `n` values together, waiting until there is capacity for all.
@@ -149,7 +157,7 @@ impl<T> Sender<T> {
     /// Same as [`reserve`](Self::reserve).
     #[track_caller]
     pub fn reserve_many(&self, n: usize) -> impl Future<Output = Result<PermitIterator<'_, T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, self.0.reserve_many(n), |permits| permits)
+        spend_queued(Awaits::Room, || Some(self.resource()), self.0.reserve_many(n), |permits| permits)
     }
 
     /// Reserves capacity for one value if there is any, without waiting.
@@ -180,7 +188,7 @@ impl<T> Sender<T> {
     /// sender is dropped. To avoid that, clone the sender first.
     #[track_caller]
     pub fn reserve_owned(self) -> impl Future<Output = Result<OwnedPermit<T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, self.0.reserve_owned(), |permit| permit.map(OwnedPermit))
+        spend_queued(Awaits::Room, || None, self.0.reserve_owned(), |permit| permit.map(OwnedPermit))
     }
 
     /// Reserves capacity for one value if there is any, and returns an owned permit that can be
@@ -241,6 +249,12 @@ impl<T> Sender<T> {
     /// Returns the number of [`WeakSender`]s.
     pub fn weak_count(&self) -> usize {
         self.0.weak_count()
+    }
+
+    fn resource(&self) -> Resource {
+        let (capacity, free) = (self.max_capacity() as u64, self.capacity() as u64);
+        let (senders, messages) = (Some(self.strong_count() as u64), Some(capacity.saturating_sub(free)));
+        Resource { kind: "mpsc".into(), senders, messages, capacity: Some(capacity), ..Resource::default() }
     }
 }
 
@@ -323,5 +337,10 @@ impl<T> Receiver<T> {
     /// Returns the maximum capacity, as passed to [`channel`].
     pub fn max_capacity(&self) -> usize {
         self.0.max_capacity()
+    }
+
+    /// Returns the number of values that the channel has room for, if there is a bound.
+    fn bound(&self) -> Option<u64> {
+        Some(self.max_capacity() as u64)
     }
 }

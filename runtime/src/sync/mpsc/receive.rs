@@ -13,7 +13,8 @@ macro_rules! receive {
             /// Cancel safe. If the future is dropped before it completes, no value is received.
             #[track_caller]
             pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
-                spend(Awaits::Message, self.0.recv())
+                let at = Location::caller();
+                poll_fn(move |cx| self.poll_recv_at(at, cx))
             }
 
             /// Waits for at least one value, appends up to `limit` values to `buffer`, and returns
@@ -25,7 +26,8 @@ macro_rules! receive {
             /// Cancel safe. If the future is dropped before it completes, no value is received.
             #[track_caller]
             pub fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> impl Future<Output = usize> {
-                spend(Awaits::Message, self.0.recv_many(buffer, limit))
+                let at = Location::caller();
+                poll_fn(move |cx| self.poll_recv_many_at(at, cx, buffer, limit))
             }
 
             /// Returns the next value if there is one, without waiting.
@@ -62,14 +64,40 @@ macro_rules! receive {
             /// Polls for the next value; the poll function of [`recv`](Self::recv).
             #[track_caller]
             pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-                poll_spend(Awaits::Message, Location::caller(), cx, |cx| self.0.poll_recv(cx))
+                self.poll_recv_at(Location::caller(), cx)
+            }
+
+            fn poll_recv_at(&mut self, at: &'static Location<'static>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+                let polled = poll_spend(Awaits::Message, at, cx, |cx| self.0.poll_recv(cx));
+                if polled.is_pending() {
+                    resources::note(|| Some(self.resource()));
+                }
+                polled
             }
 
             /// Polls for values; the poll function of [`recv_many`](Self::recv_many).
             #[track_caller]
             pub fn poll_recv_many(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<T>, limit: usize) -> Poll<usize> {
-                let poll = |cx: &mut Context<'_>| self.0.poll_recv_many(cx, buffer, limit);
-                poll_spend(Awaits::Message, Location::caller(), cx, poll)
+                self.poll_recv_many_at(Location::caller(), cx, buffer, limit)
+            }
+
+            fn poll_recv_many_at(
+                &mut self,
+                at: &'static Location<'static>,
+                cx: &mut Context<'_>,
+                buffer: &mut Vec<T>,
+                limit: usize,
+            ) -> Poll<usize> {
+                let polled = poll_spend(Awaits::Message, at, cx, |cx| self.0.poll_recv_many(cx, buffer, limit));
+                if polled.is_pending() {
+                    resources::note(|| Some(self.resource()));
+                }
+                polled
+            }
+
+            fn resource(&self) -> Resource {
+                let (senders, messages) = (Some(self.sender_strong_count() as u64), Some(self.len() as u64));
+                Resource { kind: "mpsc".into(), senders, messages, capacity: self.bound(), ..Resource::default() }
             }
 
             /// Returns the number of senders, not counting weak ones.

@@ -1,7 +1,11 @@
 //! The unbounded channel: [`unbounded_channel`].
 
+use std::future::poll_fn;
 use std::panic::Location;
 use std::task::{Context, Poll};
+
+use volt_core::task::resources;
+use volt_telemetry::dump::Resource;
 
 use super::error;
 use super::receive::receive;
@@ -111,3 +115,10 @@ impl<T> Clone for WeakUnboundedSender<T> {
 }
 
 receive!(UnboundedReceiver);
+
+impl<T> UnboundedReceiver<T> {
+    /// Returns the number of values that the channel has room for, if there is a bound.
+    fn bound(&self) -> Option<u64> {
+        None
+    }
+}

@@ -60,7 +60,7 @@ impl SharedLock {
         }
         let own = |permit: Result<_, _>, _| self.own(permit.expect(NEVER_CLOSED), access, at, guard);
         let acquire = self.permits.acquire_many(self.permits_of(access));
-        spend_queued_at(at, Awaits::Lock, Some(&self.holder), acquire, own).await;
+        spend_queued_at(at, Awaits::Lock, Some(&self.holder), || None, acquire, own).await;
     }
 
     /// Acquires the lock like [`acquire`](Self::acquire) if it is available.

@@ -6,8 +6,8 @@
 //! program's log show it ([`Dump::text`]).
 //!
 //! Invariants:
-//! * BOUNDED: at most [`MAX_GROUPS`] groups with [`MAX_LINKS`] links, [`MAX_EXAMPLES`] tasks and
-//!   [`MAX_LOCKS`] locks.
+//! * BOUNDED: at most [`MAX_GROUPS`] groups with [`MAX_LINKS`] links, [`MAX_EXAMPLES`] tasks,
+//!   [`MAX_LOCKS`] locks and [`MAX_RESOURCES`] resources.
 //! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,8 +16,10 @@ use crate::bounded;
 use crate::text::{contains_ignoring_case, counted};
 use crate::waits;
 
+mod resource;
 mod text;
 
+pub use resource::Resource;
 pub use text::rows;
 
 /// Maximum number of groups in a dump.
@@ -28,6 +30,8 @@ pub const MAX_LINKS: usize = 400;
 pub const MAX_EXAMPLES: usize = 10;
 /// Maximum number of locks in a group.
 pub const MAX_LOCKS: usize = 5;
+/// Maximum number of resources in a group.
+pub const MAX_RESOURCES: usize = 5;
 /// Maximum number of tasks that are polled for a dump.
 pub const MAX_TASKS: u32 = 200_000;
 /// Maximum number of running tasks in a dump, one per worker.
@@ -41,8 +45,9 @@ const MAX_REMARKS: usize = 32;
 pub struct Query {
     /// Only the task with this id (`#7` or `7`) or this name.
     pub task: Option<String>,
-    /// Only tasks with this text in their name, `#id`, state or spawn location, in what they await,
-    /// or in a function or line of their chain, ignoring case. Empty selects all.
+    /// Only tasks with this text in their name, `#id`, state or spawn location, in what they await
+    /// (also in the kind of a [`Resource`]), or in a function or line of their chain, ignoring
+    /// case. Empty selects all.
     pub filter: String,
     /// How many of the waiting tasks to poll, chosen at random; 0 means all, up to [`MAX_TASKS`].
     /// If there is a filter, tasks that match it without their chain are chosen first.
@@ -142,6 +147,13 @@ pub struct Group {
     pub locks: Vec<Lock>,
     /// Number of locks that were left out because there are too many.
     pub locks_left_out: u64,
+    /// The primitives of `volt::sync` that these tasks await, in numbers; those that most of them
+    /// await come first. Primitives with the same numbers are one entry. Empty if the tasks were
+    /// not polled.
+    #[serde(deserialize_with = "resources")]
+    pub resources: Vec<Resource>,
+    /// Number of resources that were left out because there are too many.
+    pub resources_left_out: u64,
     /// Why the chain, or some of it, is missing.
     pub error: Option<String>,
 }
@@ -294,6 +306,10 @@ fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Link>, D::Err
 
 fn locks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Lock>, D::Error> {
     bounded::list(deserializer, MAX_LOCKS, |_| 1)
+}
+
+fn resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Resource>, D::Error> {
+    bounded::list(deserializer, MAX_RESOURCES, |_| 1)
 }
 
 fn queue<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{Dump, Group, Link, Lock, Running, TaskRef};
+use super::{Dump, Group, Link, Lock, Resource, Running, TaskRef};
 use crate::text::{counted, duration};
 
 impl Dump {
@@ -94,6 +94,10 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     if group.locks_left_out > 0 {
         writeln!(f, "  and {} with other holders", counted(group.locks_left_out, "lock"))?;
     }
+    group.resources.iter().try_for_each(|resource| write_resource(f, resource, group.tasks))?;
+    if group.resources_left_out > 0 {
+        writeln!(f, "  and {} with other numbers", counted(group.resources_left_out, "resource"))?;
+    }
     match &group.error {
         Some(error) => writeln!(f, "  ({error})"),
         None => Ok(()),
@@ -105,6 +109,12 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
 fn write_lock(f: &mut fmt::Formatter<'_>, lock: &Lock, of: u64) -> fmt::Result {
     writeln!(f, "  {}held by {}", lock.waiting(of), lock.holder(duration))?;
     lock.order().map_or(Ok(()), |order| writeln!(f, "  waiting in this order: {order}"))
+}
+
+/// Writes what tasks wait for. `of` is the number of the group's tasks.
+fn write_resource(f: &mut fmt::Formatter<'_>, resource: &Resource, of: u64) -> fmt::Result {
+    let tasks = if resource.tasks < of { format!("{}: ", counted(resource.tasks, "task")) } else { String::new() };
+    writeln!(f, "  {tasks}{}", resource.describe())
 }
 
 fn label(task: &TaskRef) -> String {

@@ -1,5 +1,6 @@
 //! The task dump: each waiting task's chain of awaits, with the lines of this file. `polls` has
-//! what tasks do in the polls of a dump, and `runtimes` the runtimes that cannot run it as usual.
+//! what tasks do in the polls of a dump, `resources` the primitives that they wait for, and
+//! `runtimes` the runtimes that cannot run it as usual.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use volt::telemetry::dump::{Dump, Group, Query};
 use volt::{Builder, Runtime};
 
 mod polls;
+mod resources;
 mod runtimes;
 
 /// The maximum time for an event that the test expects.

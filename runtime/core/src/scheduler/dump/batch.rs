@@ -16,6 +16,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use volt_stacks::{Recorded, Tape};
+use volt_telemetry::dump::Resource;
 
 use crate::clock;
 use crate::scheduler::current;
@@ -25,6 +26,7 @@ use crate::task::details::awaits::Awaits;
 use crate::task::details::dump::SPAWNED_AT;
 use crate::task::header::{Header, Place};
 use crate::task::join::JoinHandle;
+use crate::task::resources;
 
 /// How long a batch polls tasks before it yields to other tasks.
 pub(super) const SLICE: Duration = Duration::from_micros(50);
@@ -64,6 +66,8 @@ pub(super) struct Traced {
     /// Whether it waits. If not, it was woken or has ended since it was listed.
     pub(super) still_waits: bool,
     pub(super) recorded: Recorded,
+    /// What the operations that are pending await.
+    pub(super) resources: Vec<Resource>,
 }
 
 /// A batch that was spawned. It is aborted when this is dropped.
@@ -161,6 +165,7 @@ fn trace(worker: &Worker, target: Target, tape: &mut Tape) -> Option<Traced> {
         return None;
     }
     let claimed = shared.registry.get(target.id, target.place).and_then(|task| task.claim());
-    let still_waits = claimed.is_some_and(|task| worker.poll_traced(task, tape));
-    Some(Traced { target, still_waits, recorded: tape.take() })
+    let (still_waits, resources) =
+        resources::recorded_in(|| claimed.is_some_and(|task| worker.poll_traced(task, tape)));
+    Some(Traced { target, still_waits, recorded: tape.take(), resources })
 }

@@ -70,7 +70,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use volt_stacks::{Calls, Marker, Resolver, Tape};
-use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, Query, Running, TaskRef};
+use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, MAX_RESOURCES, Query, Resource, Running, TaskRef};
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
@@ -101,6 +101,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const RESOLVED_MAX: usize = 10_000;
 /// From this duration on, the stack of a task that is being polled is captured.
 const RUNNING_FROM_NS: u64 = 1_000_000;
+/// The number of distinct resources of a group that are counted.
+const RESOURCES_MAX: usize = 64;
 /// How long to wait for the stack of a running task.
 const STACK_PATIENCE: Duration = Duration::from_millis(20);
 
@@ -117,6 +119,16 @@ struct Key {
     left_out: bool,
 }
 
+/// The stacks of a task.
+#[derive(Default)]
+struct Stacks {
+    /// The distinct ones.
+    calls: Vec<Calls>,
+    /// How often each of them occurred.
+    times: Vec<u32>,
+    left_out: bool,
+}
+
 /// The tasks of a group.
 #[derive(Default)]
 struct Members {
@@ -127,6 +139,8 @@ struct Members {
     examples: Vec<TaskRef>,
     /// The ids of those that may await a lock.
     lockers: Vec<u64>,
+    /// What they await, with the number of tasks.
+    resources: HashMap<Resource, u64>,
 }
 
 /// The tasks with the same key.
@@ -141,14 +155,22 @@ struct Found {
 }
 
 impl Members {
-    fn add(&mut self, task: TaskRef) {
+    fn add(&mut self, task: TaskRef, resources: Vec<Resource>) {
         let waiting_ns = task.waiting_ns;
         self.count(1, waiting_ns, waiting_ns);
         self.name(task);
+        for resource in resources {
+            if self.resources.len() < RESOURCES_MAX || self.resources.contains_key(&resource) {
+                *self.resources.entry(resource).or_default() += 1;
+            }
+        }
     }
 
     fn add_all(&mut self, others: Self) {
         self.lockers.extend(others.lockers);
+        for (resource, tasks) in others.resources {
+            *self.resources.entry(resource).or_default() += tasks;
+        }
         self.count(others.tasks, others.newest_ns, others.oldest_ns);
         others.examples.into_iter().for_each(|task| self.name(task));
     }
@@ -233,7 +255,7 @@ impl Maker<'_> {
         let Listed { targets, chosen, unread } = self.selection.list(&self.shared.registry, self.began_at_ns);
         (self.dump.waiting, self.unread) = (chosen, unread);
         if !self.query.polls {
-            targets.iter().for_each(|target| self.add(target, Vec::new(), Vec::new(), false));
+            targets.iter().for_each(|target| self.add(target, Stacks::default(), Vec::new()));
             return;
         }
         let shared = self.shared;
@@ -298,35 +320,36 @@ impl Maker<'_> {
 
     /// Protocol (4).
     fn take(&mut self, traced: Traced) {
-        let Traced { target, still_waits, recorded } = traced;
+        let Traced { target, still_waits, recorded, resources } = traced;
         if !still_waits {
             self.dump.progressed += u64::from(target.is_chosen);
             return;
         }
         let marker = Tape::marker();
-        let (mut stacks, mut times): (Vec<Calls>, Vec<u32>) = (Vec::new(), Vec::new());
+        let mut stacks = Stacks { left_out: recorded.left_out > 0, ..Stacks::default() };
         for stack in &recorded.stacks {
             let calls = self.resolver.calls(stack, marker);
-            match stacks.iter().position(|known| *known == calls) {
-                Some(at) => times[at] += 1,
+            match stacks.calls.iter().position(|known| *known == calls) {
+                Some(at) => stacks.times[at] += 1,
                 None => {
-                    stacks.push(calls);
-                    times.push(1);
+                    stacks.calls.push(calls);
+                    stacks.times.push(1);
                 }
             }
         }
-        self.add(&target, stacks, times, recorded.left_out > 0);
+        self.add(&target, stacks, resources);
     }
 
-    fn add(&mut self, target: &Target, stacks: Vec<Calls>, times: Vec<u32>, left_out: bool) {
-        let key = Key { spawned_at: target.spawned_at, stacks, awaits: target.awaits, left_out };
+    fn add(&mut self, target: &Target, stacks: Stacks, resources: Vec<Resource>) {
+        let Stacks { calls, times, left_out } = stacks;
+        let key = Key { spawned_at: target.spawned_at, stacks: calls, awaits: target.awaits, left_out };
         let waiting_ns = self.began_at_ns.saturating_sub(target.since_ns);
         let found = self.groups.entry(key).or_insert_with(|| Found { times, ..Found::default() });
         let members = if target.is_chosen { &mut found.chosen } else { &mut found.others };
         if target.awaits.is_some_and(|(what, _)| matches!(what, Awaits::Lock | Awaits::Permits)) {
             members.lockers.push(target.id);
         }
-        members.add(TaskRef { id: target.id, name: None, waiting_ns });
+        members.add(TaskRef { id: target.id, name: None, waiting_ns }, resources);
     }
 
     /// Protocol (5).
@@ -386,7 +409,8 @@ impl Maker<'_> {
         }
         let chain = chain::of(&frames, self.query.is_whole);
         self.dump.read += members.tasks;
-        if others.tasks > 0 && self.selection.has_chain(&chain) {
+        let has_resource = || others.resources.keys().any(|resource| self.selection.has_resource(resource));
+        if others.tasks > 0 && (self.selection.has_chain(&chain) || has_resource()) {
             self.dump.waiting += others.tasks;
             self.dump.read += others.tasks;
             members.add_all(others);
@@ -420,6 +444,12 @@ impl Maker<'_> {
             ..Group::default()
         };
         locks.add_to(&mut group, &members.lockers, &self.shared.registry);
+        let mut resources: Vec<_> =
+            members.resources.into_iter().map(|(resource, tasks)| Resource { tasks, ..resource }).collect();
+        resources.sort_by_cached_key(|resource| (std::cmp::Reverse(resource.tasks), resource.describe()));
+        group.resources_left_out = resources.len().saturating_sub(MAX_RESOURCES) as u64;
+        resources.truncate(MAX_RESOURCES);
+        group.resources = resources;
         Some(group)
     }
 

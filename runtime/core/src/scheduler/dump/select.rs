@@ -5,9 +5,10 @@
 //! query's sample and [`MAX_TASKS`] leave room. A task is *chosen* if the filter accepts it without
 //! its chain. Chosen tasks come first.
 
-use volt_telemetry::dump::{Link, MAX_TASKS, Query, chain_has};
+use volt_telemetry::dump::{Link, MAX_TASKS, Query, Resource, chain_has};
 use volt_telemetry::listing::MAX_FILTER_BYTES;
 use volt_telemetry::tasks::Task;
+use volt_telemetry::text::contains_ignoring_case;
 
 use super::batch::Target;
 use crate::scheduler::core::rng::FastRand;
@@ -86,6 +87,11 @@ impl<'a> Selection<'a> {
     /// Returns whether the filter accepts this chain.
     pub(super) fn has_chain(&self, chain: &[Link]) -> bool {
         self.reads_chains && chain_has(chain, &self.filter)
+    }
+
+    /// Returns whether the filter accepts tasks that await this.
+    pub(super) fn has_resource(&self, resource: &Resource) -> bool {
+        self.reads_chains && contains_ignoring_case(&resource.kind, &self.filter)
     }
 
     /// Returns whether the query selects a task that is being polled, with this chain.
