@@ -37,6 +37,8 @@ const LOOK_ALIKE_PAIRS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(80);
 /// The number of pairs of snapshots of the leak's counterpart: longer than it takes to find a leak.
 const LEAK_PAIRS: usize = 30;
+/// The same for waits that are far longer than usual.
+const FOREVER_PAIRS: usize = 45;
 /// Rules that other programs on the machine may cause to fire at any time.
 const MACHINE: [Rule; 3] = [Rule::CpuStarved, Rule::CgroupThrottled, Rule::ProgramPaused];
 
@@ -58,7 +60,7 @@ impl Patient {
         command.args([rule.name(), "--seconds", "120"]).args(look_alike.then_some("--look-alike"));
         command.args(groups.iter().flat_map(|folder| [Path::new("--group"), folder]));
         let mut patient = Self::start(command);
-        if matches!(rule, Rule::TaskLeak | Rule::RestartStorm) {
+        if matches!(rule, Rule::TaskLeak | Rule::RestartStorm | Rule::WaitingForever) {
             patient.apart = FAR_APART;
         }
         patient
@@ -136,7 +138,11 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
         assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
     }
-    let pairs = if rule == Rule::TaskLeak { LEAK_PAIRS } else { LOOK_ALIKE_PAIRS };
+    let pairs = match rule {
+        Rule::TaskLeak => LEAK_PAIRS,
+        Rule::WaitingForever => FOREVER_PAIRS,
+        _ => LOOK_ALIKE_PAIRS,
+    };
     for _ in 0..pairs {
         let mut found = patient.examine_from(&mut before);
         found.retain(|finding| finding.rule == rule && Some(finding.severity) >= least.min(Some(Severity::Warning)));
@@ -285,6 +291,15 @@ fn a_lock_that_is_held_while_others_wait() {
     assert!(held.locations.iter().all(|place| place.at().contains("symptoms/piles.rs")), "{held:#?}");
     assert_eq!(held.tasks[0].name.as_deref(), Some("settlement"), "{held:#?}");
     assert!(held.title.contains("4 others wait"), "{held:#?}");
+}
+
+#[test]
+fn an_answer_that_never_comes() {
+    let found = check(Rule::WaitingForever, &[]);
+    let forever = found.iter().find(|finding| finding.rule == Rule::WaitingForever).expect("it was waited for");
+    assert!(forever.locations[0].at().contains("symptoms/answers.rs"), "{forever:#?}");
+    assert_eq!((forever.locations.len(), forever.tasks[0].name.as_deref()), (1, Some("client")), "{forever:#?}");
+    assert!(forever.title.contains("a value"), "{forever:#?}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl<T> Receiver<T> {
     /// Cancel safe. If the future is dropped before it completes, no value is marked as seen.
     #[track_caller]
     pub fn changed(&mut self) -> impl Future<Output = Result<(), error::RecvError>> {
-        spend(Awaits::Value, self.0.changed())
+        spend(Awaits::Notice, self.0.changed())
     }
 
     /// Waits until `is_it` returns `true` for the value, and returns a reference to that value.
@@ -225,7 +225,7 @@ impl<T> Receiver<T> {
         &mut self,
         is_it: impl FnMut(&T) -> bool,
     ) -> impl Future<Output = Result<Ref<'_, T>, error::RecvError>> {
-        spend(Awaits::Value, self.0.wait_for(is_it))
+        spend(Awaits::Notice, self.0.wait_for(is_it))
     }
 }
 

@@ -54,6 +54,8 @@ pub enum Rule {
     Deadlock,
     /// A task holds a lock for long, and others wait for it.
     LockHeld,
+    /// A task waits far longer at a line than tasks usually do there.
+    WaitingForever,
     /// A process receives messages faster than it handles them.
     MailboxGrowing,
     /// Processes fail immediately after each restart.
@@ -83,6 +85,7 @@ const NAMES: [(Rule, &str); Rule::COUNT] = [
     (Rule::LostWaker, "lost-waker"),
     (Rule::Deadlock, "deadlock"),
     (Rule::LockHeld, "lock-held"),
+    (Rule::WaitingForever, "waiting-forever"),
     (Rule::MailboxGrowing, "mailbox-growing"),
     (Rule::RestartStorm, "restart-storm"),
 ];

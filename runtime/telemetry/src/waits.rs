@@ -1,11 +1,13 @@
-//! Deadlocks, and locks that are held for long, as plain data.
+//! Deadlocks, locks that are held for long, and waits that are far longer than usual, as plain
+//! data.
 //!
-//! The runtime searches for them when it takes a snapshot. The doctor's rules `deadlock` and
-//! `lock-held` report them. [`holder`] describes the holder of a lock as text.
+//! The runtime searches for them when it takes a snapshot. The doctor's rules `deadlock`,
+//! `lock-held` and `waiting-forever` report them. [`holder`] describes the holder of a lock as
+//! text.
 //!
 //! Invariants:
-//! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each, and
-//!   [`MAX_HELD_LOCKS`] locks.
+//! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each,
+//!   [`MAX_HELD_LOCKS`] locks, and [`MAX_LONG_WAITS`] lines.
 //! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -18,6 +20,8 @@ pub const MAX_DEADLOCKS: usize = 16;
 pub const MAX_LINKS: usize = 32;
 /// Maximum number of locks that are held for long in a snapshot.
 pub const MAX_HELD_LOCKS: usize = 16;
+/// Maximum number of lines with a long wait in a snapshot.
+pub const MAX_LONG_WAITS: usize = 16;
 
 /// Tasks that wait for each other in a cycle: each waits for a lock that the next one holds, or for
 /// the end of the next one, and the last one for the first. A single task waits for itself.
@@ -104,6 +108,49 @@ pub struct HeldLock {
     pub waiting_ns: u64,
     /// The number of tasks and threads that wait.
     pub waiting: u64,
+}
+
+/// A line of code at which a task has waited for 10 s or more, and 10 times as long as the longest
+/// of the waits at this line that were seen to end.
+///
+/// Only waits for a lock, permits, room in a channel, or a value that is sent once are included: a
+/// task that waits for the next message or notification may be idle. The task must wait for this
+/// only, without a time-out or another branch of a `select!`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LongWait {
+    /// What the tasks await, as in [`Task::awaits`](crate::tasks::Task::awaits): `lock`, `permits`,
+    /// `room` or `value`.
+    pub awaits: String,
+    /// The line: `file:line:column`.
+    pub awaits_at: String,
+    /// The number of tasks that wait at this line.
+    pub waiting: u64,
+    /// For how long the task that has waited longest has waited, ns.
+    pub waiting_ns: u64,
+    /// The id of that task.
+    pub task: u64,
+    /// The name of that task, if it has one.
+    pub name: Option<String>,
+    /// Where that task was spawned.
+    pub spawned_at: String,
+    /// The number of waits at this line that were seen to end. The runtime sees a sample of them.
+    pub ended: u64,
+    /// The duration of the longest of these, ns. Precision: the time between two snapshots.
+    pub longest_ended_ns: u64,
+}
+
+pub(crate) fn long_waits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<LongWait>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct List(#[serde(deserialize_with = "list")] Vec<LongWait>);
+
+    /// A newer program may send more.
+    fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<LongWait>, D::Error> {
+        bounded::list(deserializer, 4 * MAX_LONG_WAITS, |_| 1)
+    }
+
+    Ok(Option::<List>::deserialize(deserializer)?.map(|List(list)| list))
 }
 
 pub(crate) fn held_locks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<HeldLock>>, D::Error> {

@@ -19,6 +19,7 @@
 //! cargo run --release --bin symptoms -- cgroup-throttled --group /sys/fs/cgroup/small
 //! ```
 
+mod answers;
 mod effort;
 mod machine;
 mod piles;
@@ -126,6 +127,8 @@ enum Symptom {
     Deadlock,
     /// A task holds a lock while it waits; the counterpart drops the guard first
     LockHeld,
+    /// A server stops answering requests; the counterpart's client is idle
+    WaitingForever,
     /// A process receives more messages than it handles; the counterpart's sender waits for room
     MailboxGrowing,
     /// A process fails immediately and is restarted without a pause; the counterpart's supervisor
@@ -189,6 +192,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::LostWaker => piles::lost_waker(&scene),
         Symptom::Deadlock => piles::deadlock(&scene),
         Symptom::LockHeld => piles::lock_held(&scene),
+        Symptom::WaitingForever => answers::waiting_forever(&scene),
         Symptom::MailboxGrowing => processes::mailbox_growing(&mut scene),
         Symptom::RestartStorm => processes::restart_storm(&mut scene),
     }

@@ -37,6 +37,7 @@ impl Key {
             | Rule::LostWaker
             | Rule::Deadlock
             | Rule::LockHeld
+            | Rule::WaitingForever
             | Rule::TaskLeak
             | Rule::MailboxGrowing => {
                 finding.locations.iter().map(|place| group(place, is_sampled).into_owned()).collect()

@@ -225,6 +225,14 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         judge: Judge::Case(waits::lock_held),
     },
     RuleEntry {
+        rule: Rule::WaitingForever,
+        name: Rule::WaitingForever.name(),
+        meaning: "A task waits far longer at a line than tasks usually do there.",
+        threshold: waits::waiting_forever_threshold,
+        is_told: waits::are_long_waits_told,
+        judge: Judge::Case(waits::waiting_forever),
+    },
+    RuleEntry {
         rule: Rule::MailboxGrowing,
         name: Rule::MailboxGrowing.name(),
         meaning: "A process handles its messages more slowly than they arrive.",

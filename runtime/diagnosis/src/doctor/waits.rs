@@ -1,10 +1,11 @@
-//! The rules about tasks that wait for each other, and about locks that are held for long.
+//! The rules about tasks that wait for each other, about locks that are held for long, and about
+//! waits that are far longer than usual.
 
 use volt_telemetry::finding::{Finding, Place, Severity};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::text::{counted, duration};
-use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock};
+use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
 
 use super::case::Case;
 use super::describe::{Describe, task};
@@ -20,6 +21,16 @@ const PROBABLE_NS: u64 = 2_000_000_000;
 /// to lock usually lasts before its time-out, and than a slow request. With the second until the
 /// doctor's next check, it is reported within 5 s.
 const HELD_NS: u64 = 3_000_000_000;
+/// No wait is reported before this time, however short the usual ones are: longer than the
+/// time-outs of most requests.
+const FOREVER_NS: u64 = 30_000_000_000;
+/// A wait is reported if it lasts this many times longer than the longest of the waits at its line
+/// that were seen to end. Those are a sample: a rare one that takes ten times longer than most may
+/// be missed.
+const FOREVER_RATIO: u64 = 100;
+/// The number of ended waits that show what is usual at a line. A task that waits for the end of
+/// the program has none.
+const ENDED_MIN: u64 = 10;
 /// The tasks of a cycle that a finding describes, by the keys of their evidence.
 const CHAIN: [&str; 8] = ["chain_1", "chain_2", "chain_3", "chain_4", "chain_5", "chain_6", "chain_7", "chain_8"];
 
@@ -198,6 +209,75 @@ fn of_lock(lock: &HeldLock, locks: u64, now_ns: u64) -> Finding {
         }
     };
     let finding = finding.spawned_at(lock.spawned_at.as_deref().unwrap_or_default());
+    finding.advice(advice).seen_from(began_at_ns.max(1), now_ns.max(1))
+}
+
+pub(super) fn are_long_waits_told(snapshot: &Snapshot) -> bool {
+    snapshot.long_waits.is_some()
+}
+
+pub(super) fn waiting_forever_threshold() -> String {
+    format!(
+        "A task has waited for a lock, permits, room in a channel, or a value that is sent once, for {} or more, and \
+         {FOREVER_RATIO} times as long as the longest of the waits at this line that were seen to end. {ENDED_MIN} or \
+         more of them were seen. Tasks that wait for messages or notifications may be idle and are not included, nor \
+         are waits with a time-out or in a `select!`. Waits that `deadlock` or `lock-held` explains are not included.",
+        duration(FOREVER_NS)
+    )
+}
+
+pub(super) fn waiting_forever(case: &Case<'_>) -> Vec<Finding> {
+    let now = case.now;
+    let is_forever = |wait: &&LongWait| {
+        wait.ended >= ENDED_MIN
+            && wait.waiting_ns >= FOREVER_NS
+            && wait.waiting_ns / FOREVER_RATIO >= wait.longest_ended_ns
+    };
+    let is_explained = |wait: &LongWait| {
+        let links = now.deadlocks.iter().flatten().flat_map(|deadlock| &deadlock.links);
+        let locks = now.held_locks.iter().flatten();
+        links.map(|link| &link.awaits_at).chain(locks.map(|lock| &lock.awaits_at)).any(|at| *at == wait.awaits_at)
+    };
+    let waits = now.long_waits.iter().flatten().filter(is_forever);
+    waits.filter(|wait| !is_explained(wait)).map(|wait| of_wait(wait, now.at_ns)).collect()
+}
+
+fn of_wait(wait: &LongWait, now_ns: u64) -> Finding {
+    let what = if wait.awaits == "lock" { "a lock" } else { awaited(&wait.awaits).unwrap_or("something") };
+    let title = format!(
+        "{} has waited for {what} for {} at {}, where waits usually end within {}",
+        task(wait.task, wait.name.as_deref()),
+        duration(wait.waiting_ns),
+        wait.awaits_at,
+        duration(wait.longest_ended_ns.max(1_000_000))
+    );
+    let began_at_ns = now_ns.saturating_sub(wait.waiting_ns);
+    let mut finding = Finding::new(Rule::WaitingForever, Severity::Warning, title)
+        .ns("waiting_ns", "the first has waited for", wait.waiting_ns)
+        .count("waiting_count", "tasks that wait at this line", wait.waiting)
+        .ns("longest_ended_ns", "the longest ended wait at this line", wait.longest_ended_ns)
+        .count("ended_count", "ended waits that were seen", wait.ended)
+        .word("spawned_at", "the first was spawned at", &wait.spawned_at)
+        .task(wait.task, wait.name.as_deref());
+    finding.locations.push(Place::Guilty { at: wait.awaits_at.clone(), function: None });
+    let advice = match wait.awaits.as_str() {
+        "value" => {
+            "The sender still exists, but does not send: find out what its task waits for, with `volt-console dump`. \
+             Drop the sender on every path that does not send, and limit the wait by a time-out."
+        }
+        "room" => {
+            "The receiver still exists, but does not receive: find out what its task waits for, with \
+             `volt-console dump`. Drop the receiver on every path that stops receiving."
+        }
+        "permits" => {
+            "The permits are in use or were forgotten: find out what the tasks that have them wait for, with \
+             `volt-console dump`. Limit by a time-out how long a task keeps a permit."
+        }
+        _ => {
+            "Find out which code has the lock, with `volt-console dump`. Drop the guard before an await that may take \
+             long."
+        }
+    };
     finding.advice(advice).seen_from(began_at_ns.max(1), now_ns.max(1))
 }
 

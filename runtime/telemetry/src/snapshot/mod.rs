@@ -21,7 +21,7 @@ use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
 use crate::processes::Processes;
-use crate::waits::{self, Deadlock, HeldLock};
+use crate::waits::{self, Deadlock, HeldLock, LongWait};
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 
@@ -116,6 +116,10 @@ pub struct Snapshot {
     /// first. `None` in a program older than this field.
     #[serde(deserialize_with = "waits::held_locks")]
     pub held_locks: Option<Vec<HeldLock>>,
+    /// Lines at which a task has waited far longer than usual, those with the longest waits first.
+    /// `None` in a program older than this field.
+    #[serde(deserialize_with = "waits::long_waits")]
+    pub long_waits: Option<Vec<LongWait>>,
     /// The findings of the runtime's own doctor, which uses history, most severe first. `None` in a
     /// program older than this field.
     #[serde(deserialize_with = "message::of_message")]

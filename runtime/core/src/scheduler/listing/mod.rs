@@ -43,6 +43,7 @@ pub(crate) mod deadlocks;
 mod graph;
 pub(in crate::scheduler) mod holders;
 mod joins;
+pub(crate) mod long_waits;
 pub mod processes;
 pub(super) mod sieve;
 mod why;

@@ -7,6 +7,7 @@ use crate::scheduler::dump::turn::Turns;
 use crate::scheduler::listing::census::Census;
 use crate::scheduler::listing::chosen::Listing;
 use crate::scheduler::listing::deadlocks::Deadlocks;
+use crate::scheduler::listing::long_waits::LongWaits;
 use crate::scheduler::listing::processes::Sources;
 use crate::stats::cells::PHASES;
 
@@ -14,6 +15,7 @@ use crate::stats::cells::PHASES;
 pub(crate) struct Readers {
     pub(super) census: Census,
     pub(in crate::scheduler) deadlocks: Deadlocks,
+    pub(in crate::scheduler) long_waits: LongWaits,
     pub(in crate::scheduler) listing: Listing,
     pub(in crate::scheduler) dumps: Turns,
     pub(crate) processes: Sources,
@@ -27,6 +29,7 @@ impl Readers {
         Self {
             census: Census::default(),
             deadlocks: Deadlocks::default(),
+            long_waits: LongWaits::default(),
             listing: Listing::default(),
             dumps: Turns::default(),
             processes: Sources::default(),

@@ -2,8 +2,8 @@
 //!
 //! The thread that requests a snapshot takes it. It reads cells, queue lengths and the kernel's
 //! counts, and stops no worker. No worker takes its own locks (`time_floors`, `census`,
-//! `deadlocks`, the doctor's history). Those of the registry and of the table of waits, which
-//! workers take, too, are held for some µs at a time.
+//! `deadlocks`, `long_waits`, the doctor's history). Those of the registry and of the table of
+//! waits, which workers take, too, are held for some µs at a time.
 //!
 //! Consistency: each cell is exact, but the cells are not read at the same moment. Ends are counted
 //! before spawns, so that the number of tasks alive is never negative.
@@ -86,6 +86,7 @@ impl Shared {
         let (driver, timers) = self.driver.telemetry(now_ns);
         let (blame, incomplete, alive_counted_at_ns) = self.blame();
         let waits = self.readers.deadlocks.check(&self.registry, now_ns);
+        let long_waits = self.readers.long_waits.check(&self.registry, now_ns);
         let mut snapshot = Snapshot {
             runtime: self.name.clone(),
             at_ns: now_ns,
@@ -122,6 +123,7 @@ impl Shared {
             alive_counted_at_ns,
             deadlocks: Some(waits.deadlocks),
             held_locks: Some(waits.held_locks),
+            long_waits: Some(long_waits),
             findings: None,
             findings_left_out: None,
         };

@@ -27,13 +27,13 @@ pub enum Awaits {
     Lock = 1,
     /// The permits of a semaphore.
     Permits,
-    /// A notification.
+    /// A notification, or the change of a value.
     Notice,
     /// A message in a channel.
     Message,
     /// Free capacity in a channel.
     Room,
-    /// A value that another task sets.
+    /// A value that another task sends or sets once.
     Value,
     /// Other tasks: their arrival at a barrier, or their end. For a JoinHandle, the location is
     /// that of the spawn.

@@ -156,6 +156,7 @@ fn one_snapshot_shows_only_problems_of_this_moment() {
                 Rule::LostWakeup,
                 Rule::Deadlock,
                 Rule::LockHeld,
+                Rule::WaitingForever,
                 Rule::MailboxGrowing,
             ]
             .contains(&finding.rule);

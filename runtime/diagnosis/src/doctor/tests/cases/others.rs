@@ -5,7 +5,7 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Snapshot, Worker};
-use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock};
+use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
 
 use super::{Case, after, both, incident, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, saturated};
@@ -214,7 +214,64 @@ pub(super) const CASES: &[Case] = &[
         but: "a long queue for a lock that is handed on",
         look_alike: || held(&[2_999], 60_000),
     },
+    Case {
+        rule: Rule::WaitingForever,
+        severity: Severity::Warning,
+        what: "a request whose answer does not come",
+        sick: || waiting("value", 30, 300, 10),
+        beside: &[],
+        but: "a request that takes a little longer than others",
+        look_alike: || waiting("value", 29, 20, 10_000),
+    },
+    Case {
+        rule: Rule::WaitingForever,
+        severity: Severity::Warning,
+        what: "a channel whose receiver does not receive any more",
+        sick: || waiting("room", 3_600, 36_000, 500),
+        beside: &[],
+        but: "an export that takes an hour, and usually a minute",
+        look_alike: || waiting("room", 3_600, 60_000, 500),
+    },
+    Case {
+        rule: Rule::WaitingForever,
+        severity: Severity::Warning,
+        what: "a pool whose permits are all in use",
+        sick: || waiting("permits", 60, 0, 10),
+        beside: &[],
+        but: "a line of which too few waits have ended",
+        look_alike: || waiting("permits", 60, 0, 9),
+    },
+    Case {
+        rule: Rule::WaitingForever,
+        severity: Severity::Warning,
+        what: "a lock whose holder is not known",
+        sick: || waiting("lock", 60, 20, 10),
+        beside: &[],
+        but: "a lock that a task holds for a moment only, but whose queue is reported",
+        look_alike: || {
+            let (before, mut now) = waiting("lock", 60, 20, 10);
+            let at = now.long_waits.as_ref().unwrap()[0].awaits_at.clone();
+            now.held_locks = Some(vec![HeldLock { awaits_at: at, ..HeldLock::default() }]);
+            (before, now)
+        },
+    },
 ];
+
+/// A task that has waited for `waiting_s` at a line where `ended` waits took `longest_ms` at most.
+fn waiting(awaits: &str, waiting_s: u64, longest_ms: u64, ended: u64) -> Pair {
+    let wait = LongWait {
+        awaits: awaits.into(),
+        awaits_at: "src/orders.rs:60:9".into(),
+        waiting: 12,
+        waiting_ns: waiting_s * 1_000 * MS,
+        task: 7,
+        spawned_at: "src/main.rs:7:5".into(),
+        ended,
+        longest_ended_ns: longest_ms * MS,
+        ..LongWait::default()
+    };
+    after(busy(), |now| now.long_waits = Some(vec![wait.clone()]))
+}
 
 /// Locks that have been held for these times, acquired at the same line.
 fn held(held_ms: &[u64], waiting_ms: u64) -> Pair {
