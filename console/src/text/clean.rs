@@ -9,7 +9,7 @@ use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::finding::{Figure, Finding, Place};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::ProcessList;
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::{Process, Snapshot};
 use volt_telemetry::tasks::TaskList;
 use volt_telemetry::text::is_invisible;
 use volt_telemetry::why::Why;
@@ -53,6 +53,7 @@ pub fn process(mut process: Process) -> Process {
         runtime.incidents.latest.iter_mut().for_each(incident);
         runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
         runtime.findings.iter_mut().flatten().for_each(finding_in_place);
+        waits_in_place(runtime);
         if let Some(processes) = &mut runtime.processes {
             for mailbox in &mut processes.deepest {
                 [&mut mailbox.pid, &mut mailbox.kind, &mut mailbox.spawned_at].into_iter().for_each(in_place);
@@ -67,6 +68,25 @@ pub fn process(mut process: Process) -> Process {
         }
     }
     process
+}
+
+/// Cleans the lists of tasks that wait for each other, and for long.
+fn waits_in_place(runtime: &mut Snapshot) {
+    for link in runtime.deadlocks.iter_mut().flatten().flat_map(|deadlock| &mut deadlock.links) {
+        [&mut link.spawned_at, &mut link.awaits, &mut link.awaits_at].into_iter().for_each(in_place);
+        [&mut link.name, &mut link.held_at].into_iter().flatten().for_each(in_place);
+    }
+    for lock in runtime.held_locks.iter_mut().flatten() {
+        [&mut lock.held_at, &mut lock.awaits, &mut lock.awaits_at].into_iter().for_each(in_place);
+        [&mut lock.name, &mut lock.spawned_at, &mut lock.holder_awaits, &mut lock.holder_awaits_at]
+            .into_iter()
+            .flatten()
+            .for_each(in_place);
+    }
+    for wait in runtime.long_waits.iter_mut().flatten() {
+        [&mut wait.awaits, &mut wait.awaits_at, &mut wait.spawned_at].into_iter().for_each(in_place);
+        wait.name.iter_mut().for_each(in_place);
+    }
 }
 
 fn incident(incident: &mut Incident) {
@@ -192,7 +212,8 @@ fn in_place(string: &mut String) {
 #[cfg(test)]
 mod tests {
     use volt_telemetry::incident::{Blame, Frame, Incidents};
-    use volt_telemetry::snapshot::{Config, InFlight, Snapshot, Worker};
+    use volt_telemetry::snapshot::{Config, InFlight, Worker};
+    use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
     use volt_telemetry::why::{Link, Woken};
 
     use super::*;
@@ -213,6 +234,24 @@ mod tests {
             stack: vec![frame],
             ..Incident::default()
         };
+        let link = DeadlockLink {
+            name: Some(evil()),
+            spawned_at: evil(),
+            awaits: evil(),
+            awaits_at: evil(),
+            held_at: Some(evil()),
+            ..DeadlockLink::default()
+        };
+        let lock = HeldLock {
+            name: Some(evil()),
+            spawned_at: Some(evil()),
+            holder_awaits: Some(evil()),
+            holder_awaits_at: Some(evil()),
+            held_at: evil(),
+            awaits: evil(),
+            awaits_at: evil(),
+            ..HeldLock::default()
+        };
         let findings = serde_json::json!([{
             "rule": "stalled-poll",
             "severity": "warning",
@@ -227,6 +266,15 @@ mod tests {
             findings: findings.findings,
             incidents: Incidents { latest: vec![incident], ..Incidents::default() },
             blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
+            deadlocks: Some(vec![Deadlock { links: vec![link], ..Deadlock::default() }]),
+            held_locks: Some(vec![lock]),
+            long_waits: Some(vec![LongWait {
+                awaits: evil(),
+                awaits_at: evil(),
+                name: Some(evil()),
+                spawned_at: evil(),
+                ..LongWait::default()
+            }]),
             runtime: evil(),
             incomplete: vec![evil()],
             config: Config {
@@ -242,7 +290,7 @@ mod tests {
         let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
         // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 17 + 8);
+        assert_eq!(json.matches(TAME).count(), 17 + 8 + 16);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

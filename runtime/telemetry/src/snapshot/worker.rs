@@ -15,6 +15,7 @@ pub enum Duty {
     Present,
     /// The sentinel has declared it stuck in a poll. A spare worker replaces it, if one is
     /// available.
+    #[serde(alias = "away")]
     Stuck,
     /// It is in `block_in_place`.
     Blocking,
