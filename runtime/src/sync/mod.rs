@@ -44,7 +44,7 @@ use std::task::{Context, Poll, ready};
 
 use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
-use volt_core::task::details::awaits::Awaits;
+use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources;
 use volt_core::task::waits::{Holder, Wait};
 use volt_telemetry::dump::Resource;
@@ -90,10 +90,10 @@ pub use tokio::sync::{AcquireError, BarrierWaitResult, SetError, SetOnceError, T
 /// caller's location as the task's await point. As cancel safe as `operation`.
 #[track_caller]
 fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Output> {
-    let at = Location::caller();
+    let mut pending = Pending::new(awaits, Location::caller());
     async move {
         let mut operation = pin!(operation);
-        poll_fn(|cx| poll_spend(awaits, at, cx, |cx| operation.as_mut().poll(cx))).await
+        poll_fn(|cx| poll_pending(&mut pending, cx, |cx| operation.as_mut().poll(cx))).await
     }
 }
 
@@ -126,17 +126,19 @@ async fn spend_queued_at<F: Future, O>(
 ) -> O {
     // Declared first, so that it ends after the operation has left the queue.
     let mut wait = holder.map(Wait::new);
+    let mut pending = Pending::new(awaits, at);
     let (Unshared(acquired), mut is_refused) = {
         let mut operation = pin!(operation);
         let poll = |cx: &mut Context<'_>| {
             let Poll::Ready(acquired) = operation.as_mut().poll(cx) else {
-                awaits.note(at);
+                pending.note();
                 if let Some(wait) = &mut wait {
                     wait.pending(cx, awaits, at);
                 }
                 resources::note(&resource);
                 return Poll::Pending;
             };
+            pending.end();
             let unit = coop::poll_proceed(cx).map(Unit::made_progress);
             Poll::Ready((Unshared(acquired), unit.is_pending()))
         };
@@ -164,6 +166,26 @@ struct Unshared<T>(T);
 unsafe impl<T> Sync for Unshared<T> {}
 
 /// One poll of [`spend`], whose operation is polled by `poll`.
+fn poll_pending<T>(
+    pending: &mut Pending,
+    cx: &mut Context<'_>,
+    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+) -> Poll<T> {
+    let unit = ready!(coop::poll_proceed(cx));
+    match poll(cx) {
+        Poll::Ready(output) => {
+            pending.end();
+            unit.made_progress();
+            Poll::Ready(output)
+        }
+        Poll::Pending => {
+            pending.note();
+            Poll::Pending
+        }
+    }
+}
+
+/// Like [`poll_pending`], for an operation that is polled without a future.
 fn poll_spend<T>(
     awaits: Awaits,
     at: &'static Location<'static>,

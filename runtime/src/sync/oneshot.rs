@@ -6,11 +6,12 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use volt_core::task::details::awaits::Pending;
 use volt_core::task::resources;
 use volt_telemetry::dump::Resource;
 
 use super::wrapper::impl_debug;
-use super::{Awaits, expect_may_block, poll_spend, spend};
+use super::{Awaits, expect_may_block, poll_pending, poll_spend, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::oneshot::error;
@@ -29,7 +30,7 @@ pub use tokio::sync::oneshot::error;
 #[track_caller]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::oneshot::channel();
-    (Sender(sender), Receiver { value: receiver, made_at: Location::caller() })
+    (Sender(sender), Receiver { value: receiver, pending: Pending::new(Awaits::Value, Location::caller()) })
 }
 
 /// Sends a value to the associated [`Receiver`].
@@ -48,7 +49,7 @@ pub struct Receiver<T> {
     value: tokio::sync::oneshot::Receiver<T>,
     /// Reported as the task's await point: an `.await` of the receiver itself has no caller
     /// location.
-    made_at: &'static Location<'static>,
+    pending: Pending,
 }
 
 impl<T> Sender<T> {
@@ -163,7 +164,7 @@ impl<T> Future for Receiver<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let polled = poll_spend(Awaits::Value, this.made_at, cx, |cx| Pin::new(&mut this.value).poll(cx));
+        let polled = poll_pending(&mut this.pending, cx, |cx| Pin::new(&mut this.value).poll(cx));
         if polled.is_pending() {
             let senders = Some(1);
             resources::note(|| Some(Resource { kind: "oneshot".into(), senders, ..Resource::default() }));

@@ -113,14 +113,14 @@ pub struct HeldLock {
 /// A line of code at which a task has waited for 10 s or more, and 10 times as long as the longest
 /// of the waits at this line that were seen to end.
 ///
-/// Only waits for a lock, permits, room in a channel, or a value that is sent once are included: a
-/// task that waits for the next message or notification may be idle. The task must wait for this
-/// only, without a time-out or another branch of a `select!`.
+/// Only waits for a lock, permits, or a value that is set once are included: a task that waits for
+/// the next message or notification, or for room in a channel, may be idle. The task must wait for
+/// this only, without a time-out or another branch of a `select!`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LongWait {
-    /// What the tasks await, as in [`Task::awaits`](crate::tasks::Task::awaits): `lock`, `permits`,
-    /// `room` or `value`.
+    /// What the tasks await, as in [`Task::awaits`](crate::tasks::Task::awaits): `lock`, `permits`
+    /// or `value`.
     pub awaits: String,
     /// The line: `file:line:column`.
     pub awaits_at: String,

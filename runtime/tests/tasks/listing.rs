@@ -1,5 +1,6 @@
 //! The list of a runtime's tasks, requested over the control socket.
 
+use std::future::Future;
 use std::sync::mpsc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -238,6 +239,42 @@ fn a_poll_function_and_a_timed_send_record_their_callers_line() {
         assert!(at.contains(&format!("{}:{line}:", file!())), "{at}");
     }
     drop(sender);
+}
+
+#[test]
+fn a_task_does_not_await_an_operation_that_it_has_dropped() {
+    let (runtime, mut client) = runtime("dropped", 1);
+    let lock = std::sync::Arc::new(volt::sync::Mutex::new(()));
+    let (_sender, receiver) = volt::sync::oneshot::channel::<()>();
+    let permits = volt::sync::Semaphore::new(1);
+    let _held = runtime.block_on(lock.clone().lock_owned());
+    spawn_named(&runtime, "lost", async move {
+        volt::select! {
+            biased;
+            _ = permits.acquire_many(2) => unreachable!("there is one"),
+            () = std::future::ready(()) => {}
+        }
+        std::future::pending().await
+    });
+    spawn_named(&runtime, "late", async move {
+        volt::time::timeout(Duration::from_millis(1), lock.lock()).await.unwrap_err();
+        std::future::pending().await
+    });
+    spawn_named(&runtime, "gone", async move {
+        let mut receiver = Some(Box::pin(receiver));
+        std::future::poll_fn(move |cx| {
+            assert!(receiver.as_mut().is_none_or(|receiver| receiver.as_mut().poll(cx).is_pending()));
+            receiver = None;
+            Poll::<()>::Pending
+        })
+        .await
+    });
+    for (name, polls) in [("lost", 1), ("late", 2), ("gone", 1)] {
+        let list = ask(&mut client, "dropped", &query(Rank::Id, name), |list| {
+            list.rows.len() == 1 && list.rows[0].state != State::Polled && list.rows[0].polls >= Some(polls)
+        });
+        assert_eq!(list.rows[0].awaits, None, "{name}");
+    }
 }
 
 #[test]

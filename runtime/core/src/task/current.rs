@@ -236,6 +236,19 @@ impl Awaits {
         let awaits = Note::of(self, at);
         HERE.with(|here| here.set_awaits(awaits));
     }
+
+    /// Withdraws that record, if no later one has replaced it: the operation is dropped although it
+    /// is pending, and the task goes on without it.
+    #[cold]
+    pub fn withdraw(self, at: &'static Location<'static>) {
+        let awaits = Note::of(self, at);
+        // Destructors of other thread-locals may drop futures after this one is gone.
+        let _gone = HERE.try_with(|here| {
+            if here.marks.get().awaits() == awaits {
+                here.set_awaits(Note::from_bits(0));
+            }
+        });
+    }
 }
 
 /// Returns whether this is the waker of the task that this thread polls, and not one that a

@@ -218,10 +218,11 @@ pub(super) fn are_long_waits_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn waiting_forever_threshold() -> String {
     format!(
-        "A task has waited for a lock, permits, room in a channel, or a value that is sent once, for {} or more, and \
-         {FOREVER_RATIO} times as long as the longest of the waits at this line that were seen to end. {ENDED_MIN} or \
-         more of them were seen. Tasks that wait for messages or notifications may be idle and are not included, nor \
-         are waits with a time-out or in a `select!`. Waits that `deadlock` or `lock-held` explains are not included.",
+        "A task has waited for a lock, permits, or a value that is set once, for {} or more, and {FOREVER_RATIO} times \
+         as long as the longest of the waits at this line that were seen to end; at least {ENDED_MIN} waits were seen \
+         to end there. Tasks that wait for messages, room or notifications may be idle and are not included, nor are \
+         waits with a time-out or in a `select!`, tasks of a `LocalSet`, and the future of `block_on`. Waits for locks \
+         are not included while `deadlock` or `lock-held` has a finding.",
         duration(FOREVER_NS)
     )
 }
@@ -233,10 +234,12 @@ pub(super) fn waiting_forever(case: &Case<'_>) -> Vec<Finding> {
             && wait.waiting_ns >= FOREVER_NS
             && wait.waiting_ns / FOREVER_RATIO >= wait.longest_ended_ns
     };
+    // These name one of the waiters of a lock; others may wait for it at other lines.
+    let has_explained_lock =
+        now.deadlocks.iter().flatten().next().is_some() || now.held_locks.iter().flatten().next().is_some();
+    let links = || now.deadlocks.iter().flatten().flat_map(|deadlock| &deadlock.links);
     let is_explained = |wait: &LongWait| {
-        let links = now.deadlocks.iter().flatten().flat_map(|deadlock| &deadlock.links);
-        let locks = now.held_locks.iter().flatten();
-        links.map(|link| &link.awaits_at).chain(locks.map(|lock| &lock.awaits_at)).any(|at| *at == wait.awaits_at)
+        has_explained_lock && wait.awaits == "lock" || links().any(|link| link.awaits_at == wait.awaits_at)
     };
     let waits = now.long_waits.iter().flatten().filter(is_forever);
     waits.filter(|wait| !is_explained(wait)).map(|wait| of_wait(wait, now.at_ns)).collect()
@@ -262,12 +265,8 @@ fn of_wait(wait: &LongWait, now_ns: u64) -> Finding {
     finding.locations.push(Place::Guilty { at: wait.awaits_at.clone(), function: None });
     let advice = match wait.awaits.as_str() {
         "value" => {
-            "The sender still exists, but does not send: find out what its task waits for, with `volt-console dump`. \
-             Drop the sender on every path that does not send, and limit the wait by a time-out."
-        }
-        "room" => {
-            "The receiver still exists, but does not receive: find out what its task waits for, with \
-             `volt-console dump`. Drop the receiver on every path that stops receiving."
+            "The sender, or the task that sets the value, still exists, but does not: find out what it waits for, with \
+             `volt-console dump`. Drop the sender on every path that does not send, and limit the wait by a time-out."
         }
         "permits" => {
             "The permits are in use or were forgotten: find out what the tasks that have them wait for, with \

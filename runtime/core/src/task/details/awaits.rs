@@ -2,16 +2,17 @@
 //!
 //! Shape: `| number of the location 11 | Awaits 3 |`. During the poll the thread stores it
 //! (`current`), and at the end of the poll it moves to the task's account. A pending operation of
-//! `sync` records itself in every poll. So no record has to be removed: an operation that has
-//! completed, was dropped, or moved to another task takes no part in later polls of this task. If a
-//! task waits for several operations (`select!`), the one that was polled last is reported.
+//! `sync` records itself in every poll. So a record need not be removed from later polls: an
+//! operation that has completed, was dropped, or moved to another task takes no part in them. Only
+//! if it is dropped in the poll in which it was pending, as by a time-out or by another branch of
+//! `select!`, it withdraws its record from that poll ([`Pending`]). If a task waits for several
+//! operations, the one that was polled last is reported.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.
 //!
 //! Rejected: a separate word in the header, which takes 16 bytes per task after the allocator's
-//! rounding. Also rejected: removing the record when the operation ends. It costs a second store
-//! for each operation that waited, and a look-up of the task for one that is cancelled.
+//! rounding.
 
 use std::panic::Location;
 
@@ -35,8 +36,8 @@ pub enum Awaits {
     Room,
     /// A value that another task sends or sets once.
     Value,
-    /// Other tasks: their arrival at a barrier, or their end. For a JoinHandle, the location is
-    /// that of the spawn.
+    /// Other tasks: their arrival at a barrier, their end, or that one of them initializes a value.
+    /// For a JoinHandle, the location is that of the spawn.
     Others,
 }
 
@@ -54,6 +55,45 @@ impl Awaits {
             Awaits::Room => "room",
             Awaits::Value => "value",
             Awaits::Others => "others",
+        }
+    }
+}
+
+/// A part of the future of an operation: records the operation while it is pending, and withdraws
+/// the record if it is dropped before it is ready.
+#[derive(Debug)]
+pub struct Pending {
+    awaits: Awaits,
+    at: &'static Location<'static>,
+    is_pending: bool,
+}
+
+impl Pending {
+    /// Of an operation that was not polled yet.
+    #[inline]
+    pub fn new(awaits: Awaits, at: &'static Location<'static>) -> Self {
+        Self { awaits, at, is_pending: false }
+    }
+
+    /// Called in each poll in which the operation is pending.
+    #[inline]
+    pub fn note(&mut self) {
+        self.is_pending = true;
+        self.awaits.note(self.at);
+    }
+
+    /// Called when the operation is ready.
+    #[inline]
+    pub fn end(&mut self) {
+        self.is_pending = false;
+    }
+}
+
+impl Drop for Pending {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_pending {
+            self.awaits.withdraw(self.at);
         }
     }
 }

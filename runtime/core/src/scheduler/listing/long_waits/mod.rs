@@ -17,14 +17,15 @@
 //!    if that task still waits.
 //!
 //! An ended wait counts with the age that it had when it was last seen. That is too low by the time
-//! between two walks at most, and does not depend on how often clients request snapshots. No walk
-//! is made while the program is idle. A wait that may have ended in such a gap counts with the
-//! longest time that it may have lasted.
+//! between two walks at most. No walk is made while the program is idle, or if walks take long. A
+//! wait that may have ended in such a gap counts with the longest time that it may have lasted, so
+//! that a gap can hide a long wait, but cannot make one up.
 //!
 //! Only waits that one event ends are judged. Their task has one waker: a socket, a timer, or
 //! another branch of a `select!` would have another one. An AbortHandle is a reference, too, and
-//! hides the task. Waits for a message or a notification are not judged, since an idle consumer
-//! waits for them, nor are those for the end of a task, which may serve a client for hours.
+//! hides the task. Waits for a message, a notification or room are not judged, since an idle
+//! consumer or producer waits for them, nor are those for the end of a task, which may serve a
+//! client for hours.
 //!
 //! Bounds: `LINES_MAX` lines with `SAMPLE` tasks each; lines beyond are ignored until others have
 //! no tasks and no ended waits. With more than `TASKS_MAX` tasks nothing is reported. The result of
@@ -218,8 +219,8 @@ fn judged(header: &Header) -> Option<(Awaits, &'static Location<'static>, Waitin
     let since_ns = header.submitted_at_ns();
     let (awaits, at) = header.awaits()?;
     let is_of_one_event = match awaits {
-        Awaits::Lock | Awaits::Permits | Awaits::Room | Awaits::Value => true,
-        Awaits::Notice | Awaits::Message | Awaits::Others => false,
+        Awaits::Lock | Awaits::Permits | Awaits::Value => true,
+        Awaits::Notice | Awaits::Message | Awaits::Room | Awaits::Others => false,
     };
     // The task may have been polled in between.
     let is_same = is_alone() && header.submitted_at_ns() == since_ns;

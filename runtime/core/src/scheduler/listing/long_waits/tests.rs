@@ -130,7 +130,7 @@ fn waits_that_something_else_may_end_are_not_reported() {
 fn a_wait_in_a_gap_between_walks_counts_with_all_of_it() {
     let (program, at) = (Program::new(), Location::caller());
     let event = Event::default();
-    let task = program.spawn(event.wait(Awaits::Room, at, 1));
+    let task = program.spawn(event.wait(Awaits::Permits, at, 1));
     program.check(0);
     event.happen();
     program.runtime.block_on(task).unwrap();
@@ -146,7 +146,7 @@ fn a_wait_in_a_gap_between_walks_counts_with_all_of_it() {
 fn a_wait_that_ended_before_a_gap_counts_with_its_age() {
     let (program, at, next_at) = (Program::new(), Location::caller(), Location::caller());
     let (event, never) = (Event::default(), Event::default());
-    let (first, second) = (event.wait(Awaits::Value, at, 1), never.wait(Awaits::Room, next_at, 1));
+    let (first, second) = (event.wait(Awaits::Value, at, 1), never.wait(Awaits::Permits, next_at, 1));
     let task = program.spawn(async move {
         first.await;
         second.await;
@@ -154,7 +154,7 @@ fn a_wait_that_ended_before_a_gap_counts_with_its_age() {
     program.check(SECOND);
     event.happen();
     let registry = &program.runtime.handle().shared().registry;
-    let waits_again = |header: &Header| header.awaits().is_some_and(|(awaits, _)| awaits == Awaits::Room);
+    let waits_again = |header: &Header| header.awaits().is_some_and(|(awaits, _)| awaits == Awaits::Permits);
     while registry.find(|header| (waits_again(header) && header.state.is_idle()).then_some(())).is_none() {
         std::thread::yield_now();
     }

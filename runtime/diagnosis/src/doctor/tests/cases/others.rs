@@ -227,10 +227,10 @@ pub(super) const CASES: &[Case] = &[
         rule: Rule::WaitingForever,
         severity: Severity::Warning,
         what: "a channel whose receiver does not receive any more",
-        sick: || waiting("room", 3_600, 36_000, 500),
+        sick: || waiting("permits", 3_600, 36_000, 500),
         beside: &[],
         but: "an export that takes an hour, and usually a minute",
-        look_alike: || waiting("room", 3_600, 60_000, 500),
+        look_alike: || waiting("permits", 3_600, 60_000, 500),
     },
     Case {
         rule: Rule::WaitingForever,
