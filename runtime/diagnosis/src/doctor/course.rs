@@ -108,6 +108,10 @@ impl Course {
         let open = now.findings.iter().flatten().filter(is_open).map(|finding| (Key::of(finding), finding));
         let has_waited = |finding: &Finding| now.at_ns.saturating_sub(finding.seen.first_at_ns) >= STACK_PATIENCE_NS;
         let open: Vec<_> = open.filter(|(key, finding)| !key.is_provisional() || has_waited(finding)).collect();
+        // A finding that waited for its stack has not ended: it has another key now.
+        let is_open = |key: &Key| open.iter().any(|(open, _)| open == key);
+        let is_replaced = |key: &Key| !is_open(key) && open.iter().any(|(open, _)| open.replaces(key));
+        self.known.retain(|known| !is_replaced(&known.key));
         let mut turns = Vec::new();
         for known in &mut self.known {
             turns.extend(

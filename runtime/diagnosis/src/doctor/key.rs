@@ -58,6 +58,14 @@ impl Key {
     pub fn is_provisional(&self) -> bool {
         self.is_provisional
     }
+
+    /// Returns whether this is the key of the finding that replaces a provisional one.
+    pub(super) fn replaces(&self, provisional: &Key) -> bool {
+        provisional.is_provisional
+            && !self.is_provisional
+            && self.rule == provisional.rule
+            && provisional.places.iter().all(|place| self.places.contains(place))
+    }
 }
 
 /// Returns whether a finding has no known line of code.

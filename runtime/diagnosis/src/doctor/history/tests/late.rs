@@ -118,6 +118,14 @@ fn a_stall_without_a_stack_is_reported_without_it() {
 }
 
 #[test]
+fn a_stall_whose_stack_is_read_later_has_not_ended_before() {
+    let reported = reported(9..80, 25, false);
+    let turns: Vec<_> = reported.iter().map(|(is_beginning, second, _)| (*is_beginning, *second)).collect();
+    assert_eq!(turns, [(true, 20), (true, 25), (false, 40)]);
+    assert_eq!(reported[1].2, ["src/pay.rs:7", "src/main.rs:7:1"]);
+}
+
+#[test]
 fn a_stall_whose_stack_takes_50_seconds_is_reported_with_it() {
     // Nothing was logged meanwhile; a client took snapshots, or none did.
     for is_read_elsewhere in [false, true] {
