@@ -152,7 +152,7 @@ pub struct Group {
     /// not polled.
     #[serde(deserialize_with = "resources")]
     pub resources: Vec<Resource>,
-    /// Number of resources that were left out because there are too many.
+    /// Number of resources that were left out because there are too many, of the first 64.
     pub resources_left_out: u64,
     /// Why the chain, or some of it, is missing.
     pub error: Option<String>,
