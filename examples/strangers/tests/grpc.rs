@@ -11,7 +11,7 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
-use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_check_response::ServingStatus as Status;
 use tonic_health::pb::health_client::HealthClient;
 use within::{listen, on_volt};
 
@@ -32,20 +32,20 @@ fn calls_streams_and_errors_go_through() {
         // One call that the service rejects, then one that succeeds.
         assert_eq!(client.clone().check(about("billing")).await.unwrap_err().code(), Code::NotFound);
         reporter.set_service_status("billing", ServingStatus::Serving).await;
-        assert_eq!(client.clone().check(about("billing")).await?.into_inner().status(), ServingStatus::Serving);
+        assert_eq!(client.clone().check(about("billing")).await?.into_inner().status(), Status::Serving);
 
         // A stream from the server, which sends each change.
         let mut statuses = client.clone().watch(about("billing")).await?.into_inner();
-        assert_eq!(statuses.message().await?.ok_or("ended")?.status(), ServingStatus::Serving);
+        assert_eq!(statuses.message().await?.ok_or("ended")?.status(), Status::Serving);
         reporter.set_service_status("billing", ServingStatus::NotServing).await;
-        assert_eq!(statuses.message().await?.ok_or("ended")?.status(), ServingStatus::NotServing);
+        assert_eq!(statuses.message().await?.ok_or("ended")?.status(), Status::NotServing);
 
         // Many calls at the same time on one connection.
         let answers = join_all((0..200).map(async |_| client.clone().check(about("billing")).await)).await;
         assert!(
             answers
                 .into_iter()
-                .all(|answer| answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::NotServing))
+                .all(|answer| answer.is_ok_and(|answer| answer.into_inner().status() == Status::NotServing))
         );
         Ok(())
     });

@@ -14,7 +14,8 @@ macro_rules! receive {
             #[track_caller]
             pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
                 let at = Location::caller();
-                poll_fn(move |cx| self.poll_recv_at(at, cx))
+                // Not `Unpin`, as in Tokio.
+                async move { poll_fn(|cx| self.poll_recv_at(at, cx)).await }
             }
 
             /// Waits for at least one value, appends up to `limit` values to `buffer`, and returns
@@ -27,7 +28,7 @@ macro_rules! receive {
             #[track_caller]
             pub fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> impl Future<Output = usize> {
                 let at = Location::caller();
-                poll_fn(move |cx| self.poll_recv_many_at(at, cx, buffer, limit))
+                async move { poll_fn(|cx| self.poll_recv_many_at(at, cx, buffer, limit)).await }
             }
 
             /// Returns the next value if there is one, without waiting.
