@@ -273,7 +273,7 @@ mod tests {
         assert!(!failures.has_news());
         failures.note(Failure::NoSpare, &failed("third"));
         assert_eq!(failures.take(Failure::NoSpare, 5 + second - 1), None);
-        assert!(failures.has_news() && !failures.is_due(5 + second - 1), "it is told later");
+        assert!(failures.has_news() && !failures.is_due(5 + second - 1), "it is logged later");
         assert_eq!(failures.take(Failure::NoSpare, 5 + second), Some(("third".to_owned(), 1)));
     }
 
@@ -295,10 +295,10 @@ mod tests {
         assert_eq!(roused.0.load(Ordering::Relaxed), 1);
         assert!(failures.has_news());
         failures.leave();
-        assert!(failures.has_news(), "the rest is told by who leaves");
+        assert!(failures.has_news(), "the thread that leaves logs the rest");
         failures.note(Failure::DriverFailed, &io::Error::other("any"));
         assert_eq!(roused.0.load(Ordering::Relaxed), 1);
-        assert!(!failures.has_news(), "told by who found it");
+        assert!(!failures.has_news(), "the thread that found it has logged it");
     }
 
     #[test]

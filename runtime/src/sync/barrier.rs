@@ -9,7 +9,7 @@ use tokio::sync::BarrierWaitResult;
 use volt_core::task::resources;
 use volt_telemetry::dump::Resource;
 
-use super::{Awaits, poll_spend};
+use super::{Awaits, Pending, poll_pending};
 
 /// Blocks tasks until `n` of them have arrived, then lets them all continue. The barrier can be
 /// reused.
@@ -51,11 +51,11 @@ impl Barrier {
     /// Not cancel safe: a task that has arrived stays counted.
     #[track_caller]
     pub fn wait(&self) -> impl Future<Output = BarrierWaitResult> {
-        let at = Location::caller();
+        let mut pending = Pending::new(Awaits::Others, Location::caller());
         async move {
             let mut wait = pin!(self.tasks.wait());
             poll_fn(|cx| {
-                let polled = poll_spend(Awaits::Others, at, cx, |cx| wait.as_mut().poll(cx));
+                let polled = poll_pending(&mut pending, cx, |cx| wait.as_mut().poll(cx));
                 if polled.is_pending() {
                     let wanted = Some(self.n as u64);
                     resources::note(|| Some(Resource { kind: "barrier".into(), wanted, ..Resource::default() }));

@@ -185,22 +185,11 @@ fn poll_pending<T>(
     }
 }
 
-/// Like [`poll_pending`], for an operation that is polled without a future.
-fn poll_spend<T>(
-    awaits: Awaits,
-    at: &'static Location<'static>,
-    cx: &mut Context<'_>,
-    poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
-) -> Poll<T> {
-    let unit = ready!(coop::poll_proceed(cx));
-    match poll(cx) {
-        Poll::Ready(output) => {
-            unit.made_progress();
-            Poll::Ready(output)
-        }
-        Poll::Pending => {
-            awaits.note(at);
-            Poll::Pending
-        }
-    }
+/// Runs `poll`, one poll of an operation that has no future: nothing that is dropped could withdraw
+/// its record, so the record is kept.
+fn kept<T>(awaits: Awaits, at: &'static Location<'static>, poll: impl FnOnce(&mut Pending) -> Poll<T>) -> Poll<T> {
+    let mut pending = Pending::new(awaits, at);
+    let polled = poll(&mut pending);
+    std::mem::forget(pending);
+    polled
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::wrapper::{impl_debug, impl_wrapper, unwrap_arc};
-use super::{Awaits, poll_spend};
+use super::{Awaits, Pending, poll_pending};
 
 /// Notifies one or more tasks that something happened, without sending a value.
 ///
@@ -59,7 +59,7 @@ impl Notify {
     /// another waiting task.
     #[track_caller]
     pub fn notified(&self) -> Notified<'_> {
-        Notified { waiter: self.0.notified(), at: Location::caller() }
+        Notified { waiter: self.0.notified(), pending: Pending::new(Awaits::Notice, Location::caller()) }
     }
 
     /// Waits for a notification like [`notified`](Self::notified), with a future that can be moved
@@ -69,7 +69,10 @@ impl Notify {
     /// Same as [`notified`](Self::notified).
     #[track_caller]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
-        OwnedNotified { waiter: unwrap_arc(self).notified_owned(), at: Location::caller() }
+        OwnedNotified {
+            waiter: unwrap_arc(self).notified_owned(),
+            pending: Pending::new(Awaits::Notice, Location::caller()),
+        }
     }
 
     /// Notifies the task that has waited longest, or stores one notification for the next waiter.
@@ -107,7 +110,7 @@ pin_project! {
     pub struct Notified<'a> {
         #[pin]
         waiter: tokio::sync::futures::Notified<'a>,
-        at: &'static Location<'static>,
+        pending: Pending,
     }
 }
 
@@ -133,7 +136,7 @@ impl Future for Notified<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_spend(Awaits::Notice, this.at, cx, |cx| this.waiter.poll(cx))
+        poll_pending(this.pending, cx, |cx| this.waiter.poll(cx))
     }
 }
 
@@ -143,7 +146,7 @@ pin_project! {
     pub struct OwnedNotified {
         #[pin]
         waiter: tokio::sync::futures::OwnedNotified,
-        at: &'static Location<'static>,
+        pending: Pending,
     }
 }
 
@@ -165,6 +168,6 @@ impl Future for OwnedNotified {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_spend(Awaits::Notice, this.at, cx, |cx| this.waiter.poll(cx))
+        poll_pending(this.pending, cx, |cx| this.waiter.poll(cx))
     }
 }

@@ -6,12 +6,11 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use volt_core::task::details::awaits::Pending;
 use volt_core::task::resources;
 use volt_telemetry::dump::Resource;
 
 use super::wrapper::impl_debug;
-use super::{Awaits, expect_may_block, poll_pending, poll_spend, spend};
+use super::{Awaits, Pending, expect_may_block, kept, poll_pending, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::oneshot::error;
@@ -77,7 +76,7 @@ impl<T> Sender<T> {
     /// [`closed`](Self::closed).
     #[track_caller]
     pub fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        poll_spend(Awaits::Others, Location::caller(), cx, |cx| self.0.poll_closed(cx))
+        kept(Awaits::Others, Location::caller(), |pending| poll_pending(pending, cx, |cx| self.0.poll_closed(cx)))
     }
 
     /// Returns `true` if the receiver is dropped or closed.

@@ -269,7 +269,25 @@ fn a_task_does_not_await_an_operation_that_it_has_dropped() {
         })
         .await
     });
-    for (name, polls) in [("lost", 1), ("late", 2), ("gone", 1)] {
+    let (_messages, mut inbox) = volt::sync::mpsc::channel::<()>(1);
+    spawn_named(&runtime, "unheard", async move {
+        volt::select! {
+            biased;
+            _ = inbox.recv() => unreachable!("nothing is sent"),
+            () = std::future::ready(()) => {}
+        }
+        std::future::pending().await
+    });
+    let notice = volt::sync::Notify::new();
+    spawn_named(&runtime, "unnoticed", async move {
+        volt::select! {
+            biased;
+            () = notice.notified() => unreachable!("nothing is notified"),
+            () = std::future::ready(()) => {}
+        }
+        std::future::pending().await
+    });
+    for (name, polls) in [("lost", 1), ("late", 2), ("gone", 1), ("unheard", 1), ("unnoticed", 1)] {
         let list = ask(&mut client, "dropped", &query(Rank::Id, name), |list| {
             list.rows.len() == 1 && list.rows[0].state != State::Polled && list.rows[0].polls >= Some(polls)
         });

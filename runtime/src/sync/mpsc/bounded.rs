@@ -12,7 +12,7 @@ use volt_telemetry::dump::Resource;
 use super::error;
 use super::receive::receive;
 use crate::sync::wrapper::impl_debug;
-use crate::sync::{Awaits, expect_may_block, poll_spend, spend, spend_queued};
+use crate::sync::{Awaits, Pending, expect_may_block, kept, poll_pending, spend, spend_queued};
 use crate::time::timeout;
 
 /// Creates a bounded channel for up to `capacity` values. Senders wait while it is full.

@@ -13,9 +13,9 @@ macro_rules! receive {
             /// Cancel safe. If the future is dropped before it completes, no value is received.
             #[track_caller]
             pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
-                let at = Location::caller();
+                let mut pending = Pending::new(Awaits::Message, Location::caller());
                 // Not `Unpin`, as in Tokio.
-                async move { poll_fn(|cx| self.poll_recv_at(at, cx)).await }
+                async move { poll_fn(|cx| self.poll_recv_with(&mut pending, cx)).await }
             }
 
             /// Waits for at least one value, appends up to `limit` values to `buffer`, and returns
@@ -27,8 +27,8 @@ macro_rules! receive {
             /// Cancel safe. If the future is dropped before it completes, no value is received.
             #[track_caller]
             pub fn recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> impl Future<Output = usize> {
-                let at = Location::caller();
-                async move { poll_fn(|cx| self.poll_recv_many_at(at, cx, buffer, limit)).await }
+                let mut pending = Pending::new(Awaits::Message, Location::caller());
+                async move { poll_fn(|cx| self.poll_recv_many_with(&mut pending, cx, buffer, limit)).await }
             }
 
             /// Returns the next value if there is one, without waiting.
@@ -65,11 +65,11 @@ macro_rules! receive {
             /// Polls for the next value; the poll function of [`recv`](Self::recv).
             #[track_caller]
             pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-                self.poll_recv_at(Location::caller(), cx)
+                kept(Awaits::Message, Location::caller(), |pending| self.poll_recv_with(pending, cx))
             }
 
-            fn poll_recv_at(&mut self, at: &'static Location<'static>, cx: &mut Context<'_>) -> Poll<Option<T>> {
-                let polled = poll_spend(Awaits::Message, at, cx, |cx| self.0.poll_recv(cx));
+            fn poll_recv_with(&mut self, pending: &mut Pending, cx: &mut Context<'_>) -> Poll<Option<T>> {
+                let polled = poll_pending(pending, cx, |cx| self.0.poll_recv(cx));
                 if polled.is_pending() {
                     resources::note(|| Some(self.resource()));
                 }
@@ -79,17 +79,19 @@ macro_rules! receive {
             /// Polls for values; the poll function of [`recv_many`](Self::recv_many).
             #[track_caller]
             pub fn poll_recv_many(&mut self, cx: &mut Context<'_>, buffer: &mut Vec<T>, limit: usize) -> Poll<usize> {
-                self.poll_recv_many_at(Location::caller(), cx, buffer, limit)
+                kept(Awaits::Message, Location::caller(), |pending| {
+                    self.poll_recv_many_with(pending, cx, buffer, limit)
+                })
             }
 
-            fn poll_recv_many_at(
+            fn poll_recv_many_with(
                 &mut self,
-                at: &'static Location<'static>,
+                pending: &mut Pending,
                 cx: &mut Context<'_>,
                 buffer: &mut Vec<T>,
                 limit: usize,
             ) -> Poll<usize> {
-                let polled = poll_spend(Awaits::Message, at, cx, |cx| self.0.poll_recv_many(cx, buffer, limit));
+                let polled = poll_pending(pending, cx, |cx| self.0.poll_recv_many(cx, buffer, limit));
                 if polled.is_pending() {
                     resources::note(|| Some(self.resource()));
                 }

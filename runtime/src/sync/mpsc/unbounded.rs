@@ -10,7 +10,7 @@ use volt_telemetry::dump::Resource;
 use super::error;
 use super::receive::receive;
 use crate::sync::wrapper::impl_debug;
-use crate::sync::{Awaits, expect_may_block, poll_spend, spend};
+use crate::sync::{Awaits, Pending, expect_may_block, kept, poll_pending, spend};
 
 /// Creates an unbounded channel.
 ///

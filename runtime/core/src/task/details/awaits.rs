@@ -5,8 +5,9 @@
 //! `sync` records itself in every poll. So a record need not be removed from later polls: an
 //! operation that has completed, was dropped, or moved to another task takes no part in them. Only
 //! if it is dropped in the poll in which it was pending, as by a time-out or by another branch of
-//! `select!`, it withdraws its record from that poll ([`Pending`]). If a task waits for several
-//! operations, the one that was polled last is reported.
+//! `select!`, it withdraws its record from that poll ([`Pending`]). Functions such as `poll_recv`
+//! have no future, and cannot do so. If a task waits for several operations, the one that was
+//! polled last is reported.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.
