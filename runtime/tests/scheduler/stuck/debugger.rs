@@ -101,17 +101,10 @@ fn a_debugger_pause_blames_the_machine_and_replaces_no_worker() {
     while !output.contains("works") {
         output += &lines.recv().expect("the child works");
     }
-    // The sentinel may be in the middle of a check during the first stop, and not notice it.
-    while !output.contains("noticed") {
-        let held = Held::seize(child.id());
-        assert!(held.0.len() > WORKERS, "{:?}", held.0);
-        std::thread::sleep(HELD_FOR);
-        drop(held);
-        while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
-            output += &line;
-        }
-        assert!(output.contains("noticed") || child.try_wait().unwrap().is_none(), "{output}");
-    }
+    let held = Held::seize(child.id());
+    assert!(held.0.len() > WORKERS, "{:?}", held.0);
+    std::thread::sleep(HELD_FOR);
+    drop(held);
     output.extend(lines);
     assert!(child.wait().unwrap().success(), "{output}");
 }
@@ -156,7 +149,6 @@ fn be_held() {
     let before = wait_until(&runtime, |snapshot| snapshot.sentinel.checks > 2);
     println!("works");
     let held = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > before.sentinel.pauses);
-    println!("noticed");
     // Not a synchronisation: any reaction comes within a few checks.
     std::thread::sleep(Duration::from_millis(100));
     let after = runtime.handle().snapshot();
@@ -164,17 +156,11 @@ fn be_held() {
     is_over.store(true, Ordering::Relaxed);
     tasks.into_iter().chain([burner]).for_each(|task| runtime.block_on(task).unwrap());
 
-    // On a busy machine, the wait for a processor may have been the longer part. A stop that the
-    // sentinel did not notice, because it waited for a stack at that time, may be attributed to
-    // such a wait, or to nothing, but not to the task.
+    // On a busy machine, the wait for a processor may have been the longer part.
     let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
-    let blames_task = |cause| !machine.contains(&cause) && cause != Cause::Unknown;
     assert!(held.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", held.sentinel);
     let held_for_ns = HELD_FOR.as_nanos() as u64;
-    let is_charged = |incident: &&Incident| {
-        let contains_it = incident.for_ns >= held_for_ns && incident.began_at_ns + held_for_ns <= held.at_ns;
-        contains_it && blames_task(incident.cause)
-    };
+    let is_charged = |incident: &&Incident| incident.for_ns >= held_for_ns && !machine.contains(&incident.cause);
     assert_eq!(after.incidents.latest.iter().find(is_charged), None);
     let findings = examine(&before, &after);
     assert!(findings.iter().any(|finding| finding.rule == Rule::ProgramPaused), "{findings:#?}");

@@ -20,14 +20,15 @@
 //! 2. A worker is parked, and the stuck worker holds tasks (*rescue*): wake a parked worker, which
 //!    steals them. Tasks that it may not steal, because stealing is off or the LIFO slot is
 //!    protected for longer, go to the global queue.
-//! 3. No worker is parked, and work waits or all workers are stuck: make the poll yield at its next
-//!    operation (*preempt*), and find out from the kernel what the thread does. If it blocks,
-//!    declare it stuck immediately. If it burns processor time, declare it stuck after
-//!    `BURN_AFTER`, and only a limited number at a time: more threads than processors do not help
-//!    for long. If it could run but the kernel runs other threads, treat it like one that burns,
-//!    after `WAIT_AFTER`, since it may burn all the time that it gets. If it is stopped, or its
-//!    quota is spent, do not replace it: a spare would get no processor time either. The thread of
-//!    a current-thread runtime is never replaced: no other thread may run its tasks.
+//! 3. No worker is parked, and work waits or all workers are stuck: find out from the kernel what
+//!    the thread does. If it blocks, make the poll yield at its next operation (*preempt*), and
+//!    declare it stuck immediately. If it burns processor time, make the poll yield, and declare it
+//!    stuck after `BURN_AFTER`, and only a limited number at a time: more threads than processors
+//!    do not help for long. If it could run but the kernel runs other threads, the poll is not the
+//!    cause, and a yield would only surprise it. Treat it like one that burns, after `WAIT_AFTER`,
+//!    if work waits, since it may burn all the time that it gets. If it is stopped, or its quota is
+//!    spent, do nothing: a spare would get no processor time either. The thread of a current-thread
+//!    runtime is never replaced: no other thread may run its tasks.
 //! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
 //!    that none was available (*capped*).
 //! 5. A worker is stuck or blocks: move the tasks that it holds to the global queue, at each check,
@@ -287,12 +288,19 @@ impl Rounds {
                 }
                 continue;
             }
-            if is_present && (moving == 0 || self.does_work_wait()) {
-                if remote.cells.ask_to_yield(stuck.poll_seq) {
+            let does_work_wait = self.does_work_wait();
+            if is_present && (moving == 0 || does_work_wait) {
+                let doing = self.witness.doing(stuck.slot, now_ns);
+                let is_to_yield = match doing {
+                    Doing::Blocks | Doing::Burns => true,
+                    Doing::Waits => does_work_wait && stuck.for_ns >= clock::saturating_ns(WAIT_AFTER),
+                    Doing::Held => false,
+                };
+                if is_to_yield && remote.cells.ask_to_yield(stuck.poll_seq) {
                     sentinel.preempts.add(1);
                 }
                 // No other thread may run the tasks of a current-thread runtime.
-                if shared.seat.is_some() || !self.is_to_be_replaced(stuck, now_ns) || !self.declare_stuck(stuck) {
+                if shared.seat.is_some() || !self.is_to_be_replaced(stuck, doing) || !self.declare_stuck(stuck) {
                     continue;
                 }
                 has_acted = true;
@@ -337,8 +345,8 @@ impl Rounds {
         self.shared.injector.len() > 0 || self.shared.remotes_in_use().iter().any(|remote| remote.queued() > 0)
     }
 
-    fn is_to_be_replaced(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
-        let after = match self.witness.doing(stuck.slot, now_ns) {
+    fn is_to_be_replaced(&mut self, stuck: &Stuck, doing: Doing) -> bool {
+        let after = match doing {
             Doing::Blocks => return true,
             Doing::Burns => BURN_AFTER,
             Doing::Waits => WAIT_AFTER,

@@ -155,25 +155,26 @@ impl Program {
     /// The main function of the sentinel's thread.
     fn run(&self) {
         let mut lateness = Lateness::new();
-        // The sleep before this turn, unless it was without a time-out: since when, and how long it
-        // was to last. It does not include the checks before it, which may wait for many stacks.
-        let mut slept: Option<(u64, Duration)> = None;
+        // The turn before this one, unless it ended with a sleep without a time-out: when it began,
+        // and how long its waits for stacks and its sleep were to last.
+        let mut last: Option<(u64, Duration)> = None;
         // While it lingers: until when, and how many runtimes had entered before.
         let mut lingers: Option<(u64, u64)> = None;
         let mut turn = Vec::new();
         loop {
-            let now_ns = clock::check();
-            let pause = slept.and_then(|(since_ns, slept)| lateness.pause(slept, now_ns.saturating_sub(since_ns)));
+            let began_at_ns = clock::check();
+            let pause =
+                last.and_then(|(since_ns, expected)| lateness.pause(expected, began_at_ns.saturating_sub(since_ns)));
             let awake = |watched: &&Arc<Watched>| !watched.shared.sentinel.doze.is_dozing();
             {
                 let mut state = self.lock();
                 state.is_asleep = false;
                 turn.extend(state.watched.iter().filter(awake).cloned());
             }
-            let mut due_at_ns = u64::MAX;
+            let (mut due_at_ns, mut waited) = (u64::MAX, Duration::ZERO);
             for watched in turn.drain(..) {
                 // It may be the last reference to the runtime, which then drops values of the user.
-                contain(|| due_at_ns = due_at_ns.min(watched.check(now_ns, pause)));
+                contain(|| due_at_ns = due_at_ns.min(watched.check(began_at_ns, pause, &mut waited)));
                 contain(|| drop(watched));
             }
             let mut state = self.lock();
@@ -190,10 +191,11 @@ impl Program {
                 lingers = Some((until_ns, state.entered));
                 due_at_ns = until_ns;
             }
-            slept = (due_at_ns < u64::MAX).then(|| (now_ns, Duration::from_nanos(due_at_ns.saturating_sub(now_ns))));
-            state.is_asleep = slept.is_none();
+            let sleep = (due_at_ns < u64::MAX).then(|| Duration::from_nanos(due_at_ns.saturating_sub(now_ns)));
+            last = sleep.map(|sleep| (began_at_ns, waited + sleep));
+            state.is_asleep = sleep.is_none();
             drop(state);
-            self.alarm.sleep(slept.map(|(_, slept)| slept));
+            self.alarm.sleep(sleep);
         }
     }
 
@@ -217,8 +219,9 @@ impl Watched {
     }
 
     /// Checks the runtime if that is due, by the sentinel's thread. Returns when the next check is
-    /// due; `u64::MAX` for not before the sentinel is roused.
-    fn check(&self, now_ns: u64, pause: Option<Pause>) -> u64 {
+    /// due; `u64::MAX` for not before the sentinel is roused. Adds the time for which the check
+    /// waited for stacks to `waited`.
+    fn check(&self, now_ns: u64, pause: Option<Pause>, waited: &mut Duration) -> u64 {
         let (shared, mut place) = (&self.shared, self.lock());
         if matches!(*place, Place::Left) {
             return u64::MAX;
@@ -244,6 +247,7 @@ impl Watched {
             let handle = Handle::new(shared.clone());
             let _entered = context::enter(&handle);
             next = Some(rounds.check(now_ns, pause));
+            *waited += rounds.witness.take_waited();
         });
         let Some(next) = next else {
             // `leave` has the failures logged that are recorded already.

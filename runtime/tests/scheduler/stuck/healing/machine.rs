@@ -22,27 +22,26 @@ fn child(test: &str) -> Option<Child> {
 #[cfg(target_os = "linux")]
 fn a_sigstop_pause_blames_the_machine_and_replaces_no_worker() {
     const STOPPED_FOR: Duration = Duration::from_millis(400);
+    const STOPS: u64 = 5;
     let test = "stuck::healing::machine::a_sigstop_pause_blames_the_machine_and_replaces_no_worker";
     if let Some(mut child) = child(test) {
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (lines, printed) = mpsc::channel();
-        std::thread::spawn(move || stdout.lines().for_each(|line| lines.send(line.unwrap() + "\n").unwrap()));
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut output = String::new();
         while !output.contains("works") {
-            output += &printed.recv().expect("the child works");
+            assert_ne!(stdout.read_line(&mut output).unwrap(), 0, "the child works: {output}");
         }
         let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-        // The sentinel may be in the middle of a check during the first stop, and not notice it.
-        while !output.contains("noticed") {
+        // Several times, so that one of them falls into a check: in a debug build, the sentinel
+        // waits for stacks half of the time.
+        for stop in 1..=STOPS {
             rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
             std::thread::sleep(STOPPED_FOR);
             rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-            while let Ok(line) = printed.recv_timeout(Duration::from_secs(1)) {
-                output += &line;
+            while !output.contains(&format!("noticed {stop}\n")) {
+                assert_ne!(stdout.read_line(&mut output).unwrap(), 0, "the child notices: {output}");
             }
-            assert!(output.contains("noticed") || child.try_wait().unwrap().is_none(), "{output}");
         }
-        output.extend(printed);
+        stdout.read_to_string(&mut output).unwrap();
         assert!(child.wait().unwrap().success(), "{output}");
         return;
     }
@@ -74,30 +73,38 @@ fn a_sigstop_pause_blames_the_machine_and_replaces_no_worker() {
             })
         };
         wait_until(&runtime, |snapshot| snapshot.sentinel.checks > 2);
+        let mut before = pauses(&runtime);
         println!("works");
-        let stopped = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > 0);
-        println!("noticed");
+        let stopped_for_ns = STOPPED_FOR.as_nanos() as u64;
+        // On a busy machine, the wait for a processor may be the longer part.
+        let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
+        for stop in 1..=STOPS {
+            let pauses_before = loop {
+                std::thread::sleep(Duration::from_millis(1));
+                let earlier = std::mem::replace(&mut before, pauses(&runtime));
+                if before.1 - earlier.1 >= STOPPED_FOR / 2 {
+                    break earlier.0;
+                }
+            };
+            let paused = wait_until(&runtime, |snapshot| snapshot.sentinel.pauses > pauses_before);
+            before = pauses(&runtime);
+            println!("noticed {stop}");
+            assert!(paused.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", paused.sentinel);
+        }
+        // Not a synchronisation: any reaction comes within a few checks.
         std::thread::sleep(Duration::from_millis(100));
         let after = runtime.handle().snapshot();
         is_over.store(true, Ordering::Relaxed);
         workers.into_iter().chain([burner]).for_each(|worker| runtime.block_on(worker).unwrap());
-        // On a busy machine, the wait for a processor may be the longer part. A stop that the
-        // sentinel did not notice, because it waited for a stack at that time, may be attributed to
-        // such a wait, or to nothing, but not to the task.
-        let machine = [Cause::Stopped, Cause::NotScheduled, Cause::Throttled];
-        let blames_task = |cause| !machine.contains(&cause) && cause != Cause::Unknown;
-        // Later, other programs may keep a poll from the processors for as long as that.
-        let (stopped_for_ns, seen_at_ns) = (STOPPED_FOR.as_nanos() as u64, stopped.at_ns);
-        let is_charged_with_it = |incident: &&Incident| {
-            let contains_it = incident.for_ns >= stopped_for_ns && incident.began_at_ns + stopped_for_ns <= seen_at_ns;
-            contains_it && blames_task(incident.cause)
-        };
-        let long = after.incidents.latest.iter().filter(is_charged_with_it);
-        assert_eq!(long.count(), 0, "{:#?}", after.incidents);
-        assert!(stopped.sentinel.pauses >= 1);
-        assert!(stopped.sentinel.last_pause.is_some_and(|cause| machine.contains(&cause)), "{:?}", stopped.sentinel);
+        let is_charged = |incident: &&Incident| incident.for_ns >= stopped_for_ns && !machine.contains(&incident.cause);
+        assert_eq!(after.incidents.latest.iter().find(is_charged), None, "{:#?}", after.incidents);
         assert_eq!(after.sentinel.capped, 0, "no storm of replacements");
     });
+}
+
+/// Returns how many pauses the sentinel has noticed, and the time after that was read.
+fn pauses(runtime: &Runtime) -> (u64, Instant) {
+    (runtime.handle().snapshot().sentinel.pauses, Instant::now())
 }
 
 /// Returns the processor time of this thread.

@@ -361,6 +361,48 @@ fn a_poll_that_computes_gets_a_yield_request_if_tasks_wait() {
     });
 }
 
+/// Waits for a processor for most of the time, with three threads that always run on the same one.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_poll_that_waits_for_a_processor_is_not_made_to_yield() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    const BURNERS: usize = 3;
+    watched(|| {
+        let runtime = Builder::new_current_thread()
+            .sentinel_interval(Some(Duration::from_millis(1)))
+            .control_socket(false)
+            .build()
+            .unwrap();
+        // Starts the sentinel's thread, which is to run on any processor.
+        wait_until(&runtime, |_| runtime.block_on(async { runtime.handle().snapshot().sentinel.checks > 2 }));
+        let allowed = sched_getaffinity(None).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap());
+        sched_setaffinity(None, &one).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..BURNERS {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let may_continue = runtime.block_on(async {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(200) {
+                    std::thread::yield_now();
+                }
+                futures_lite::future::poll_once(volt::task::consume_budget()).await.is_some()
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(may_continue);
+        });
+        sched_setaffinity(None, &allowed).unwrap();
+    });
+}
+
 #[test]
 fn a_stuck_worker_blocks_no_task_without_ring_or_lifo_stealing() {
     let settings: [fn(Builder) -> Builder; 2] =

@@ -3,9 +3,11 @@
 //!
 //! If the machine delayed the sentinel, it has delayed the workers too, and their long polls are
 //! not the tasks' fault. A check that is late by `PAUSE` is a *pause*, unless the sentinel's own
-//! thread was busy for most of the time. The cause of a pause comes from two samples of that thread
-//! (`kernel::cause::held_up`). The earlier sample is some checks old, since a sample costs 5 µs,
-//! and one of the control groups 20 µs more per level.
+//! thread was busy for most of the time. Lateness is measured from one turn to the next
+//! (`program`), so that a pause is noticed wherever it occurs: in the sleep, or in the checks,
+//! which may wait for a copy of a stack. The cause of a pause comes from two samples of that
+//! thread (`kernel::cause::held_up`). The earlier sample is some checks old, since a sample costs 5
+//! µs, and one of the control groups 20 µs more per level.
 //!
 //! Only the sentinel's thread uses this module.
 
@@ -49,11 +51,11 @@ impl Lateness {
         Self { own, thread, cgroup: host::cgroup().map(Cgroup::sample), checks: 0 }
     }
 
-    /// Returns the pause, if there was one, after a sleep that was to last for `slept`, and took
-    /// `elapsed_ns`. A pause during the checks before it is not detected; they take microseconds.
-    pub(super) fn pause(&mut self, slept: Duration, elapsed_ns: u64) -> Option<Pause> {
-        let slept_ns = clock::saturating_ns(slept);
-        let late_ns = elapsed_ns.saturating_sub(slept_ns);
+    /// Returns the pause, if there was one, in a turn whose waits and sleep were to last for
+    /// `expected`, and which took `elapsed_ns`.
+    pub(super) fn pause(&mut self, expected: Duration, elapsed_ns: u64) -> Option<Pause> {
+        let expected_ns = clock::saturating_ns(expected);
+        let late_ns = elapsed_ns.saturating_sub(expected_ns);
         if late_ns < clock::saturating_ns(PAUSE) {
             self.refresh();
             return None;
@@ -62,7 +64,7 @@ impl Lateness {
         let cgroup = host::cgroup().map(Cgroup::sample);
         let cause = match (&self.thread, &after) {
             (Some(before), Some(after)) => {
-                held_up(slept_ns, elapsed_ns, before, after, self.cgroup.as_ref(), cgroup.as_ref())
+                held_up(expected_ns, elapsed_ns, before, after, self.cgroup.as_ref(), cgroup.as_ref())
             }
             _ => Some(Cause::Unknown),
         };

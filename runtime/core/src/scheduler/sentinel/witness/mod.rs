@@ -74,6 +74,8 @@ pub(super) struct Witness {
     usual: Option<(u64, u64)>,
     reader: Option<Reader>,
     has_news: bool,
+    /// See [`Witness::take_waited`].
+    waited: Duration,
     /// The sentinel's lane of the flight recorder.
     pub(super) recorder: RecorderHandle,
 }
@@ -148,16 +150,19 @@ impl Witness {
             usual: None,
             reader: None,
             has_news: false,
+            waited: Duration::ZERO,
             recorder: shared.recorder.handle(Track::Sentinel),
         }
     }
 
     /// Accounts for a pause of the machine that ended now: its time is not charged to an open
-    /// incident.
+    /// incident, and the samples before it are discarded, since a difference to them would include
+    /// it.
     pub(super) fn excuse(&mut self, slot: usize, paused_ns: u64, now_ns: u64) {
         if paused_ns == 0 {
             return;
         }
+        (self.watched[slot].last, self.watched[slot].newest) = (None, None);
         let Some(open) = &mut self.watched[slot].open else { return };
         open.began_at_ns = (open.began_at_ns + paused_ns).min(now_ns);
         let began_at_ns = open.began_at_ns;
@@ -314,14 +319,16 @@ impl Witness {
     /// it, if it was only counted so far.
     fn ask_again(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let watched = &mut self.watched[slot];
-        let Some(Open { id, asked_again_after_ns, counted_as, is_usual, .. }) = &mut watched.open else { return };
+        let Some(Open { id, asked_again_after_ns, counted_as, is_usual, .. }) = &watched.open else { return };
         if for_ns < *asked_again_after_ns {
             return;
         }
-        *asked_again_after_ns = 2 * for_ns;
         let (id, counted_as, is_usual) = (*id, *counted_as, *is_usual);
         watched.last = watched.newest.take().or(watched.last.take());
         let Some(cause) = self.cause(slot, now_ns) else { return };
+        if let Some(open) = &mut self.watched[slot].open {
+            open.asked_again_after_ns = 2 * for_ns;
+        }
         let Some(id) = id else {
             let Some((incident, place)) = self.incident(slot, cause, for_ns, now_ns) else { return };
             let id = self.shared.sentinel.incidents.open_late(incident, counted_as, now_ns);
@@ -346,13 +353,25 @@ impl Witness {
     }
 
     /// Returns a copy of the poll's stack, if its thread provides one in time.
-    fn take_stack(&self, slot: usize) -> Stack {
-        let Some(sampler) = &self.shared.sentinel.sampler else { return Stack::None("stacks are off".to_owned()) };
-        let Some(thread) = self.shared.remotes[slot].stack_of() else {
+    fn take_stack(&mut self, slot: usize) -> Stack {
+        let shared = &self.shared.clone();
+        let Some(sampler) = &shared.sentinel.sampler else { return Stack::None("stacks are off".to_owned()) };
+        let Some(thread) = shared.remotes[slot].stack_of() else {
             return Stack::None("the worker's thread could not be registered".to_owned());
         };
+        let began_at_ns = clock::now_ns();
         // The thread that resolves stacks tries again, and waits longer.
-        sampler.capture(&thread, STACK_PATIENCE).map_or(Stack::Missed, Stack::Copied)
+        let stack = sampler.capture(&thread, STACK_PATIENCE).map_or(Stack::Missed, Stack::Copied);
+        let took = Duration::from_nanos(clock::now_ns().saturating_sub(began_at_ns));
+        // If it took longer, the machine did not run this thread.
+        self.waited += took.min(STACK_PATIENCE);
+        stack
+    }
+
+    /// Returns for how long the sentinel has waited for stacks since the last call, without the
+    /// time for which the machine stood still meanwhile.
+    pub(super) fn take_waited(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
     }
 
     /// Returns the thread that resolves stacks; starts it if necessary.
