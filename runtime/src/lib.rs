@@ -70,6 +70,7 @@ pub use bridge::hyper;
 /// other functions return the path of its control socket, the address of its page of metrics, and
 /// the counters of the *observer*, the thread that serves the control socket.
 pub mod observe {
+    pub use volt_core::handle::request::Request;
     pub use volt_core::observe::page::metrics_addr;
     pub use volt_core::observe::registry::{health, process, socket_path};
     pub use volt_core::scheduler::listing::processes::ProcessSource;

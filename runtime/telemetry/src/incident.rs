@@ -157,6 +157,8 @@ pub struct Incident {
     pub task_name: Option<String>,
     /// The spawn location of the task: `file:line:column`.
     pub spawned_at: String,
+    /// The HTTP route that the poll handled when it was detected, if any: `GET /users/{id}`.
+    pub route: Option<String>,
     /// Why the poll does not return.
     pub cause: Cause,
     /// The kernel function in which it waits, if reported: `hrtimer_nanosleep`.

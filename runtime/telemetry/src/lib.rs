@@ -26,6 +26,7 @@ pub mod incident;
 pub mod listing;
 pub mod processes;
 pub mod recording;
+pub mod routes;
 pub mod rule;
 pub mod snapshot;
 pub mod socket;

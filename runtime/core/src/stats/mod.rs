@@ -2,7 +2,7 @@
 //! snapshots read them.
 //!
 //! `numbers` has the kinds of cells, and `cells` the cells of one worker. `blame` counts by spawn
-//! location. `locations` numbers the spawn locations for the flight recorder. `reasons` lists the
+//! location, and `routes` by HTTP route. `locations` numbers the spawn locations for the flight recorder. `reasons` lists the
 //! reasons that are counted separately. `tally` has the counts that a shutdown needs.
 //! `counting` decides whether the others are written.
 
@@ -18,4 +18,6 @@ pub(crate) mod locations;
 pub(crate) mod numbers;
 #[cfg(not(loom))]
 pub(crate) mod reasons;
+#[cfg(not(loom))]
+pub(crate) mod routes;
 pub(crate) mod tally;

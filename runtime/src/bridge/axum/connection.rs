@@ -33,6 +33,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
+    /// Whether the requests of a router are counted by route.
+    pub(super) counts_routes: bool,
     pub(super) max_connections: usize,
     pub(super) header_read_timeout: Duration,
     pub(super) write_timeout: Option<Duration>,

@@ -24,6 +24,13 @@
 //! When the program runs out of file descriptors, [`TcpListener::accept`] retries with a backoff
 //! and counts the failures; the server keeps running.
 //!
+//! # Routes
+//!
+//! The requests of a `Router` that is passed to [`serve`] are counted by method and matched path:
+//! see [`Snapshot::routes`](crate::telemetry::Snapshot::routes). The console and the metrics show
+//! them, and a poll that blocks its worker is reported with its route. Other services, such as the
+//! result of `into_make_service_with_connect_info`, need a layer: see [`RouteLayer`].
+//!
 //! # Shutdown
 //!
 //! Each connection task owns a receiver of a `watch` channel. A graceful shutdown takes three
@@ -40,6 +47,7 @@
 // `GracefulShutdown`, which does not accept connections with upgrades; answering 503 at the
 // connection limit, which costs the file descriptor that the limit is meant to save.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
@@ -51,6 +59,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ::axum::Router;
 use ::axum::extract::Request;
 use ::axum::response::Response;
 use tower_service::Service;
@@ -60,9 +69,11 @@ use crate::sync::watch;
 
 mod connection;
 mod limit;
+mod route;
 
 use connection::{Settings, serve_connection, unless};
 use limit::Limit;
+pub use route::{RouteFuture, RouteLayer, RouteService};
 
 /// Default maximum of open connections. Below the usual limit of 1,024 file descriptors per
 /// program.
@@ -155,6 +166,7 @@ where
     M: MakeConnectionService<Kind>,
 {
     let settings = Settings {
+        counts_routes: true,
         max_connections: MAX_CONNECTIONS,
         header_read_timeout: HEADER_READ_TIMEOUT,
         write_timeout: None,
@@ -206,6 +218,14 @@ impl<M, Kind> Serve<M, Kind> {
     /// Must be at least 1. The default is 64 KiB.
     pub fn max_header_bytes(mut self, max: usize) -> Self {
         self.settings.max_header_bytes = max;
+        self
+    }
+
+    /// Sets whether the requests of a `Router` are counted by route. The default is true.
+    ///
+    /// Counting takes about 0.3 µs per request.
+    pub fn count_routes(mut self, enable: bool) -> Self {
+        self.settings.counts_routes = enable;
         self
     }
 
@@ -314,6 +334,11 @@ where
 {
     let Serve { listener, mut service, settings, location, .. } = serve;
     settings.check()?;
+    if settings.counts_routes
+        && let Some(router) = (&mut service as &mut dyn Any).downcast_mut::<Router>()
+    {
+        *router = std::mem::take(router).layer(RouteLayer::new());
+    }
     let mut signal = pin!(signal);
     let limit = Limit::new(settings.max_connections);
     let (end, ending) = watch::channel(());

@@ -21,6 +21,7 @@ use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
 use crate::processes::Processes;
+use crate::routes::{self, Route};
 use crate::waits::{self, Deadlock, HeldLock, LongWait};
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
@@ -120,6 +121,9 @@ pub struct Snapshot {
     /// `None` in a program older than this field.
     #[serde(deserialize_with = "waits::long_waits")]
     pub long_waits: Option<Vec<LongWait>>,
+    /// The HTTP routes that have had requests, in any order.
+    #[serde(deserialize_with = "routes::routes")]
+    pub routes: Vec<Route>,
     /// The findings of the runtime's own doctor, which uses history, most severe first. `None` in a
     /// program older than this field.
     #[serde(deserialize_with = "message::of_message")]

@@ -88,6 +88,8 @@ pub struct InFlight {
     pub task_name: Option<String>,
     /// Where the task was spawned: `file:line:column`.
     pub spawned_at: String,
+    /// The HTTP route that it handles, if any: `GET /users/{id}`.
+    pub route: Option<String>,
     /// How long this poll has lasted so far, ns.
     pub for_ns: u64,
 }

@@ -25,6 +25,7 @@ use volt::task::JoinHandle;
 
 mod deadlock;
 mod http2;
+mod routes;
 
 const HELLO: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// Far longer than anything here takes.

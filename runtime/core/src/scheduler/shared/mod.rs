@@ -37,6 +37,7 @@ use crate::driver::turn::Driver;
 use crate::failures::{Failures, Watcher};
 use crate::queue::injector::Injector;
 use crate::recorder::lanes::{Flag, Recorder};
+use crate::stats::routes::RouteTable;
 use crate::task::header::Notified;
 use crate::task::registry::Registry;
 
@@ -74,6 +75,7 @@ pub struct Shared {
     pub(crate) idle: Idle,
     pub(crate) remotes: Box<[Arc<Remote>]>,
     pub(crate) registry: Registry,
+    pub(crate) routes: RouteTable,
     pub(crate) driver: Arc<Driver>,
     pub(crate) blocking: Pool,
     pub(crate) sentinel: Sentinel,
@@ -123,6 +125,7 @@ impl Shared {
             start_spare,
             failures: driver.failures().clone(),
             registry: Registry::new(remotes.len()),
+            routes: RouteTable::default(),
             driver: Arc::new(driver),
             blocking,
             compat: OnceLock::new(),

@@ -13,16 +13,23 @@ use std::sync::atomic::Ordering;
 
 use volt_stacks::kernel::host::host;
 use volt_stacks::kernel::thread::ThreadTimes;
-use volt_telemetry::Snapshot;
+use volt_telemetry::{InFlight, Snapshot};
 
 use super::Shared;
 use crate::clock;
 use crate::context::compat::Compat;
 use crate::scheduler::ends::Ends;
 use crate::scheduler::staff::Duty;
-use crate::stats::cells::PHASES;
+use crate::stats::cells::{Keys, PHASES};
 
 impl Shared {
+    /// Returns the poll with the names of its task and its route.
+    pub(crate) fn named(&self, poll: InFlight, keys: Keys) -> InFlight {
+        let task_name = self.registry.name_of(poll.task_id, keys.task);
+        let route = keys.route.and_then(|route| self.routes.get(route)).map(|route| route.name());
+        InFlight { task_name, route, ..poll }
+    }
+
     /// Returns what all workers and the sentinel have counted per spawn location, those that
     /// delayed other tasks most first; the names of fields that are unknown; and when tasks were
     /// counted.
@@ -61,7 +68,6 @@ impl Shared {
             .map(|(index, (remote, floor_ns))| {
                 let tid = u32::try_from(remote.cells.thread_id.get()).ok().filter(|tid| *tid != 0);
                 let times = tid.and_then(ThreadTimes::now_of);
-                let name_of = |id, key| self.registry.name_of(id, key);
                 volt_telemetry::Worker {
                     cpu_ns: times.map(|times| times.run_ns),
                     run_delay_ns: times.and_then(|times| times.run_delay_ns),
@@ -78,7 +84,7 @@ impl Shared {
                     is_lifo_filled: remote.lifo.is_filled(),
                     // ORDERING: Relaxed; only a statistic.
                     tasks_given: remote.tasks_given.load(Ordering::Relaxed),
-                    ..remote.cells.read(index, now_ns, floor_ns, name_of)
+                    ..remote.cells.read(index, now_ns, floor_ns, |poll, keys| self.named(poll, keys))
                 }
             })
             .collect();
@@ -124,6 +130,7 @@ impl Shared {
             deadlocks: Some(waits.deadlocks),
             held_locks: Some(waits.held_locks),
             long_waits: Some(long_waits),
+            routes: self.routes.read(),
             findings: None,
             findings_left_out: None,
         };

@@ -41,6 +41,15 @@ use crate::stats::reasons::Trigger;
 use crate::stats::tally::Tally;
 use crate::task::header::{Ended, Header, Place};
 
+/// Where the names of a poll in flight are found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// The place of the task in the registry.
+    pub(crate) task: Place,
+    /// The index of the HTTP route.
+    pub(crate) route: Option<usize>,
+}
+
 /// A poll that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polled {
@@ -63,6 +72,9 @@ pub(crate) struct WorkerCells {
     place: Gauge,
     location: AtomicPtr<Location<'static>>,
     poll_began_at_ns: Gauge,
+    /// The index of the HTTP route that the poll handles, plus one; 0 = none. Reset before the poll
+    /// ends.
+    route: Gauge,
 
     // How the worker's time is spent.
     phase_seq: AtomicU64,
@@ -376,23 +388,40 @@ impl WorkerCells {
         Some((unsafe { &*location }, began_at_ns))
     }
 
-    /// Returns the poll in flight, if there is one, and its task's place in the registry.
-    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Place)> {
-        let (task_id, place, began_at_ns, location) = self.read_in_flight(|| {
+    /// Stores the route that the poll in flight handles: its index plus one, or 0. Returns the
+    /// former one. For the worker itself.
+    pub(crate) fn set_route(&self, route: u64) -> u64 {
+        let former = self.route.get();
+        self.route.set(route);
+        former
+    }
+
+    /// Returns the number of the poll in flight, and for how long its task had waited for it since
+    /// `submitted_at_ns`; `None` if the task was submitted again during the poll. For the worker
+    /// itself.
+    pub(crate) fn poll_after(&self, submitted_at_ns: u64) -> Option<(u64, u64)> {
+        let delay_ns = self.poll_began_at_ns.get().checked_sub(submitted_at_ns)?;
+        Some((self.poll_seq(), delay_ns))
+    }
+
+    /// Returns the poll in flight, if there is one, and where its task and its route are found.
+    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Keys)> {
+        let (task_id, place, began_at_ns, location, route) = self.read_in_flight(|| {
             // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
             let location = self.location.load(Ordering::Relaxed);
-            (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location)
+            (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location, self.route.get())
         })?;
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
         // since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
-        Some((InFlight { task_id, task_name: None, spawned_at: location.to_string(), for_ns }, Place::from_u64(place)))
+        let poll = InFlight { task_id, spawned_at: location.to_string(), for_ns, ..InFlight::default() };
+        Some((poll, Keys { task: Place::from_u64(place), route: route.checked_sub(1).map(|route| route as usize) }))
     }
 
     /// Same as [`in_flight`](Self::in_flight), if it is the poll with this number. Numbers only
     /// grow, so the values belong to no other poll.
-    pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Place)> {
+    pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Keys)> {
         self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
     }
 
@@ -427,18 +456,16 @@ impl WorkerCells {
     /// Returns all cells as plain data.
     ///
     /// `floor_ns` stores the times of the previous reading: a worker preempted between reading the
-    /// clock and writing its cells must not make time run backwards. `name_of` finds a task's name.
+    /// clock and writing its cells must not make time run backwards. `name` adds the names to the
+    /// poll in flight.
     pub(crate) fn read(
         &self,
         index: usize,
         now_ns: u64,
         floor_ns: &mut [u64; PHASES.len()],
-        name_of: impl Fn(u64, Place) -> Option<String>,
+        name: impl Fn(InFlight, Keys) -> InFlight,
     ) -> Worker {
-        let in_flight = self.in_flight(now_ns).map(|(poll, place)| {
-            let task_name = name_of(poll.task_id, place);
-            InFlight { task_name, ..poll }
-        });
+        let in_flight = self.in_flight(now_ns).map(|(poll, keys)| name(poll, keys));
         let (phase, phase_for_ns) = self.times_above(floor_ns);
         let [busy_ns, searching_ns, parked_ns, driver_ns, maintenance_ns] = *floor_ns;
         let [notified, timeout, io, timer, spurious] = std::array::from_fn(|reason| self.unparks[reason].get());

@@ -297,22 +297,23 @@ impl Witness {
         let (remote, watched) = (&self.shared.remotes[slot], &self.watched[slot]);
         // The calls into the kernel took time: the poll may be over, and the next one is not at
         // fault.
-        let (poll, place) = remote.cells.in_flight_of(watched.poll_seq, now_ns)?;
-        let task_name = self.shared.registry.name_of(poll.task_id, place);
+        let (poll, keys) = remote.cells.in_flight_of(watched.poll_seq, now_ns)?;
+        let poll = self.shared.named(poll, keys);
         let wait_channel = watched.newest.as_ref().and_then(|sample| sample.thread.wait_channel);
         let incident = Incident {
             began_at_ns: now_ns.saturating_sub(for_ns),
             for_ns,
             worker: slot as u32,
             task_id: poll.task_id,
-            task_name,
+            task_name: poll.task_name,
             spawned_at: poll.spawned_at,
+            route: poll.route,
             cause,
             wait_channel: wait_channel.map(|channel| channel.as_str().to_owned()),
             waiting: remote.queued() as u64,
             ..Incident::default()
         };
-        Some((incident, place))
+        Some((incident, keys.task))
     }
 
     /// Updates the cause of an incident that still lasts, without changing the counts; or records
