@@ -17,7 +17,7 @@ use volt_console::model::{Action, HISTORY_MAX, Message, Model, Screen};
 use volt_console::view;
 use volt_console::view::hits::Hits;
 use volt_console::view::theme::Theme;
-use volt_telemetry::snapshot::{InFlight, Phase, Process, Snapshot, Worker};
+use volt_telemetry::snapshot::{InFlight, Phase, Program, Snapshot, Worker};
 use volt_telemetry::tasks::{State, Task, TaskList};
 
 const WORKERS: u32 = 64;
@@ -26,7 +26,7 @@ const SIZE: (u16, u16) = (200, 50);
 const FRAMES: u64 = 200;
 const STEP_NS: u64 = 500_000_000;
 
-fn process(step: u64) -> Process {
+fn program(step: u64) -> Program {
     let worker = |index: u32| {
         let mut worker = Worker {
             index,
@@ -49,7 +49,7 @@ fn process(step: u64) -> Process {
     let at_ns = step * STEP_NS;
     let workers = (0..WORKERS).map(worker).collect();
     let runtime = Snapshot { runtime: "app".into(), at_ns, workers, ..Snapshot::default() };
-    Process { pid: 1, program: "bench".into(), at_ns, runtimes: vec![runtime], ..Process::default() }
+    Program { pid: 1, name: "bench".into(), at_ns, runtimes: vec![runtime], ..Program::default() }
 }
 
 fn tasks(step: u64) -> TaskList {
@@ -87,9 +87,9 @@ fn main() {
     let mut fill = |model: &mut Model| {
         step += 1;
         model.update(Message::Tick(Duration::from_nanos(step * STEP_NS)));
-        let (process, tasks) = (Box::new(process(step)), Box::new(tasks(step)));
+        let (program, tasks) = (Box::new(program(step)), Box::new(tasks(step)));
         let began = Instant::now();
-        model.update(Message::Snapshot { process, lost: 0 });
+        model.update(Message::Snapshot { program, lost: 0 });
         model.update(Message::Tasks(tasks));
         began.elapsed()
     };

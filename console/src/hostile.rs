@@ -12,7 +12,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
 use volt_diagnosis::doctor::rule::examine;
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 use volt_telemetry::wire::Hello;
 
 use crate::commands::check::limit::Measure;
@@ -82,13 +82,13 @@ fn apply(value: &mut Value, place: &mut usize, change: &Change) {
     }
 }
 
-/// Returns `process` with these changes. Skips a change after which the message cannot be parsed.
-fn changed(process: &Process, changes: &[Change]) -> Process {
-    let mut value = json!(process);
+/// Returns `program` with these changes. Skips a change after which the message cannot be parsed.
+fn changed(program: &Program, changes: &[Change]) -> Program {
+    let mut value = json!(program);
     for change in changes {
         let mut next = value.clone();
         apply(&mut next, &mut (change.place % count(&value)), change);
-        if serde_json::from_value::<Process>(next.clone()).is_ok() {
+        if serde_json::from_value::<Program>(next.clone()).is_ok() {
             value = next;
         }
     }
@@ -102,7 +102,7 @@ fn assert_tame(text: &str) {
 }
 
 /// Prints everything as text and as JSON.
-fn print_all(earlier: &Process, later: &Process) {
+fn print_all(earlier: &Program, later: &Program) {
     assert_tame(&top::text(earlier, later));
     assert_tame(&top::json(earlier, later).to_string());
     for is_all in [false, true] {
@@ -115,18 +115,18 @@ fn print_all(earlier: &Process, later: &Process) {
         }
     }
     let mut tally = Tally::default();
-    [earlier, later].into_iter().for_each(|process| tally.take(process));
+    [earlier, later].into_iter().for_each(|program| tally.take(program));
     let limits = ["50ms", "p99=1ms"].map(|limit| (Measure::Poll, limit.parse().unwrap()));
     tally.judge(None, &limits).iter().for_each(|verdict| assert_tame(&verdict.runtime));
 }
 
 /// Draws every screen, at the smallest size and at a large one.
-fn draw_all(earlier: &Process, later: &Process) {
+fn draw_all(earlier: &Program, later: &Program) {
     let mut model = Model::new(DEFAULT_INTERVAL);
     model.update(Message::Connected(Hello { program: EVIL.into(), ..Hello::default() }));
-    for (step, process) in [earlier, later, earlier, later].into_iter().enumerate() {
+    for (step, program) in [earlier, later, earlier, later].into_iter().enumerate() {
         model.update(Message::Tick(Duration::from_millis(500) * step as u32));
-        model.update(Message::Snapshot { process: Box::new(process.clone()), lost: step as u64 });
+        model.update(Message::Snapshot { program: Box::new(program.clone()), lost: step as u64 });
     }
     model.update(Message::Tasks(Box::new(fixture::tasks("app", 9, 2))));
     model.update(Message::Processes(Box::new(fixture::processes("app", 9, 2))));
@@ -154,9 +154,9 @@ proptest! {
         earlier in prop::collection::vec(change(), 0..24),
         later in prop::collection::vec(change(), 0..24),
     ) {
-        let process = |step, changes: &[Change]| changed(&fixture::stalled(fixture::process(3, step), 7), changes);
-        let (earlier, later) = (process(2, &earlier), process(3, &later));
+        let program = |step, changes: &[Change]| changed(&fixture::stalled(fixture::program(3, step), 7), changes);
+        let (earlier, later) = (program(2, &earlier), program(3, &later));
         draw_all(&earlier, &later);
-        print_all(&clean::process(earlier), &clean::process(later));
+        print_all(&clean::program(earlier), &clean::program(later));
     }
 }

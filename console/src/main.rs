@@ -75,7 +75,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<Done, Error> {
-    let environment = Environment::of_process();
+    let environment = Environment::of_program();
     let mut out = io::stdout().lock();
     match arguments.verb {
         None => match target::find(arguments.program.as_deref(), &environment) {

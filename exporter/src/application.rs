@@ -44,7 +44,7 @@ pub(crate) fn recorder() -> Option<PrometheusHandle> {
 ///
 /// Uses metrics-process, because it has the names and the units of Prometheus' client libraries.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
-pub(crate) fn collect_process() {
+pub(crate) fn collect_process_metrics() {
     static COLLECTOR: std::sync::OnceLock<metrics_process::Collector> = std::sync::OnceLock::new();
     let collector = COLLECTOR.get_or_init(|| {
         let collector = metrics_process::Collector::default();
@@ -56,7 +56,7 @@ pub(crate) fn collect_process() {
 
 /// Does nothing: see the dependency in `Cargo.toml`.
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
-pub(crate) fn collect_process() {}
+pub(crate) fn collect_process_metrics() {}
 
 fn with_buckets() -> PrometheusBuilder {
     let limits = BUCKETS_NS.map(catalog::seconds);
@@ -127,7 +127,7 @@ impl Recorder for Application {
 #[cfg(test)]
 mod tests {
     use metrics::Level;
-    use volt_telemetry::snapshot::{Process, Snapshot};
+    use volt_telemetry::snapshot::{Program, Snapshot};
 
     use super::*;
     use crate::page::Page;
@@ -158,8 +158,8 @@ mod tests {
         recorder.describe_counter("volt.tasks.alive".into(), None, "not Volt's".into());
         count(&recorder, "volt.tasks.alive");
         count(&recorder, "shop.orders");
-        let process = Process { runtimes: vec![Snapshot::default()], ..Process::default() };
-        let text = Page::new().with_application(recorder.handle()).render(&process);
+        let program = Program { runtimes: vec![Snapshot::default()], ..Program::default() };
+        let text = Page::new().with_application(recorder.handle()).render(&program);
         assert_eq!(text.matches("# TYPE volt_tasks_alive ").count(), 1, "{text}");
         assert_eq!(text.matches("not Volt's").count(), 0, "{text}");
         assert!(text.contains("\nshop_orders 1\n"), "{text}");

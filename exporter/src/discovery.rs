@@ -24,7 +24,7 @@
 //! # Invariants
 //!
 //! *No long wait*: programs that are stopped delay a page by at most [`PATIENCE`], however many
-//! there are. *Bounded*: at most [`PROCESSES_MAX`] threads, each with at most one request and
+//! there are. *Bounded*: at most [`PROGRAMS_MAX`] threads, each with at most one request and
 //! [`ANSWERS_MAX`] replies in its channels.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use volt_diagnosis::exposition::Origin;
 use volt_telemetry::client::{Client, ConnectError};
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 use volt_telemetry::socket::{self, Environment};
 
 /// How long a page waits for the replies of programs.
@@ -42,14 +42,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Messages that a program's thread can send before the page receives them: hello, and one reply.
 const ANSWERS_MAX: usize = 2;
 /// The maximum number of programs on one page.
-const PROCESSES_MAX: usize = 256;
+const PROGRAMS_MAX: usize = 256;
 
 /// One program in one collection.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) origin: Origin,
     /// `None` if it did not reply in time.
-    pub(crate) process: Option<Process>,
+    pub(crate) program: Option<Program>,
 }
 
 /// The programs found so far, and their threads. See the header of this file.
@@ -84,7 +84,7 @@ struct Attached {
 enum Answer {
     Hello(String),
     /// Has no runtimes if the program could not take this snapshot.
-    Snapshot(Box<Process>),
+    Snapshot(Box<Program>),
     /// The connection has failed, with the reason.
     Failed(ConnectError),
 }
@@ -111,7 +111,7 @@ impl Discovery {
         let (mut seen, mut gone) = (Vec::new(), Vec::new());
         for (path, attached) in &mut self.attached {
             match attached.answer(self.collections, deadline) {
-                Ok(process) => seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, process }))),
+                Ok(program) => seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, program }))),
                 Err(why) => gone.push((path.clone(), why)),
             }
         }
@@ -122,7 +122,7 @@ impl Discovery {
                 Some(error) if error.is_closed() || error.is_stale() || error.is_missing() => {}
                 Some(error) => {
                     if let Some(attached) = attached {
-                        seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, process: None })));
+                        seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, program: None })));
                         self.programs.extend(attached.program.map(|program| (path.clone(), program)));
                     }
                     self.tell(path, &error.to_string());
@@ -151,9 +151,9 @@ impl Discovery {
             if self.attached.contains_key(&path) {
                 continue;
             }
-            let is_full = self.attached.len() >= PROCESSES_MAX;
+            let is_full = self.attached.len() >= PROGRAMS_MAX;
             let attached = if is_full {
-                Err(format!("the exporter already serves {PROCESSES_MAX} programs"))
+                Err(format!("the exporter already serves {PROGRAMS_MAX} programs"))
             } else {
                 Attached::start(&path, pid, self.programs.get(&path).cloned())
             };
@@ -200,7 +200,7 @@ impl Attached {
 
     /// Returns the snapshot for this collection, or `None` if it does not arrive in time. Returns
     /// an error if the connection has failed, with the reason if it is known.
-    fn answer(&mut self, collection: u64, deadline: Instant) -> Result<Option<Process>, Option<ConnectError>> {
+    fn answer(&mut self, collection: u64, deadline: Instant) -> Result<Option<Program>, Option<ConnectError>> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let answer = match self.answers.recv_timeout(left) {
@@ -213,9 +213,9 @@ impl Attached {
                     self.program = Some(program);
                 }
                 Answer::Failed(error) => return Err(Some(error)),
-                Answer::Snapshot(process) if self.asked_at == Some(collection) => {
+                Answer::Snapshot(program) if self.asked_at == Some(collection) => {
                     self.asked_at = None;
-                    return Ok(Some(*process));
+                    return Ok(Some(*program));
                 }
                 Answer::Snapshot(_) => {
                     self.asked_at = None;
@@ -238,18 +238,18 @@ fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Re
     let mut is_wanted = to_page.send(Answer::Hello(program.clone())).is_ok();
     let mut is_told = false;
     while is_wanted && wished.recv().is_ok() {
-        let process = match client.snapshot() {
-            Ok(process) => process,
+        let program = match client.snapshot() {
+            Ok(program) => program,
             // The program is up, but it did not send a snapshot.
             Err(error) if error.is_answer() => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(socket = %path.display(), why = %error, "the metrics of this program are missing from one page");
                 }
-                Process { pid, program: program.clone(), ..Process::default() }
+                Program { pid, name: program.clone(), ..Program::default() }
             }
             Err(error) => return Err(error),
         };
-        is_wanted = to_page.send(Answer::Snapshot(Box::new(process))).is_ok();
+        is_wanted = to_page.send(Answer::Snapshot(Box::new(program))).is_ok();
     }
     Ok(())
 }
@@ -274,7 +274,7 @@ mod tests {
     fn silent_programs_do_not_add_up_their_delays() {
         let mut discovery = Discovery::new(Vec::new());
         let mut peers = Vec::new();
-        for pid in 1..=PROCESSES_MAX as u32 {
+        for pid in 1..=PROGRAMS_MAX as u32 {
             let (attached, wished, to_page) = by_hand(pid);
             discovery.attached.insert(pid.to_string().into(), attached);
             peers.push((wished, to_page));
@@ -287,17 +287,17 @@ mod tests {
         // Far more than the delay of one program, and far less than the sum of all.
         let gathered = gathered.recv_timeout(60 * PATIENCE);
         let (mut discovery, seen) = gathered.expect("the page waits for each program in turn");
-        assert_eq!(seen.len(), PROCESSES_MAX);
-        assert!(seen.iter().all(|seen| seen.process.is_none()), "none has replied");
+        assert_eq!(seen.len(), PROGRAMS_MAX);
+        assert!(seen.iter().all(|seen| seen.program.is_none()), "none has replied");
         // The late reply of one program is dropped, and the next one counts.
         let (wished, to_page) = &peers[0];
         wished.recv().unwrap();
         for name in ["late", "new"] {
-            let process = Process { program: name.into(), ..Process::default() };
-            to_page.send(Answer::Snapshot(Box::new(process))).unwrap();
+            let program = Program { name: name.into(), ..Program::default() };
+            to_page.send(Answer::Snapshot(Box::new(program))).unwrap();
         }
         let seen = discovery.gather();
-        let replied = seen.iter().filter_map(|seen| seen.process.as_ref()).map(|process| process.program.as_str());
+        let replied = seen.iter().filter_map(|seen| seen.program.as_ref()).map(|program| program.name.as_str());
         assert_eq!(replied.collect::<Vec<_>>(), ["new"]);
     }
 
@@ -317,8 +317,8 @@ mod tests {
         let mut attached = Attached::start(&path, 7, None).unwrap();
         attached.ask(1);
         let answer = attached.answer(1, Instant::now() + Duration::from_secs(20)).unwrap();
-        let process = answer.expect("it has answered");
-        assert_eq!((process.pid, process.program.as_str(), process.runtimes.len()), (7, "shop", 0));
+        let program = answer.expect("it has answered");
+        assert_eq!((program.pid, program.name.as_str(), program.runtimes.len()), (7, "shop", 0));
         server.join().unwrap();
         std::fs::remove_file(&path).unwrap();
     }

@@ -28,7 +28,7 @@ use volt_diagnosis::doctor::Verdict;
 use volt_diagnosis::doctor::watch::Watch;
 use volt_diagnosis::exposition::Origin;
 use volt_diagnosis::rates::Rates;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 
 use crate::discovery::Seen;
 
@@ -79,7 +79,7 @@ fn respond(kind: &'static str, text: &'static str) -> Response {
 /// The data from which the last response was made.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    last: HashMap<Origin, Process>,
+    last: HashMap<Origin, Program>,
     watches: HashMap<Origin, Watch>,
     answer: Option<(Instant, String)>,
 }
@@ -116,27 +116,27 @@ impl Live {
         let mut former = std::mem::take(&mut self.watches);
         let last = std::mem::take(&mut self.last);
         for seen in seen {
-            let (origin, Some(process)) = (&seen.origin, &seen.process) else {
+            let (origin, Some(program)) = (&seen.origin, &seen.program) else {
                 // It may reply the next time.
                 self.watches.extend(former.remove_entry(&seen.origin));
                 continue;
             };
             let mut watch = former.remove(origin).unwrap_or_default();
-            self.last.insert(origin.clone(), watch.filled(process).into_owned());
+            self.last.insert(origin.clone(), watch.filled(program).into_owned());
             self.watches.insert(origin.clone(), watch);
         }
-        let mut shown: Vec<_> = self.last.iter().map(|(origin, process)| show(last.get(origin), process)).collect();
-        shown.sort_by_key(|process| process.pid);
+        let mut shown: Vec<_> = self.last.iter().map(|(origin, program)| show(last.get(origin), program)).collect();
+        shown.sort_by_key(|program| program.pid);
         let answer = serde_json::to_string(&shown).expect("plain data has a JSON form");
         self.answer = Some((Instant::now(), answer.clone()));
         answer
     }
 }
 
-fn show<'a>(before: Option<&Process>, now: &'a Process) -> Shown<'a> {
+fn show<'a>(before: Option<&Program>, now: &'a Program) -> Shown<'a> {
     let before = before.filter(|before| now.at_ns.saturating_sub(before.at_ns) < STALE_NS);
     let rates = match before {
-        Some(before) => Rates::between_processes(before, now),
+        Some(before) => Rates::of_program(before, now),
         None => now.runtimes.iter().map(|_| None).collect(),
     };
     let runtimes = now.runtimes.iter().zip(rates);
@@ -146,7 +146,7 @@ fn show<'a>(before: Option<&Process>, now: &'a Process) -> Shown<'a> {
         is_parked: (0..snapshot.workers.len()).map(|index| snapshot.is_parked(index)).collect(),
         rates,
     };
-    Shown { program: &now.program, pid: now.pid, at_ns: now.at_ns, runtimes: runtimes.map(shown).collect() }
+    Shown { program: &now.name, pid: now.pid, at_ns: now.at_ns, runtimes: runtimes.map(shown).collect() }
 }
 
 #[cfg(test)]
@@ -159,8 +159,8 @@ mod tests {
     fn each_runtime_has_its_verdict_and_the_state_of_64_workers() {
         let workers = (0..64).map(|index| Worker { index, ..Worker::default() }).collect();
         let runtime = Snapshot { parked_bitmap: vec![u64::MAX - 1], workers, ..Snapshot::default() };
-        let process = Some(Process { runtimes: vec![runtime], ..Process::default() });
-        let answer = Live::default().answer(&[Seen { origin: Origin::new(), process }]);
+        let program = Some(Program { runtimes: vec![runtime], ..Program::default() });
+        let answer = Live::default().answer(&[Seen { origin: Origin::new(), program }]);
         let told: serde_json::Value = serde_json::from_str(&answer).unwrap();
         let parked = told[0]["runtimes"][0]["is_parked"].as_array().unwrap();
         let verdict = &told[0]["runtimes"][0]["verdict"];

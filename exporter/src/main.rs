@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(arguments: Arguments) -> Result<Exporter, Box<dyn std::error::Error>> {
-    let own = Environment::of_process();
+    let own = Environment::of_program();
     let mut environments = Vec::new();
     for dir in arguments.discover {
         let dir = std::path::absolute(&dir).unwrap_or(dir);

@@ -24,7 +24,7 @@ use std::io;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use volt_diagnosis::exposition::{self, Origin, Samples};
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 
 use crate::application;
 
@@ -34,10 +34,10 @@ use crate::application;
 /// needs one more route.
 ///
 /// ```
-/// use volt_telemetry::{Process, Snapshot};
+/// use volt_telemetry::{Program, Snapshot};
 ///
-/// let process = Process { runtimes: vec![Snapshot { runtime: "main".into(), ..Snapshot::default() }], ..Process::default() };
-/// let text = volt_exporter::Page::new().render(&process);
+/// let program = Program { runtimes: vec![Snapshot { runtime: "main".into(), ..Snapshot::default() }], ..Program::default() };
+/// let text = volt_exporter::Page::new().render(&program);
 /// assert!(text.contains(r#"volt_tasks_alive{runtime="main"} 0"#));
 /// ```
 #[derive(Debug)]
@@ -61,33 +61,33 @@ impl Page {
         self.application.is_some()
     }
 
-    /// Returns the text for `process` in the format of [`CONTENT_TYPE`](crate::CONTENT_TYPE). The
+    /// Returns the text for `program` in the format of [`CONTENT_TYPE`](crate::CONTENT_TYPE). The
     /// names of its runtimes must differ.
-    pub fn render(&mut self, process: &Process) -> String {
+    pub fn render(&mut self, program: &Program) -> String {
         let mut page = Vec::new();
-        self.render_to_write(process, &mut page).expect("a Vec takes every write");
+        self.render_to_write(program, &mut page).expect("a Vec takes every write");
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 
-    /// Writes the text for `process` to `output`, in the format of
+    /// Writes the text for `program` to `output`, in the format of
     /// [`CONTENT_TYPE`](crate::CONTENT_TYPE).
     ///
     /// # Errors
     ///
     /// Returns the error of the first write to `output` that fails.
-    pub fn render_to_write(&mut self, process: &Process, output: &mut impl io::Write) -> io::Result<()> {
-        self.render_all(&[(Origin::new(), Some(process))], output)
+    pub fn render_to_write(&mut self, program: &Program, output: &mut impl io::Write) -> io::Result<()> {
+        self.render_all(&[(Origin::new(), Some(program))], output)
     }
 
     /// Renders several programs, whose origins must differ; `None` stands for one that did not
     /// reply.
     pub(crate) fn render_all(
         &mut self,
-        processes: &[(Origin, Option<&Process>)],
+        programs: &[(Origin, Option<&Program>)],
         output: &mut impl io::Write,
     ) -> io::Result<()> {
         let mut page = String::new();
-        exposition::write(&self.samples.read(processes), &mut page).expect("a String accepts every write");
+        exposition::write(&self.samples.read(programs), &mut page).expect("a String accepts every write");
         output.write_all(page.as_bytes())?;
         match &self.application {
             Some(application) => application::write(application, output),
@@ -114,9 +114,9 @@ mod tests {
         let origin = vec!["shop".to_string(), "7".to_string()];
         let mut render = |blame: Option<Vec<Blame>>| {
             let runtimes = |blame| vec![Snapshot { runtime: "main".into(), blame, ..Snapshot::default() }];
-            let process = blame.map(|blame| Process { runtimes: runtimes(blame), ..Process::default() });
+            let program = blame.map(|blame| Program { runtimes: runtimes(blame), ..Program::default() });
             let mut text = Vec::new();
-            page.render_all(&[(origin.clone(), process.as_ref())], &mut text).unwrap();
+            page.render_all(&[(origin.clone(), program.as_ref())], &mut text).unwrap();
             let text = String::from_utf8(text).unwrap();
             let up = text.lines().find_map(|line| line.strip_prefix(r#"volt_program_up{program="shop",pid="7"} "#));
             let caused = r#"volt_location_delay_caused_seconds_total{runtime="main",location="a.rs:1:1",program="shop",pid="7"} "#;

@@ -21,7 +21,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use volt::sync::Mutex;
 use volt_diagnosis::exposition::{CONTENT_TYPE, Origin, is_local_host};
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 
 use crate::application;
 use crate::discovery::{Discovery, Seen};
@@ -58,12 +58,12 @@ impl Scope {
         }
         let began_at = Instant::now();
         let mut seen = match &mut self.source {
-            Source::Own => vec![Seen { origin: Origin::new(), process: Some(volt::observe::process()) }],
+            Source::Own => vec![Seen { origin: Origin::new(), program: Some(volt::observe::program()) }],
             Source::Found(discovery) => discovery.collect(),
         };
         if let Some(names) = &self.runtimes {
-            for process in seen.iter_mut().filter_map(|seen| seen.process.as_mut()) {
-                process.runtimes.retain(|runtime| names.contains(&runtime.runtime));
+            for program in seen.iter_mut().filter_map(|seen| seen.program.as_mut()) {
+                program.runtimes.retain(|runtime| names.contains(&runtime.runtime));
             }
         }
         self.last.insert((began_at, seen.into())).1.clone()
@@ -71,12 +71,12 @@ impl Scope {
 
     fn render(&mut self) -> String {
         if self.page.has_application() {
-            application::collect_process();
+            application::collect_process_metrics();
         }
         let seen = self.collect();
         let mut page = Vec::new();
-        let processes = seen.iter().map(|seen| (seen.origin.clone(), seen.process.as_ref()));
-        self.page.render_all(&processes.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
+        let programs = seen.iter().map(|seen| (seen.origin.clone(), seen.program.as_ref()));
+        self.page.render_all(&programs.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 
@@ -94,10 +94,10 @@ impl Scope {
     /// Returns one program as an object, or several as an array.
     fn json(&mut self) -> Response {
         let seen = self.collect();
-        let mut processes: Vec<&Process> = seen.iter().filter_map(|seen| seen.process.as_ref()).collect();
+        let mut programs: Vec<&Program> = seen.iter().filter_map(|seen| seen.program.as_ref()).collect();
         match self.source {
-            Source::Own => Json(processes.pop()).into_response(),
-            Source::Found(_) => Json(processes).into_response(),
+            Source::Own => Json(programs.pop()).into_response(),
+            Source::Found(_) => Json(programs).into_response(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Scope {
     fn missing(&mut self) -> Vec<String> {
         let seen = self.collect();
         let is_there = |name: &String| {
-            let runtimes = seen.iter().filter_map(|seen| seen.process.as_ref()).flat_map(|process| &process.runtimes);
+            let runtimes = seen.iter().filter_map(|seen| seen.program.as_ref()).flat_map(|program| &program.runtimes);
             runtimes.into_iter().any(|runtime| runtime.runtime == *name)
         };
         self.runtimes.iter().flatten().filter(|name| !is_there(name)).cloned().collect()

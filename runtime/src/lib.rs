@@ -66,13 +66,13 @@ pub use bridge::hyper;
 
 /// What the program exposes to consoles and exporters.
 ///
-/// [`process`](crate::observe::process) returns a snapshot of all runtimes of the program. The
+/// [`program`](crate::observe::program) returns a snapshot of all runtimes of the program. The
 /// other functions return the path of its control socket, the address of its page of metrics, and
 /// the counters of the *observer*, the thread that serves the control socket.
 pub mod observe {
     pub use volt_core::handle::request::Request;
     pub use volt_core::observe::page::metrics_addr;
-    pub use volt_core::observe::registry::{health, process, socket_path};
+    pub use volt_core::observe::registry::{health, program, socket_path};
     pub use volt_core::scheduler::listing::processes::ProcessSource;
     pub use volt_telemetry::health::Health;
 }

@@ -134,7 +134,7 @@ pub(crate) fn check_terminal_or(instead: Instead) -> Result<(), Error> {
 /// Fails with [`Error::is_not_a_terminal`], or an error of the terminal.
 pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
-    let locate = || found.again.clone().locate(Environment::of_process());
+    let locate = || found.again.clone().locate(Environment::of_program());
     let requester = Requester::start(locate()).map_err(Error::thread)?;
     let locate = locate();
     let connection = Connection::keep(found.client, options.interval, locate).map_err(Error::thread)?;

@@ -20,7 +20,7 @@ use crossterm::event::{Event, KeyCode, KeyEventKind};
 use volt_recording::files::parts_of;
 use volt_recording::reader::Reader;
 use volt_telemetry::recording::flush::Head;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::wire::Hello;
 
 use crate::commands::attach::{Appearance, Ended, Signals, check_terminal_or};
@@ -86,13 +86,13 @@ impl Film {
     }
 
     /// Returns the state of the program at the snapshot with this index.
-    fn process(&mut self, index: usize) -> Result<Process, Error> {
+    fn program(&mut self, index: usize) -> Result<Program, Error> {
         let (reader, at_ns) = self.places[index];
         let reader = &mut self.readers[reader];
         let head = reader.head();
-        let (pid, program) = (head.pid, head.program.clone());
+        let (pid, name) = (head.pid, head.program.clone());
         let snapshot: Snapshot = reader.snapshot_at(at_ns)?.ok_or_else(|| Error::no_snapshot(&self.path))?;
-        Ok(clean::process(Process { pid, program, at_ns: snapshot.at_ns, observer: None, runtimes: vec![snapshot] }))
+        Ok(clean::program(Program { pid, name, at_ns: snapshot.at_ns, observer: None, runtimes: vec![snapshot] }))
     }
 
     /// Returns the time from the first snapshot to the one with this index.
@@ -125,7 +125,7 @@ pub fn print(
 ) -> Result<(), Error> {
     let mut film = Film::open(path)?;
     let index = at.map_or(film.last(), |at| film.index_at(at));
-    let (earlier, later) = (film.process(index.saturating_sub(1))?, film.process(index)?);
+    let (earlier, later) = (film.program(index.saturating_sub(1))?, film.program(index)?);
     let text = match top::text(&earlier, &later) {
         _ if as_json => format!("{}\n", top::json(&earlier, &later)),
         text if is_ascii => view::ascii::text(&text),
@@ -207,7 +207,7 @@ impl Player {
     fn go_to(&mut self, film: &mut Film, index: usize) -> Result<(), Error> {
         let index = index.min(self.last);
         let is_next = index == self.index + 1;
-        let earlier = if is_next { None } else { Some(film.process(index.saturating_sub(1))?) };
+        let earlier = if is_next { None } else { Some(film.program(index.saturating_sub(1))?) };
         let (at, whole) = (film.since_begin(index), film.since_begin(self.last));
         self.index = index;
         if self.playing_since.is_some() {
@@ -216,7 +216,7 @@ impl Player {
         let is_playing = self.playing_since.is_some();
         let broke = film.broke.as_deref().map(clean::text);
         let played = Played { at, whole, is_playing, broke };
-        self.model.play(played, earlier, film.process(index)?);
+        self.model.play(played, earlier, film.program(index)?);
         Ok(())
     }
 

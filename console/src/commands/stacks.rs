@@ -9,7 +9,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 use volt_telemetry::client::Client;
 use volt_telemetry::incident::Incident;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 
 use crate::error::Error;
 use crate::facts::causes;
@@ -35,9 +35,9 @@ pub struct Options {
 ///
 /// Fails with [`Error::is_connect`] if the program exits, and [`Error::is_output_closed`].
 pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Result<(), Error> {
-    let process = clean::process(client.snapshot()?);
+    let program = clean::program(client.snapshot()?);
     let text =
-        if options.as_json { format!("{}\n", json(&process, options.is_all)) } else { text(&process, options.is_all) };
+        if options.as_json { format!("{}\n", json(&program, options.is_all)) } else { text(&program, options.is_all) };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
@@ -47,10 +47,10 @@ fn chosen(runtime: &Snapshot, is_all: bool) -> impl Iterator<Item = &Incident> {
 }
 
 /// Returns text: the current incidents, or all that the program keeps.
-pub fn text(process: &Process, is_all: bool) -> String {
+pub fn text(program: &Program, is_all: bool) -> String {
     let mut text = String::new();
-    for runtime in &process.runtimes {
-        text.push_str(&format!("{}  pid {}  runtime {}\n", process.program, process.pid, runtime.runtime));
+    for runtime in &program.runtimes {
+        text.push_str(&format!("{}  pid {}  runtime {}\n", program.name, program.pid, runtime.runtime));
         let unrecorded = unrecorded(runtime);
         unrecorded.iter().for_each(|one| text.push_str(&unrecorded_text(one)));
         let incidents: Vec<_> = chosen(runtime, is_all).collect();
@@ -66,8 +66,8 @@ pub fn text(process: &Process, is_all: bool) -> String {
         text.push_str(&shown.concat());
         text.push('\n');
     }
-    if process.runtimes.is_empty() {
-        text = format!("{}  pid {}  no runtime is running\n", process.program, process.pid);
+    if program.runtimes.is_empty() {
+        text = format!("{}  pid {}  no runtime is running\n", program.name, program.pid);
     }
     text
 }
@@ -76,7 +76,7 @@ pub fn text(process: &Process, is_all: bool) -> String {
 /// its own name, its `runtime`, and `guilty`, the innermost call of the application's code.
 /// `unrecorded` has the polls in flight without a current incident, with the number of the latest
 /// incident `like` each.
-pub fn json(process: &Process, is_all: bool) -> Value {
+pub fn json(program: &Program, is_all: bool) -> Value {
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
         let with_more = |incident: &Incident| {
             let mut value = json!(incident);
@@ -86,7 +86,7 @@ pub fn json(process: &Process, is_all: bool) -> Value {
         };
         chosen(runtime, is_all).map(with_more).collect()
     };
-    let incidents: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
+    let incidents: Vec<Value> = program.runtimes.iter().flat_map(of_runtime).collect();
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
         let value = |one: &Unrecorded<'_>| {
             let mut value = json!(one.poll);
@@ -97,11 +97,11 @@ pub fn json(process: &Process, is_all: bool) -> Value {
         };
         unrecorded(runtime).iter().map(value).collect()
     };
-    let unrecorded: Vec<Value> = process.runtimes.iter().flat_map(of_runtime).collect();
+    let unrecorded: Vec<Value> = program.runtimes.iter().flat_map(of_runtime).collect();
     json!({
-        "pid": process.pid,
-        "program": process.program,
-        "at_ns": process.at_ns,
+        "pid": program.pid,
+        "program": program.name,
+        "at_ns": program.at_ns,
         "incidents": incidents,
         "unrecorded": unrecorded,
     })
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn text_prints_what_is_stuck_and_with_all_what_was() {
-        let process = fixture::stalled(fixture::process(4, 3), 7);
-        let now = text(&process, false);
+        let program = fixture::stalled(fixture::program(4, 3), 7);
+        let now = text(&program, false);
         assert_eq!(now.matches("incident ").count(), 1, "{now}");
         assert!(now.contains("incident 7: worker 1 has been stuck for 230ms so far\n"), "{now}");
         assert!(now.contains("   2 → demo::handlers::price "), "{now}");
@@ -188,7 +188,7 @@ mod tests {
             now.contains("  task    GET /blocking #48212, spawned at examples/src/bin/demo/handlers.rs:118:21\n"),
             "{now}"
         );
-        let all = text(&process, true);
+        let all = text(&program, true);
         assert_eq!(all.matches("incident ").count(), 7, "{all}");
         assert!(all.find("incident 7").unwrap() < all.find("incident 6").unwrap(), "the latest first");
         assert!(all.contains("stack   none: the poll ended before its stack could be captured"), "{all}");
@@ -196,45 +196,45 @@ mod tests {
 
     #[test]
     fn the_text_without_stuck_polls_names_the_option_all() {
-        let mut process = fixture::stalled(fixture::process(4, 3), 7);
-        process.runtimes[0].incidents.latest.pop();
-        process.runtimes[0].workers[1].in_flight = None;
+        let mut program = fixture::stalled(fixture::program(4, 3), 7);
+        program.runtimes[0].incidents.latest.pop();
+        program.runtimes[0].workers[1].in_flight = None;
         let wanted = "no poll is stuck now; 17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); --all prints the latest 6";
-        assert!(text(&process, false).contains(wanted), "{}", text(&process, false));
-        assert!(text(&process, false).contains("no stuck poll since the runtime started"), "the other runtime");
-        process.runtimes[0].incidents.latest.clear();
-        assert!(text(&process, true).contains(
+        assert!(text(&program, false).contains(wanted), "{}", text(&program, false));
+        assert!(text(&program, false).contains("no stuck poll since the runtime started"), "the other runtime");
+        program.runtimes[0].incidents.latest.clear();
+        assert!(text(&program, true).contains(
             "17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); no incident is recorded any more"
         ));
     }
 
     #[test]
     fn an_unrecorded_poll_is_printed_with_a_similar_incident() {
-        let mut process = fixture::stalled(fixture::process(4, 3), 7);
-        process.runtimes[0].incidents.latest[6].is_over = true;
-        let now = text(&process, false);
+        let mut program = fixture::stalled(fixture::program(4, 3), 7);
+        program.runtimes[0].incidents.latest[6].is_over = true;
+        let now = text(&program, false);
         let wanted = "worker 1 has been stuck for 230ms so far in GET /blocking #48212, spawned at \
                       examples/src/bin/demo/handlers.rs:118:21: stack: see incident 7, a similar poll\nincident 7: worker 1 was stuck";
         assert!(now.contains(wanted), "{now}");
         assert_eq!(now.matches("\nincident ").count(), 1, "{now}");
-        let all = text(&process, true);
+        let all = text(&program, true);
         assert_eq!(all.matches("\nincident ").count(), 7, "each once: {all}");
-        assert_eq!(json(&process, false)["unrecorded"][0]["like"], json!(7));
-        process.runtimes[0].incidents.latest.clear();
-        assert!(text(&process, false).contains("handlers.rs:118:21: no stack yet\n"));
+        assert_eq!(json(&program, false)["unrecorded"][0]["like"], json!(7));
+        program.runtimes[0].incidents.latest.clear();
+        assert!(text(&program, false).contains("handlers.rs:118:21: no stack yet\n"));
     }
 
     #[test]
     fn json_has_every_field_of_an_incident_and_the_guilty_line() {
-        let process = fixture::stalled(fixture::process(4, 3), 7);
-        let all = json(&process, true);
+        let program = fixture::stalled(fixture::program(4, 3), 7);
+        let all = json(&program, true);
         assert_eq!(all["incidents"].as_array().unwrap().len(), 7);
-        let now = json(&process, false);
+        let now = json(&program, false);
         let incident = &now["incidents"][0];
-        for (field, value) in json!(process.runtimes[0].incidents.latest[6]).as_object().unwrap() {
+        for (field, value) in json!(program.runtimes[0].incidents.latest[6]).as_object().unwrap() {
             assert_eq!(&incident[field], value, "{field}");
         }
         assert_eq!((&incident["runtime"], &incident["guilty"]["line"]), (&json!("app"), &json!(61)));
-        assert_eq!(json(&Process::default(), true)["incidents"], json!([]));
+        assert_eq!(json(&Program::default(), true)["incidents"], json!([]));
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use volt_diagnosis::doctor::{Verdict, Watch};
 use volt_diagnosis::rates::{Rates, local_queue_len, searchers_max, worker_count};
 use volt_telemetry::client::{Client, ConnectError};
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::socket::Environment;
 
 use crate::error::Error;
@@ -52,7 +52,7 @@ pub struct Options {
 /// soon as it exits; and [`Error::is_output_closed`].
 pub fn run(found: Found, environment: &Environment, options: Options, out: &mut impl Write) -> Result<(), Error> {
     let Found { mut client, again } = found;
-    let mut earlier = clean::process(client.snapshot()?);
+    let mut earlier = clean::program(client.snapshot()?);
     // Computes the findings of programs that do not compute them.
     let mut watch = Watch::within(nanos(options.interval));
     watch.filled(&earlier);
@@ -61,14 +61,14 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
     loop {
         std::thread::sleep(options.interval);
         let later = match client.snapshot() {
-            Ok(later) => clean::process(later),
+            Ok(later) => clean::program(later),
             Err(error) if options.is_once => return Err(error.into()),
             Err(error) => {
                 let (anew, back) = wait_for(&again, environment, error)?;
                 client = anew;
                 let missed = missed(heard.elapsed(), options.interval);
                 lost += missed;
-                say(&format!("{} is back, pid {}: {missed} updates lost", back.program, back.pid));
+                say(&format!("{} is back, pid {}: {missed} updates lost", back.name, back.pid));
                 heard = Instant::now();
                 // Two snapshots of the same program can be compared across the gap.
                 if back.pid != earlier.pid {
@@ -93,7 +93,7 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
 
 /// Returns a connection to the program once it is running and responds again, and its first
 /// snapshot. Retries at growing intervals.
-fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Process), Error> {
+fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Program), Error> {
     let mut locate = again.clone().locate(environment.clone());
     let mut retry_in = FIRST_RETRY;
     let mut is_told = false;
@@ -109,7 +109,7 @@ fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) 
         }
         std::thread::sleep(retry_in);
         retry_in = (retry_in * 2).min(LAST_RETRY);
-        let answer = |mut client: Client| client.snapshot().map(|process| (client, clean::process(process)));
+        let answer = |mut client: Client| client.snapshot().map(|program| (client, clean::program(program)));
         match locate().and_then(|path| Client::connect(&path)).and_then(answer) {
             Ok(back) => return Ok(back),
             Err(error) => reason = error,
@@ -127,19 +127,19 @@ fn say(text: &str) {
 }
 
 /// Returns [`json`] with the number of updates lost since the command started.
-fn json_with(earlier: &Process, later: &Process, lost: u64) -> Value {
+fn json_with(earlier: &Program, later: &Program, lost: u64) -> Value {
     let mut whole = json(earlier, later);
     whole["lost"] = json!(lost);
     whole
 }
 
 /// Returns text: the verdict, the state in `later`, and the rates since `earlier`.
-pub fn text(earlier: &Process, later: &Process) -> String {
+pub fn text(earlier: &Program, later: &Program) -> String {
     let mut text = format!("{}\n", Verdict::of(&later.runtimes));
-    for (snapshot, rates) in later.runtimes.iter().zip(Rates::between_processes(earlier, later)) {
+    for (snapshot, rates) in later.runtimes.iter().zip(Rates::of_program(earlier, later)) {
         let scene = Scene { snapshot, rates: rates.as_ref() };
         let up = duration(snapshot.at_ns.saturating_sub(snapshot.started_at_ns));
-        text.push_str(&format!("{}  pid {}  runtime {}  up {up}", later.program, later.pid, snapshot.runtime));
+        text.push_str(&format!("{}  pid {}  runtime {}  up {up}", later.name, later.pid, snapshot.runtime));
         if let Some(rates) = &rates {
             text.push_str(&format!("  over {}", duration(rates.interval_ns)));
         }
@@ -155,7 +155,7 @@ pub fn text(earlier: &Process, later: &Process) -> String {
         text.push('\n');
     }
     if later.runtimes.is_empty() {
-        text = format!("{}  pid {}  no runtime is running\n", later.program, later.pid);
+        text = format!("{}  pid {}  no runtime is running\n", later.name, later.pid);
     }
     text
 }
@@ -165,8 +165,8 @@ pub fn text(earlier: &Process, later: &Process) -> String {
 /// `runtimes` has every runtime: each number of its [`Snapshot`] under its own name, as in
 /// `/snapshot`, and also `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for the
 /// runtime and for each worker. The fields of the busiest runtime are at the top level too.
-pub fn json(earlier: &Process, later: &Process) -> Value {
-    let rates = Rates::between_processes(earlier, later);
+pub fn json(earlier: &Program, later: &Program) -> Value {
+    let rates = Rates::of_program(earlier, later);
     let runtimes: Vec<Value> =
         later.runtimes.iter().zip(&rates).map(|(snapshot, rates)| runtime_json(snapshot, rates.as_ref())).collect();
     let mut whole = match busiest(&later.runtimes).map(|index| runtimes[index].clone()) {
@@ -174,7 +174,7 @@ pub fn json(earlier: &Process, later: &Process) -> Value {
         _ => Map::new(),
     };
     whole.insert("pid".into(), json!(later.pid));
-    whole.insert("program".into(), json!(later.program));
+    whole.insert("program".into(), json!(later.name));
     whole.insert("at_ns".into(), json!(later.at_ns));
     whole.insert("interval_ns".into(), json!(later.at_ns.saturating_sub(earlier.at_ns)));
     whole.insert("runtimes".into(), Value::Array(runtimes));
@@ -239,8 +239,8 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    fn sample() -> (Process, Process) {
-        (fixture::process(4, 2), fixture::process(4, 3))
+    fn sample() -> (Program, Program) {
+        (fixture::program(4, 2), fixture::program(4, 3))
     }
 
     #[test]
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn json_of_a_process_without_a_runtime_is_an_object_still() {
-        let process = Process { pid: 7, ..Process::default() };
-        assert_eq!(json(&process, &process)["runtimes"], json!([]));
+        let program = Program { pid: 7, ..Program::default() };
+        assert_eq!(json(&program, &program)["runtimes"], json!([]));
     }
 
     #[test]

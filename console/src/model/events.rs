@@ -16,7 +16,7 @@ use volt_diagnosis::doctor::course::{Course, Turn};
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::kind_name;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 
 use crate::facts::Tone;
 use crate::facts::incidents::{named, newest_first, place_of};
@@ -125,12 +125,12 @@ impl Log {
     }
 
     /// Compares a snapshot with the previous one, and logs the differences.
-    pub(super) fn take(&mut self, process: &Process, now: Duration) {
-        if self.pid.replace(process.pid).is_some_and(|pid| pid != process.pid) {
+    pub(super) fn take(&mut self, program: &Program, now: Duration) {
+        if self.pid.replace(program.pid).is_some_and(|pid| pid != program.pid) {
             self.runtimes.clear();
-            self.add(now, "program", "", format!("another program responds: pid {}", process.pid), Tone::Warn);
+            self.add(now, "program", "", format!("another program responds: pid {}", program.pid), Tone::Warn);
         }
-        let is_gone = |known: &Known| !process.runtimes.iter().any(|runtime| known.is(runtime));
+        let is_gone = |known: &Known| !program.runtimes.iter().any(|runtime| known.is(runtime));
         let gone: Vec<String> =
             self.runtimes.iter().filter(|known| is_gone(known)).map(|known| known.name.clone()).collect();
         self.runtimes.retain(|known| !is_gone(known));
@@ -138,7 +138,7 @@ impl Log {
             self.add(now, "runtime", &name, "ended".into(), Tone::Plain);
         }
         let is_first = self.runtimes.is_empty() && self.events.is_empty();
-        for runtime in &process.runtimes {
+        for runtime in &program.runtimes {
             let index = self.runtimes.iter().position(|known| known.is(runtime));
             let index = index.unwrap_or_else(|| {
                 // A runtime that existed when the console attached is not an event.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::processes::{self, ProcessList};
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 use volt_telemetry::tasks::{Query, TaskList};
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
@@ -22,7 +22,7 @@ pub enum Message {
     /// A snapshot of all runtimes.
     Snapshot {
         /// The numbers.
-        process: Box<Process>,
+        program: Box<Program>,
         /// The number of snapshots of this subscription that the server has skipped so far.
         lost: u64,
     },

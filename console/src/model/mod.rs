@@ -22,7 +22,7 @@ use volt_diagnosis::doctor::watch::Watch;
 use volt_diagnosis::rates::Rates;
 use volt_telemetry::finding::Finding;
 use volt_telemetry::processes::{self, ProcessList};
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::tasks::{Task, TaskList};
 use volt_telemetry::wire::Hello;
 
@@ -91,11 +91,11 @@ pub struct Played {
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// The numbers; `None` before the first snapshot.
-    pub process: Option<Process>,
+    pub program: Option<Program>,
     /// The rates between the last two snapshots, by index of the runtime.
     pub rates: Vec<Option<Rates>>,
     /// The previous snapshot.
-    earlier: Option<Process>,
+    earlier: Option<Program>,
     histories: Vec<History>,
     /// When the snapshot arrived.
     pub received_at: Duration,
@@ -234,7 +234,7 @@ impl Model {
             // A program that was not running sent nothing that could be lost.
             Message::Missed(_) if self.is_another_life => {}
             Message::Missed(updates) => self.lost = self.lost.saturating_add(updates),
-            Message::Snapshot { process, lost } => self.take(clean::process(*process), lost),
+            Message::Snapshot { program, lost } => self.take(clean::program(*program), lost),
             Message::Disconnected { reason, retry_in } => self.lose(clean::text(&reason), retry_in),
             Message::Tasks(list) => self.take_tasks(clean::tasks(*list)),
             Message::Processes(list) => self.take_processes(clean::processes(*list)),
@@ -260,13 +260,13 @@ impl Model {
 
     /// Shows a moment of a recording. With `earlier`, the previous snapshot, forgets the current
     /// history.
-    pub fn play(&mut self, played: Played, earlier: Option<Process>, process: Process) {
+    pub fn play(&mut self, played: Played, earlier: Option<Program>, program: Program) {
         self.played = Some(played);
         if let Some(earlier) = earlier {
             self.live = State::default();
             self.take(earlier, 0);
         }
-        self.take(process, 0);
+        self.take(program, 0);
     }
 
     /// Returns the state to draw: the held one while paused.
@@ -281,7 +281,7 @@ impl Model {
 
     /// Returns the runtimes of that state.
     pub fn runtimes(&self) -> &[Snapshot] {
-        self.state().process.as_ref().map_or(&[], |process| &process.runtimes)
+        self.state().program.as_ref().map_or(&[], |program| &program.runtimes)
     }
 
     /// Returns the index of the selected runtime.
@@ -323,7 +323,7 @@ impl Model {
         (self.link == Link::Live && since > self.interval * 3 + SILENCE).then_some(since)
     }
 
-    fn take(&mut self, process: Process, lost: u64) {
+    fn take(&mut self, program: Program, lost: u64) {
         // A new subscription counts from 0 again.
         let before = if lost < self.lost_in_subscription { 0 } else { self.lost_in_subscription };
         if lost > before {
@@ -333,13 +333,13 @@ impl Model {
         self.lost = self.lost.saturating_add(lost - before);
         self.lost_in_subscription = lost;
         self.link = Link::Live;
-        if self.live.process.as_ref().is_some_and(|former| former.pid != process.pid) {
+        if self.live.program.as_ref().is_some_and(|former| former.pid != program.pid) {
             // Another program numbers its incidents from the start.
             self.incidents = IncidentList::default();
         }
-        self.live.take(process, self.now);
+        self.live.take(program, self.now);
         if self.selected_runtime.is_none() {
-            let runtimes = self.live.process.as_ref().map_or(&[][..], |process| &process.runtimes);
+            let runtimes = self.live.program.as_ref().map_or(&[][..], |program| &program.runtimes);
             self.selected_runtime = busiest(runtimes).map(|index| runtimes[index].runtime.clone());
         }
         self.refresh_choices();
@@ -383,11 +383,11 @@ impl Model {
 }
 
 impl State {
-    fn take(&mut self, mut process: Process, now: Duration) {
-        let rates = self.process.as_ref().map(|earlier| Rates::between_processes(earlier, &process));
-        self.rates = rates.unwrap_or_else(|| vec![None; process.runtimes.len()]);
-        self.histories.retain(|history| process.runtimes.iter().any(|runtime| runtime.runtime == history.name));
-        for (runtime, rates) in process.runtimes.iter().zip(&self.rates) {
+    fn take(&mut self, mut program: Program, now: Duration) {
+        let rates = self.program.as_ref().map(|earlier| Rates::of_program(earlier, &program));
+        self.rates = rates.unwrap_or_else(|| vec![None; program.runtimes.len()]);
+        self.histories.retain(|history| program.runtimes.iter().any(|runtime| runtime.runtime == history.name));
+        for (runtime, rates) in program.runtimes.iter().zip(&self.rates) {
             let Some(rates) = rates else { continue };
             let index = self.histories.iter().position(|history| history.name == runtime.runtime);
             let index = index.unwrap_or_else(|| {
@@ -396,15 +396,15 @@ impl State {
             });
             self.histories[index].take(runtime, rates);
         }
-        self.watch.fill_in(&mut process.runtimes);
-        self.log.take(&process, now);
+        self.watch.fill_in(&mut program.runtimes);
+        self.log.take(&program, now);
         let of = |runtime: &Snapshot| {
             let findings = runtime.findings.iter().flatten().cloned();
             findings.map(|finding| (runtime.runtime.clone(), finding)).collect::<Vec<_>>()
         };
-        self.findings = process.runtimes.iter().flat_map(of).collect();
+        self.findings = program.runtimes.iter().flat_map(of).collect();
         self.findings.sort_by_key(|(_, finding)| (Reverse(finding.seen.is_current), Reverse(finding.severity)));
-        self.earlier = self.process.replace(process);
+        self.earlier = self.program.replace(program);
         self.received_at = now;
     }
 

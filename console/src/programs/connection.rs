@@ -131,7 +131,7 @@ impl Keeper {
                     if std::mem::take(&mut is_first) && missed(away, self.interval) > 0 {
                         self.send(Message::Missed(missed(away, self.interval)))?;
                     }
-                    self.send(Message::Snapshot { process: Box::new(update.process), lost: update.lost })?;
+                    self.send(Message::Snapshot { program: Box::new(update.program), lost: update.lost })?;
                 }
                 Ok(None) => {}
                 // The program could not take this snapshot; the next may succeed.

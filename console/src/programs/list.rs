@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use volt_telemetry::client::Client;
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 use volt_telemetry::socket::{self, Candidate, Environment};
 use volt_telemetry::wire::Hello;
 
@@ -51,9 +51,9 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Returns the state of `process`.
-    pub fn of(process: &Process) -> Condition {
-        let runtimes = || process.runtimes.iter();
+    /// Returns the state of `program`.
+    pub fn of(program: &Program) -> Condition {
+        let runtimes = || program.runtimes.iter();
         let polls = || runtimes().flat_map(|of| &of.workers).filter_map(|of| of.in_flight.as_ref()).map(|of| of.for_ns);
         let up_ns = runtimes().map(|runtime| runtime.at_ns.saturating_sub(runtime.started_at_ns)).max();
         Condition {
@@ -119,7 +119,7 @@ fn ask(candidate: &Candidate) -> Entry {
 
 fn ask_with_health(candidate: &Candidate) -> Entry {
     ask_for(candidate, |client| match client.snapshot() {
-        Ok(process) => Ok(Some(Condition::of(&process))),
+        Ok(program) => Ok(Some(Condition::of(&program))),
         Err(error) => Err(clean::text(&error.to_string())),
     })
 }
@@ -255,7 +255,7 @@ mod tests {
         let poll = |for_ns| Worker { in_flight: Some(InFlight { for_ns, ..InFlight::default() }), ..Worker::default() };
         let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), Worker::default()];
         let runtime = Snapshot { at_ns: 65_000_000_000, workers, ..Snapshot::default() };
-        let stuck = Condition::of(&Process { runtimes: vec![runtime], ..Process::default() });
+        let stuck = Condition::of(&Program { runtimes: vec![runtime], ..Program::default() });
         let well = Condition { up_ns: 3_000_000_000, workers: 1, tasks: 12_300, ..Condition::default() };
         let hello = |name: &str| {
             Some(Hello { program: name.into(), runtimes: vec!["a".into(), "b".into()], ..Hello::default() })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use volt_telemetry::client::{Client, ConnectError, resolve};
-use volt_telemetry::socket::{Environment, is_process_alive, parse_file_name};
+use volt_telemetry::socket::{Environment, is_program_alive, parse_file_name};
 
 use crate::error::Error;
 use crate::programs::connection::Locate;
@@ -36,7 +36,7 @@ impl Again {
     pub fn is_over(&self) -> bool {
         let Again::Path(path) = self else { return false };
         let name = path.file_name().and_then(|name| name.to_str()).and_then(parse_file_name);
-        name.is_some_and(|(pid, start_time)| !is_process_alive(pid, start_time))
+        name.is_some_and(|(pid, start_time)| !is_program_alive(pid, start_time))
     }
 
     /// Returns a function for the connection's thread that finds the program.

@@ -9,7 +9,7 @@ use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::finding::{Figure, Finding, Place};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::ProcessList;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::tasks::TaskList;
 use volt_telemetry::text::is_invisible;
 use volt_telemetry::why::Why;
@@ -36,10 +36,10 @@ pub fn lines(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control() && !is_invisible(*c)).collect()
 }
 
-/// Returns `process` with every string in it [cleaned](text).
-pub fn process(mut process: Process) -> Process {
-    in_place(&mut process.program);
-    for runtime in &mut process.runtimes {
+/// Returns `program` with every string in it [cleaned](text).
+pub fn program(mut program: Program) -> Program {
+    in_place(&mut program.name);
+    for runtime in &mut program.runtimes {
         in_place(&mut runtime.runtime);
         let config = &mut runtime.config;
         [&mut config.placement, &mut config.park_spin, &mut config.flavor, &mut config.io_backend]
@@ -67,7 +67,7 @@ pub fn process(mut process: Process) -> Process {
             }
         }
     }
-    process
+    program
 }
 
 /// Cleans the lists of tasks that wait for each other, and for long.
@@ -287,7 +287,7 @@ mod tests {
             workers: vec![Worker { in_flight: Some(in_flight), ..Worker::default() }],
             ..Snapshot::default()
         };
-        let cleaned = process(Process { program: evil(), runtimes: vec![runtime], ..Process::default() });
+        let cleaned = program(Program { name: evil(), runtimes: vec![runtime], ..Program::default() });
         // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
         assert_eq!(json.matches(TAME).count(), 17 + 8 + 16);

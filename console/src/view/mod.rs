@@ -67,7 +67,7 @@ fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hi
 }
 
 fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
-    let text = if model.state().process.is_some() {
+    let text = if model.state().program.is_some() {
         "This program has no running runtime."
     } else {
         "Waiting for the first snapshot …"
@@ -78,7 +78,7 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) 
 /// Draws the most important facts if there is no room for a screen: whether there are findings, and
 /// if so, which.
 fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
-    if area.width < SMALL_MIN_SIZE.0 || area.height < SMALL_MIN_SIZE.1 || model.state().process.is_none() {
+    if area.width < SMALL_MIN_SIZE.0 || area.height < SMALL_MIN_SIZE.1 || model.state().program.is_none() {
         return draw_too_small(frame, area);
     }
     let [top, body, bottom] = rows(area, [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)]);

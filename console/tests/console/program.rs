@@ -17,7 +17,7 @@ use volt_telemetry::processes;
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::{Chunk, Flush, Head};
 use volt_telemetry::recording::record::Record;
-use volt_telemetry::snapshot::{Phase, Process, Snapshot, Tasks, Worker};
+use volt_telemetry::snapshot::{self, Phase, Snapshot, Tasks, Worker};
 use volt_telemetry::socket::{file_name, own_start_time};
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
 use volt_telemetry::why::{Link, Why};
@@ -160,7 +160,7 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
     let snapshot = || {
         // ORDERING: Relaxed, as in `wait_for_snapshots`.
         sent.fetch_add(1, Ordering::Relaxed);
-        Reply::Snapshot { process: Box::new(process(name, started.elapsed(), speech)), lost: 0 }
+        Reply::Snapshot { program: Box::new(program(name, started.elapsed(), speech)), lost: 0 }
     };
     let mut has_answered = false;
     while let Some(request) = read_frame::<Request>(stream, MAX_REQUEST_BYTES)? {
@@ -172,7 +172,7 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
                 loop {
                     // ORDERING: Relaxed, as in `wait_for_snapshots`.
                     sent.fetch_add(1, Ordering::Relaxed);
-                    let flush = flush(process(name, started.elapsed(), speech).runtimes.remove(0));
+                    let flush = flush(program(name, started.elapsed(), speech).runtimes.remove(0));
                     write_frame(stream, &Reply::Flush { flush: Box::new(flush) }, MAX_REPLY_BYTES)?;
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -274,7 +274,7 @@ fn processes(runtime: &str, name: &str, query: processes::Query) -> processes::P
     processes::ProcessList { runtime, query, rows, alive, matching: alive, ..processes::ProcessList::default() }
 }
 
-fn process(name: &str, age: Duration, speech: Speech) -> Process {
+fn program(name: &str, age: Duration, speech: Speech) -> snapshot::Program {
     let at_ns = 1_000_000_000 + age.as_nanos() as u64;
     let stuck = Incident {
         id: 1,
@@ -317,7 +317,7 @@ fn process(name: &str, age: Duration, speech: Speech) -> Process {
         runtimes[0].incidents = Incidents { by_cause: vec![0, 2], latest, ..Incidents::default() };
         runtimes[0].blame = vec![Blame { spawned_at: "src/shop.rs:7:5".into(), stalls: 2, ..Blame::default() }];
     }
-    Process { pid: std::process::id(), program: name.into(), at_ns, runtimes, ..Process::default() }
+    snapshot::Program { pid: std::process::id(), name: name.into(), at_ns, runtimes, ..snapshot::Program::default() }
 }
 
 /// Returns a snapshot and the thousand events before it.

@@ -24,7 +24,7 @@ use volt_diagnosis::doctor::rule::examine;
 use volt_telemetry::client::{Client, resolve};
 use volt_telemetry::finding::{Figure, Finding, Place, Severity};
 use volt_telemetry::rule::Rule;
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 use volt_telemetry::socket::Environment;
 
 /// Time between two snapshots.
@@ -80,18 +80,18 @@ impl Patient {
         assert!(lines.read_line(&mut String::new()).unwrap() > 0, "{command:?} says nothing");
         // Later output is discarded, so that it does not block the program.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-        let environment = Environment { socket_dir: Some(folder.clone()), ..Environment::of_process() };
+        let environment = Environment { socket_dir: Some(folder.clone()), ..Environment::of_program() };
         let path = resolve(&child.id().to_string(), &environment).expect("its control socket");
         let client = Client::connect(&path).expect("it answers");
         Self { child, folder, client, apart: APART }
     }
 
-    fn snapshot(&mut self) -> Process {
+    fn snapshot(&mut self) -> Program {
         self.client.snapshot().expect("a snapshot")
     }
 
     /// Returns the findings from `before` to the snapshot after it, which replaces `before`.
-    fn examine_from(&mut self, before: &mut Process) -> Vec<Finding> {
+    fn examine_from(&mut self, before: &mut Program) -> Vec<Finding> {
         // Not a synchronization: the time over which the program is observed.
         std::thread::sleep(self.apart);
         let after = self.snapshot();

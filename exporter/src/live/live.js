@@ -317,9 +317,9 @@ function showChoice(runtimes) {
 
 function show(runtimes) {
   showChoice(runtimes);
-  const { process, runtime } = runtimes.find(({ key }) => key === chosen);
-  document.title = (badge(runtime) ? `(${badge(runtime)}!) ` : "") + `${process.program}: ${runtime.runtime} - Volt`;
-  $("title").textContent = `${process.program} · pid ${process.pid}`;
+  const { program, runtime } = runtimes.find(({ key }) => key === chosen);
+  document.title = (badge(runtime) ? `(${badge(runtime)}!) ` : "") + `${program.program}: ${runtime.runtime} - Volt`;
+  $("title").textContent = `${program.program} · pid ${program.pid}`;
   showFindings(runtime);
   showFacts(runtime);
   showWorkers(runtime);
@@ -338,13 +338,13 @@ async function refresh() {
   try {
     const answer = await fetch("/live.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(`the exporter returned ${answer.status}`);
-    const processes = await answer.json();
+    const programs = await answer.json();
     const now = Date.now() / 1000;
-    const runtimes = processes.flatMap((process) =>
-      process.runtimes.map((runtime) => ({
-        key: `${process.pid} ${runtime.runtime} ${runtime.started_at_ns}`,
-        name: processes.length > 1 ? `${process.program} ${process.pid} ${runtime.runtime}` : runtime.runtime,
-        process,
+    const runtimes = programs.flatMap((program) =>
+      program.runtimes.map((runtime) => ({
+        key: `${program.pid} ${runtime.runtime} ${runtime.started_at_ns}`,
+        name: programs.length > 1 ? `${program.program} ${program.pid} ${runtime.runtime}` : runtime.runtime,
+        program,
         runtime,
       })),
     );

@@ -25,7 +25,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS, Sample, Value};
 use volt_diagnosis::exposition::{Life, Origin, Samples};
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 
 use crate::discovery::Seen;
 
@@ -53,10 +53,10 @@ impl Messages {
     pub(super) fn encode(&mut self, seen: &[Seen]) -> Vec<u8> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
-        let processes: Vec<_> = seen.iter().map(|seen| (seen.origin.clone(), seen.process.as_ref())).collect();
-        let samples = self.samples.read(&processes);
-        self.remember_starts(&processes, now);
-        let resource_metrics = processes.iter().map(|(origin, process)| {
+        let programs: Vec<_> = seen.iter().map(|seen| (seen.origin.clone(), seen.program.as_ref())).collect();
+        let samples = self.samples.read(&programs);
+        self.remember_starts(&programs, now);
+        let resource_metrics = programs.iter().map(|(origin, program)| {
             let metrics = METRICS.iter().zip(&samples).filter_map(|(metric, samples)| {
                 let its: Vec<_> = samples.iter().filter(|sample| sample.labels.ends_with(origin)).collect();
                 let start = |sample: &Sample| self.start(metric, sample, origin, now);
@@ -68,23 +68,23 @@ impl Messages {
                 ..Default::default()
             };
             let scope_metrics = ScopeMetrics { scope: Some(scope), metrics: metrics.collect(), ..Default::default() };
-            let resource = Some(self.resource(origin, *process));
+            let resource = Some(self.resource(origin, *program));
             ResourceMetrics { resource, scope_metrics: vec![scope_metrics], ..Default::default() }
         });
         ExportMetricsServiceRequest { resource_metrics: resource_metrics.collect() }.encode_to_vec()
     }
 
     /// Stores the starts of new runtimes, and drops those of runtimes that no longer exist.
-    fn remember_starts(&mut self, processes: &[(Origin, Option<&Process>)], now: u64) {
+    fn remember_starts(&mut self, programs: &[(Origin, Option<&Program>)], now: u64) {
         let former = std::mem::take(&mut self.starts);
-        for (origin, process) in processes {
-            let Some(process) = process else {
+        for (origin, program) in programs {
+            let Some(program) = program else {
                 self.starts.extend(
                     former.iter().filter(|(life, _)| life.origin == *origin).map(|(life, at)| (life.clone(), *at)),
                 );
                 continue;
             };
-            for (life, runtime) in Life::all(origin, process).zip(&process.runtimes) {
+            for (life, runtime) in Life::all(origin, program).zip(&program.runtimes) {
                 let age = runtime.at_ns.saturating_sub(runtime.started_at_ns);
                 let at = former.get(&life).copied().unwrap_or(now.saturating_sub(age));
                 self.starts.insert(life, at);
@@ -101,10 +101,10 @@ impl Messages {
         its.map(|(_, at)| *at).min().unwrap_or(now)
     }
 
-    fn resource(&self, origin: &Origin, process: Option<&Process>) -> Resource {
-        let program = process.map(|process| &process.program).or(origin.first()).map_or("", String::as_str);
-        let pid = process.map(|process| i64::from(process.pid)).or(origin.get(1).and_then(|pid| pid.parse().ok()));
-        let service = self.service_name.as_deref().unwrap_or(program);
+    fn resource(&self, origin: &Origin, program: Option<&Program>) -> Resource {
+        let name = program.map(|program| &program.name).or(origin.first()).map_or("", String::as_str);
+        let pid = program.map(|program| i64::from(program.pid)).or(origin.get(1).and_then(|pid| pid.parse().ok()));
+        let service = self.service_name.as_deref().unwrap_or(name);
         let mut attributes = vec![attribute("service.name", Any::StringValue(service.into()))];
         if let Some(host) = &self.host {
             attributes.push(attribute("host.name", Any::StringValue(host.clone())));

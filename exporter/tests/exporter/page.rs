@@ -6,7 +6,7 @@ use volt_diagnosis::catalog::{self, METRICS};
 use volt_exporter::Page;
 use volt_telemetry::processes::{Processes, States};
 use volt_telemetry::snapshot::{GlobalChecks, Tokio};
-use volt_telemetry::{Blame, Clock, Health, Histogram, Host, Process, Snapshot, Worker};
+use volt_telemetry::{Blame, Clock, Health, Histogram, Host, Program, Snapshot, Worker};
 
 fn runtime(name: &str, workers: u32) -> Snapshot {
     let worker = |index| Worker {
@@ -24,8 +24,8 @@ fn runtime(name: &str, workers: u32) -> Snapshot {
     Snapshot { runtime: name.into(), workers, host: Some(host), processes, tokio, clock, ..Snapshot::default() }
 }
 
-fn process(runtimes: Vec<Snapshot>) -> Process {
-    Process { runtimes, observer: Some(Health::default()), ..Process::default() }
+fn program(runtimes: Vec<Snapshot>) -> Program {
+    Program { runtimes, observer: Some(Health::default()), ..Program::default() }
 }
 
 /// Returns the value of the one series with this name and these labels.
@@ -38,7 +38,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 
 #[test]
 fn each_catalog_metric_is_on_the_page_once_with_help_and_type() {
-    let text = Page::new().render(&process(vec![runtime("main", 2), runtime("load", 1)]));
+    let text = Page::new().render(&program(vec![runtime("main", 2), runtime("load", 1)]));
     for metric in METRICS {
         let kind = metric.kind.name();
         for head in [format!("# HELP {} {}", metric.name, metric.help), format!("# TYPE {} {kind}", metric.name)] {
@@ -49,7 +49,7 @@ fn each_catalog_metric_is_on_the_page_once_with_help_and_type() {
 
 #[test]
 fn the_text_follows_the_format_and_repeats_nothing() {
-    let text = Page::new().render(&process(vec![runtime("main", 2), runtime("load", 1)]));
+    let text = Page::new().render(&program(vec![runtime("main", 2), runtime("load", 1)]));
     let mut types = HashMap::new();
     let (mut series_seen, mut families_seen) = (HashSet::new(), HashSet::new());
     let mut family = "";
@@ -81,7 +81,7 @@ fn numbers_come_out_as_they_went_in_and_move() {
     main.workers[1].parked_ns = 1_500_000_000;
     main.parked_bitmap = vec![0b10];
     main.global_queue.oldest_age_ns = Some(2_000_000);
-    let text = page.render(&process(vec![main.clone()]));
+    let text = page.render(&program(vec![main.clone()]));
     assert!(text.contains("volt_worker_polls_total{runtime=\"main\",worker=\"1\"} 9007199254740993\n"), "{text}");
     let time = r#"volt_worker_time_seconds_total{runtime="main",worker="1",state="parked"}"#;
     assert_eq!(value(&text, time), Some(1.5));
@@ -91,7 +91,7 @@ fn numbers_come_out_as_they_went_in_and_move() {
 
     main.workers[1].polls += 1;
     main.parked_bitmap = vec![0];
-    let text = page.render(&process(vec![main]));
+    let text = page.render(&program(vec![main]));
     assert!(text.contains("volt_worker_polls_total{runtime=\"main\",worker=\"1\"} 9007199254740994\n"));
     assert_eq!(value(&text, r#"volt_worker_parked{runtime="main",worker="1"}"#), Some(0.0));
 }
@@ -102,7 +102,7 @@ fn histograms_are_cumulative_in_seconds_and_end_with_all() {
     let mut polls = Histogram::default();
     [100, 300, 1_023, 1_024, 60_000_000_000].into_iter().for_each(|ns| polls.record(ns));
     main.workers[0].poll_time = polls;
-    let text = Page::new().render(&process(vec![main]));
+    let text = Page::new().render(&program(vec![main]));
     let bucket = |le: &str| {
         value(&text, &format!(r#"volt_poll_duration_seconds_bucket{{runtime="main",le="{le}"}}"#))
             .unwrap_or_else(|| panic!("no bucket {le}"))
@@ -122,8 +122,8 @@ fn an_ended_runtime_leaves_no_series() {
     let mut stuck = runtime("main", 1);
     stuck.workers[0].in_flight = Some(volt_telemetry::InFlight { for_ns: 9_000_000_000, ..Default::default() });
     let gauge = r#"volt_worker_in_flight_poll_seconds{runtime="main",worker="0"}"#;
-    assert_eq!(value(&page.render(&process(vec![stuck, runtime("other", 1)])), gauge), Some(9.0));
-    let text = page.render(&process(vec![runtime("other", 1)]));
+    assert_eq!(value(&page.render(&program(vec![stuck, runtime("other", 1)])), gauge), Some(9.0));
+    let text = page.render(&program(vec![runtime("other", 1)]));
     assert!(!text.contains(r#"runtime="main""#), "{text}");
     assert!(text.contains(r#"runtime="other""#));
 }
@@ -134,25 +134,25 @@ fn counters_start_anew_with_a_runtime_built_anew() {
     let series = r#"volt_tasks_spawned_total{runtime="main"}"#;
     let mut main = runtime("main", 1);
     main.tasks.spawned = 100;
-    assert_eq!(value(&page.render(&process(vec![main.clone()])), series), Some(100.0));
+    assert_eq!(value(&page.render(&program(vec![main.clone()])), series), Some(100.0));
     (main.started_at_ns, main.tasks.spawned) = (1, 3);
-    assert_eq!(value(&page.render(&process(vec![main])), series), Some(3.0));
+    assert_eq!(value(&page.render(&program(vec![main])), series), Some(3.0));
 }
 
 #[test]
 fn series_follow_active_spares_and_available_cpu_clocks() {
     let mut page = Page::new();
-    page.render(&process(vec![runtime("main", 1)]));
+    page.render(&program(vec![runtime("main", 1)]));
     let mut main = runtime("main", 2);
     (main.workers[1].is_spare, main.workers[1].cpu_ns, main.workers[1].polls) = (true, None, 7);
-    let text = page.render(&process(vec![main.clone()]));
+    let text = page.render(&program(vec![main.clone()]));
     assert_eq!(value(&text, r#"volt_worker_polls_total{runtime="main",worker="1"}"#), Some(7.0));
     assert_eq!(value(&text, r#"volt_runtime_workers{runtime="main"}"#), Some(1.0));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), Some(0.0));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="1"}"#), None);
     // The number of series is the same, but they are others.
     (main.workers[0].cpu_ns, main.workers[1].cpu_ns) = (None, Some(2_000_000_000));
-    let text = page.render(&process(vec![main]));
+    let text = page.render(&program(vec![main]));
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="0"}"#), None);
     assert_eq!(value(&text, r#"volt_worker_cpu_seconds_total{runtime="main",worker="1"}"#), Some(2.0));
 }
@@ -161,7 +161,7 @@ fn series_follow_active_spares_and_available_cpu_clocks() {
 fn incidents_are_counted_by_cause_with_zero_for_unseen_causes() {
     let mut main = runtime("main", 1);
     main.incidents.by_cause = vec![2, 3];
-    let text = Page::new().render(&process(vec![main]));
+    let text = Page::new().render(&program(vec![main]));
     for (cause, count) in [("cpu", 2.0), ("sleep", 3.0), ("lock", 0.0), ("throttled", 0.0)] {
         let series = format!(r#"volt_incidents_total{{runtime="main",cause="{cause}"}}"#);
         assert_eq!(value(&text, &series), Some(count), "{series}");
@@ -182,12 +182,12 @@ fn spawn_location_series_are_stable_and_bounded() {
     };
     let mut main = runtime("main", 1);
     main.blame = vec![blame(1, 500), blame(2, 1)];
-    let text = page.render(&process(vec![main.clone()]));
+    let text = page.render(&program(vec![main.clone()]));
     assert_eq!((caused(&text, "main.rs:1:1"), caused(&text, "other")), (Some(0.5), Some(0.001)));
 
     // Many worse locations appear. The first one stays, and no counter falls.
     main.blame.extend((10..40).map(|line| blame(line, 1_000 * line)));
-    let text = page.render(&process(vec![main.clone()]));
+    let text = page.render(&program(vec![main.clone()]));
     assert_eq!(caused(&text, "main.rs:1:1"), Some(0.5));
     assert_eq!(caused(&text, "main.rs:39:1"), Some(39.0));
     assert!(caused(&text, "other") > Some(0.001));
@@ -196,7 +196,7 @@ fn spawn_location_series_are_stable_and_bounded() {
 
     // Another runtime of the same name starts again.
     (main.started_at_ns, main.blame) = (1, vec![blame(7, 100)]);
-    let text = page.render(&process(vec![main]));
+    let text = page.render(&program(vec![main]));
     assert_eq!((caused(&text, "main.rs:1:1"), caused(&text, "main.rs:7:1")), (None, Some(0.1)));
     assert_eq!(caused(&text, "other"), Some(0.0));
 }
@@ -215,20 +215,20 @@ fn a_page_of_many_workers_is_less_than_a_megabyte() {
         (worker.polls, worker.busy_ns, worker.cpu_ns) = (u64::MAX, u64::MAX / 3, Some(u64::MAX / 7));
         (0..64).for_each(|bit| worker.poll_time.record(1 << bit));
     }
-    let text = Page::new().render(&process(vec![main]));
+    let text = Page::new().render(&program(vec![main]));
     assert!(text.len() < 1_000_000, "{} bytes", text.len());
 }
 
 #[test]
 fn a_runtime_may_have_any_name() {
-    let text = Page::new().render(&process(vec![runtime("a\"b\nc{}", 1)]));
+    let text = Page::new().render(&program(vec![runtime("a\"b\nc{}", 1)]));
     // A line feed is escaped, like every other character that controls a terminal.
     assert!(text.contains(r#"volt_tasks_alive{runtime="a\"b\\u{a}c{}"} 0"#), "{text}");
 }
 
 #[test]
 fn a_process_without_runtimes_is_up_and_no_more() {
-    let text = Page::new().render(&Process::default());
+    let text = Page::new().render(&Program::default());
     let series: Vec<_> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert_eq!(series, ["volt_program_up 1"]);
 }
@@ -240,7 +240,7 @@ fn a_finding_leaves_the_page_after_a_while_without_recurrence() {
         let mut main = runtime("main", 1);
         main.at_ns = second * 1_000_000_000;
         main.workers[0].lost_wakeup_rescues = rescues;
-        process(vec![main])
+        program(vec![main])
     };
     let found = |text: &str, rule: &str| {
         let value = |severity: &str| {

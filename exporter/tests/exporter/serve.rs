@@ -175,9 +175,9 @@ fn the_snapshot_is_everything_as_json() {
     assert_eq!(status, 200);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("content-type: application/json"), "{head}");
-    let process: volt_telemetry::Process = serde_json::from_str(body).unwrap();
-    assert_eq!(process.pid, std::process::id());
-    let names: Vec<_> = process.runtimes.iter().map(|runtime| (&*runtime.runtime, runtime.workers.len())).collect();
+    let program: volt_telemetry::Program = serde_json::from_str(body).unwrap();
+    assert_eq!(program.pid, std::process::id());
+    let names: Vec<_> = program.runtimes.iter().map(|runtime| (&*runtime.runtime, runtime.workers.len())).collect();
     assert_eq!(names, [("json", 2)]);
 }
 

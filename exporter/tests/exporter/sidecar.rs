@@ -160,8 +160,8 @@ fn the_pid_distinguishes_programs_with_equal_runtime_names() {
     assert_eq!(page.matches("# TYPE volt_runtime_workers gauge").count(), 1, "one family, one head");
     let (_, json) =
         get(&address, "/snapshot").split_once("\r\n\r\n").map(|(h, b)| (h.to_string(), b.to_string())).unwrap();
-    let processes: Vec<volt_telemetry::Process> = serde_json::from_str(&json).unwrap();
-    let mut pids: Vec<_> = processes.iter().map(|process| process.pid).collect();
+    let programs: Vec<volt_telemetry::Program> = serde_json::from_str(&json).unwrap();
+    let mut pids: Vec<_> = programs.iter().map(|program| program.pid).collect();
     pids.sort_unstable();
     let mut expected = [first.pid(), second.pid()];
     expected.sort_unstable();
@@ -187,7 +187,7 @@ fn a_stopped_program_is_reported_down_until_it_resumes() {
     while stopped_at.elapsed() < REPLY_TIMEOUT + HELLO_TIMEOUT + Duration::from_secs(1) {
         let page = get(&address, "/metrics");
         assert_eq!(value(&page, "volt_program_up", stopped.pid()), Some(0.0), "{page}");
-        assert_eq!(value(&page, "volt_runtime_workers", stopped.pid()), None, "no number of a process that is silent");
+        assert_eq!(value(&page, "volt_runtime_workers", stopped.pid()), None, "no number of a program that is silent");
         assert_eq!(value(&page, "volt_program_up", runs.pid()), Some(1.0), "{page}");
     }
     stopped.signal("CONT");

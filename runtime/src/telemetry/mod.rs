@@ -1,7 +1,7 @@
 //! The data that the runtime reports, and the tools that interpret it.
 //!
 //! This module contains the types returned by [`Handle::snapshot`](crate::Handle::snapshot) and
-//! [`observe::process`](crate::observe::process). They are defined in the crate `volt-telemetry`.
+//! [`observe::program`](crate::observe::program). They are defined in the crate `volt-telemetry`.
 //! The crate `volt-diagnosis` derives [`rates`], findings ([`doctor`]) and metrics ([`catalog`])
 //! from them. This module re-exports all of this.
 //!

@@ -72,7 +72,7 @@ impl<'de, E: Deserialize<'de>, T> Visitor<'de> for List<E, T> {
 mod tests {
     use serde::Serialize;
 
-    use crate::snapshot::{MAX_RUNTIMES, MAX_WORKERS, Process, Snapshot, Worker};
+    use crate::snapshot::{MAX_RUNTIMES, MAX_WORKERS, Program, Snapshot, Worker};
     use crate::wire::{self, MAX_REPLY_BYTES};
 
     /// Serializes as an empty map.
@@ -89,7 +89,7 @@ mod tests {
         workers: Vec<Nothing>,
     }
 
-    fn read(runtimes: usize, workers: usize) -> std::io::Result<Process> {
+    fn read(runtimes: usize, workers: usize) -> std::io::Result<Program> {
         let workers = || Workers { workers: vec![Nothing {}; workers] };
         let frame = wire::encode(&Lists { runtimes: (0..runtimes).map(|_| workers()).collect() }, MAX_REPLY_BYTES)?;
         wire::decode(&frame[4..])
@@ -116,10 +116,10 @@ mod tests {
         let worker = |index| Worker { index, ..Worker::default() };
         let fits = |workers: u32| {
             let runtime = Snapshot { workers: (0..workers).map(worker).collect(), ..Snapshot::default() };
-            wire::encode(&Process { runtimes: vec![runtime], ..Process::default() }, MAX_REPLY_BYTES).is_ok()
+            wire::encode(&Program { runtimes: vec![runtime], ..Program::default() }, MAX_REPLY_BYTES).is_ok()
         };
         assert!(!fits(MAX_WORKERS as u32), "a frame is full before");
         let runtimes = vec![Snapshot::default(); MAX_RUNTIMES];
-        assert!(wire::encode(&Process { runtimes, ..Process::default() }, MAX_REPLY_BYTES).is_err());
+        assert!(wire::encode(&Program { runtimes, ..Program::default() }, MAX_REPLY_BYTES).is_err());
     }
 }

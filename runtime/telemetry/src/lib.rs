@@ -1,6 +1,6 @@
 //! The data that Volt's runtime, exporter and console share.
 //!
-//! The state of a running program is a [`Process`], which contains one [`Snapshot`] per runtime:
+//! The state of a running program is a [`Program`], which contains one [`Snapshot`] per runtime:
 //! plain data that the runtime reads from its counters. This crate defines that data and how it is
 //! sent between programs. It derives no other data: `volt-diagnosis` computes rates, findings and
 //! metrics, and `volt-recording` writes recordings to files. This crate depends on no other crate
@@ -44,6 +44,6 @@ pub use health::Health;
 pub use histogram::Histogram;
 pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
 pub use snapshot::{
-    Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Process, Sentinel,
+    Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Program, Sentinel,
     Snapshot, Tasks, Timers, Tokio, Unparks, Worker,
 };

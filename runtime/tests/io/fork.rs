@@ -103,7 +103,7 @@ fn using_the_parents_runtime_after_fork_is_refused() {
                 });
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        assert_eq!(volt::observe::process().runtimes.len(), 1);
+                        assert_eq!(volt::observe::program().runtimes.len(), 1);
                         drop(Builder::new_multi_thread().worker_threads(1).build().unwrap());
                     }
                 });
@@ -119,7 +119,7 @@ fn using_the_parents_runtime_after_fork_is_refused() {
                         is_refused("sleep", parent, || volt::time::sleep(std::time::Duration::from_secs(1)));
                         drop(entered);
                         drop(runtime.take());
-                        assert_eq!(volt::observe::process().runtimes.len(), 0);
+                        assert_eq!(volt::observe::program().runtimes.len(), 0);
                         assert_eq!(volt::observe::socket_path(), None);
                         assert_eq!(volt::observe::health(), volt::observe::Health::default());
                     });
@@ -152,9 +152,9 @@ fn a_child_builds_a_runtime_of_its_own() {
                 });
                 assert_eq!(sum, 99 * 100 / 2 + 1);
                 let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
-                let process = client.snapshot().unwrap();
-                assert_eq!(process.pid, std::process::id());
-                let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+                let program = client.snapshot().unwrap();
+                assert_eq!(program.pid, std::process::id());
+                let names: Vec<_> = program.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
                 assert_eq!(names, ["api"], "the parent's is not here, nor is its name");
 
                 // And again in a child of the child.

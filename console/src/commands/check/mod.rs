@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use volt_telemetry::client::{Client, ConnectError, REPLY_TIMEOUT};
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 
 use crate::commands::progress::Progress;
 use crate::commands::record;
@@ -118,7 +118,7 @@ fn unchecked(tally: &Tally, options: &Options, verdicts: &[Verdict]) -> Option<S
 struct Watch {
     tally: Tally,
     first: Option<u64>,
-    last: Option<Process>,
+    last: Option<Program>,
     began: Instant,
 }
 
@@ -132,7 +132,7 @@ impl Watch {
             match client.next(left.min(SNAPSHOT_INTERVAL)) {
                 Ok(Some(update)) => {
                     heard = Instant::now();
-                    self.take(update.process);
+                    self.take(update.program);
                 }
                 Ok(None) if heard.elapsed() > REPLY_TIMEOUT => break,
                 Ok(None) => {}
@@ -151,16 +151,16 @@ impl Watch {
         Ok(())
     }
 
-    fn take(&mut self, process: Process) {
-        let process = clean::process(process);
-        self.first.get_or_insert(process.at_ns);
-        self.tally.take(&process);
-        self.last = Some(process);
+    fn take(&mut self, program: Program) {
+        let program = clean::program(program);
+        self.first.get_or_insert(program.at_ns);
+        self.tally.take(&program);
+        self.last = Some(program);
     }
 
     /// Returns how long the program was watched, on its own clock.
     fn watched(&self) -> Duration {
-        let last_ns = self.last.as_ref().map_or(0, |process| process.at_ns);
+        let last_ns = self.last.as_ref().map_or(0, |program| program.at_ns);
         Duration::from_nanos(last_ns.saturating_sub(self.first.unwrap_or(last_ns)))
     }
 }
@@ -170,9 +170,9 @@ fn spoken(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 
-fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[Verdict], columns: usize) -> String {
+fn text(program: &Program, watched: Duration, broke: Option<&str>, verdicts: &[Verdict], columns: usize) -> String {
     let watched = duration(u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX));
-    let mut text = format!("{}  pid {}  watched for {watched}\n\n", process.program, process.pid);
+    let mut text = format!("{}  pid {}  watched for {watched}\n\n", program.name, program.pid);
     for verdict in verdicts {
         let word = if verdict.is_exceeded { "EXCEEDED  " } else { "WITHIN    " };
         text.push_str(&paragraph(word, "          ", &line(verdict), columns));
@@ -189,7 +189,7 @@ fn text(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
     match exceeded {
         0 => text.push_str("\nAll limits were kept.\n"),
         _ => {
-            let (pid, all) = (process.pid, verdicts.len());
+            let (pid, all) = (program.pid, verdicts.len());
             text.push_str(&format!("\n{exceeded} of {all} limits exceeded. Next steps:\n"));
             let on = verdicts.iter().find(|verdict| verdict.is_exceeded).map_or_else(String::new, trigger);
             text.push_str(&format!("  volt-console doctor {pid}\n  volt-console record {pid} --trigger {on}\n"));
@@ -260,7 +260,7 @@ fn detail(verdict: &Verdict) -> Vec<String> {
     facts
 }
 
-fn json(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[Verdict]) -> Value {
+fn json(program: &Program, watched: Duration, broke: Option<&str>, verdicts: &[Verdict]) -> Value {
     let place = |(at, place): &(String, Place)| {
         json!({
             "spawned_at": at,
@@ -286,8 +286,8 @@ fn json(process: &Process, watched: Duration, broke: Option<&str>, verdicts: &[V
         })
     };
     json!({
-        "pid": process.pid,
-        "program": process.program,
+        "pid": program.pid,
+        "program": program.name,
         "watched_ns": u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX),
         "is_within": !verdicts.iter().any(|verdict| verdict.is_exceeded),
         "broke": broke,

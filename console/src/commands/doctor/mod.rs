@@ -25,7 +25,7 @@ use volt_diagnosis::doctor::watch::Watch;
 use volt_telemetry::client::Client;
 use volt_telemetry::finding::{Finding, Severity, TaskName};
 use volt_telemetry::processes::SAMPLE_NS;
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::text::duration;
 
 use crate::error::Error;
@@ -159,15 +159,15 @@ fn worst(all: &[Reported]) -> Option<Severity> {
 }
 
 /// Takes a snapshot, with the doctor's findings.
-fn take_snapshot(client: &mut Client, watch: &mut Watch) -> Result<Process, Error> {
-    let mut process = clean::process(client.snapshot()?);
-    watch.fill_in(&mut process.runtimes);
-    Ok(process)
+fn take_snapshot(client: &mut Client, watch: &mut Watch) -> Result<Program, Error> {
+    let mut program = clean::program(client.snapshot()?);
+    watch.fill_in(&mut program.runtimes);
+    Ok(program)
 }
 
 /// Returns the snapshot after `wait`. Takes further snapshots in between, for the rules that need
 /// several of them: whether a mailbox grows, for example.
-fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Process, Error> {
+fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Result<Program, Error> {
     let snapshots_min = if wait >= 2 * WAIT_MIN { SNAPSHOTS_MIN } else { 1 };
     let snapshots = (wait.as_nanos() / u128::from(SAMPLE_NS)).clamp(snapshots_min, SNAPSHOTS_MAX) as u32;
     for _ in 1..snapshots {
@@ -179,16 +179,16 @@ fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Res
 }
 
 /// Returns the findings to print immediately. Those below a warning wait until the second snapshot.
-fn at_once(first: &Process) -> Vec<Reported> {
+fn at_once(first: &Program) -> Vec<Reported> {
     let mut stuck = findings(first);
     stuck.retain(|told| told.finding.severity >= Severity::Warning);
     stuck
 }
 
 /// Returns the findings of every runtime, the worst first.
-fn findings(process: &Process) -> Vec<Reported> {
+fn findings(program: &Program) -> Vec<Reported> {
     let mut told = Vec::new();
-    for now in &process.runtimes {
+    for now in &program.runtimes {
         let findings = now.findings.iter().flatten().cloned();
         told.extend(findings.map(|finding| Reported { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
     }
@@ -229,8 +229,8 @@ fn sort(told: &mut [Reported]) {
 
 // ---- text ---------------------------------------------------------------------------------------
 
-fn head(process: &Process, wait: Duration) -> String {
-    let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+fn head(program: &Program, wait: Duration) -> String {
+    let names: Vec<_> = program.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
     let runtimes = match &names[..] {
         [] => "no runtime".into(),
         [only] => format!("runtime {only}"),
@@ -241,7 +241,7 @@ fn head(process: &Process, wait: Duration) -> String {
     } else {
         format!("two snapshots {} apart", duration(wait.as_nanos() as u64))
     };
-    format!("{}  pid {}  {}  {how}\n\n", process.program, process.pid, runtimes)
+    format!("{}  pid {}  {}  {how}\n\n", program.name, program.pid, runtimes)
 }
 
 fn text(all: &[Reported], paper: Paper) -> String {
@@ -281,7 +281,7 @@ fn held(finding: &Finding, at_ns: u64) -> Option<String> {
     is_held.then(|| duration(ago_ns / SECOND_NS * SECOND_NS))
 }
 
-fn summary(first: &Process, second: &Process, all: &[Reported], paper: Paper) -> String {
+fn summary(first: &Program, second: &Program, all: &[Reported], paper: Paper) -> String {
     let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
     let over = match second.at_ns.saturating_sub(first.at_ns) {
         0 => "in one snapshot".into(),
@@ -321,13 +321,13 @@ fn summary(first: &Process, second: &Process, all: &[Reported], paper: Paper) ->
 }
 
 /// Returns the number of findings of the last check for which the program's history had no room.
-fn left_out(process: &Process) -> u64 {
-    process.runtimes.iter().filter_map(|runtime| runtime.findings_left_out).fold(0, u64::saturating_add)
+fn left_out(program: &Program) -> u64 {
+    program.runtimes.iter().filter_map(|runtime| runtime.findings_left_out).fold(0, u64::saturating_add)
 }
 
 /// Returns the rules that cannot be checked on any of the runtimes.
-fn unjudged(process: &Process) -> impl Iterator<Item = &'static RuleEntry> {
-    RULES.iter().filter(|entry| !process.runtimes.iter().any(|runtime| entry.can_judge(runtime)))
+fn unjudged(program: &Program) -> impl Iterator<Item = &'static RuleEntry> {
+    RULES.iter().filter(|entry| !program.runtimes.iter().any(|runtime| entry.can_judge(runtime)))
 }
 
 fn several(count: usize, thing: &str) -> String {
@@ -351,14 +351,14 @@ fn color(severity: Severity) -> &'static str {
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
-fn json(first: &Process, second: &Process, all: &[Reported]) -> Value {
+fn json(first: &Program, second: &Program, all: &[Reported]) -> Value {
     let finding = |told: &Reported| {
         let mut finding = json!(told.finding);
         finding["runtime"] = json!(told.runtime);
         finding
     };
     json!({
-        "program": second.program,
+        "program": second.name,
         "pid": second.pid,
         "at_ns": second.at_ns,
         "interval_ns": second.at_ns.saturating_sub(first.at_ns),

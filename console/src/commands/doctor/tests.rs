@@ -9,7 +9,7 @@ use crate::text::figures::width;
 const WIDE: Paper = Paper { columns: 80, has_colors: false };
 
 /// A program whose worker 0 has been stuck for `for_ms` at `at_ms`.
-fn process(at_ms: u64, for_ms: u64) -> Process {
+fn program(at_ms: u64, for_ms: u64) -> Program {
     let guilty = Frame {
         function: Some("shop::pay::wait_for_the_bank".into()),
         file: Some("src/pay.rs".into()),
@@ -30,19 +30,19 @@ fn process(at_ms: u64, for_ms: u64) -> Process {
     };
     let mut runtime = Snapshot { runtime: "app".into(), at_ns: at_ms * 1_000_000, ..Snapshot::default() };
     runtime.incidents.latest.push(incident);
-    Process { pid: 7, program: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime], ..Process::default() }
+    Program { pid: 7, name: "shop".into(), at_ns: runtime.at_ns, runtimes: vec![runtime], ..Program::default() }
 }
 
 /// Returns the findings in the last of these snapshots.
-fn told(snapshots: &[&Process]) -> Vec<Reported> {
+fn told(snapshots: &[&Program]) -> Vec<Reported> {
     let mut watch = Watch::default();
-    let judge = |process: &&Process| watch.filled(&clean::process((*process).clone())).into_owned();
+    let judge = |program: &&Program| watch.filled(&clean::program((*program).clone())).into_owned();
     findings(snapshots.iter().map(judge).last().as_ref().unwrap())
 }
 
 #[test]
 fn text_names_the_task_the_line_the_cause_and_what_to_do() {
-    let told = text(&told(&[&process(900, 300)]), WIDE);
+    let told = text(&told(&[&program(900, 300)]), WIDE);
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "CRITICAL stalled-poll in runtime app",
@@ -60,7 +60,7 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
 
 #[test]
 fn the_title_line_has_the_time_of_a_kept_finding() {
-    let mut told = told(&[&process(900, 300)]);
+    let mut told = told(&[&program(900, 300)]);
     let at_ns = told[0].at_ns;
     for (ago_ms, held) in [(0, ""), (1_999, ""), (8_700, ", last seen 8 s ago")] {
         told[0].at_ns = at_ns + ago_ms * 1_000_000;
@@ -72,7 +72,7 @@ fn the_title_line_has_the_time_of_a_kept_finding() {
 
 #[test]
 fn doctor_output_has_no_control_characters() {
-    let (first, second) = (process(900, 300), process(1_900, 1_300));
+    let (first, second) = (program(900, 300), program(1_900, 1_300));
     let all = told(&[&first, &second]);
     let both = text(&all, WIDE) + &json(&first, &second, &all).to_string();
     assert!(both.contains("check[2Jout"), "{both}");
@@ -82,7 +82,7 @@ fn doctor_output_has_no_control_characters() {
 #[test]
 fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
     for columns in [40, 80, 120] {
-        let told = told(&[&process(900, 300)]);
+        let told = told(&[&program(900, 300)]);
         let told = text(&told, Paper { columns, has_colors: false });
         for line in told.lines() {
             assert!(width(line) <= columns || line.split_whitespace().count() <= 2, "{columns}: {line}");
@@ -94,7 +94,7 @@ fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
 
 #[test]
 fn colours_are_optional_and_severity_words_are_always_shown() {
-    let told = told(&[&process(900, 300)]);
+    let told = told(&[&program(900, 300)]);
     let colored = text(&told, Paper { columns: 80, has_colors: true });
     assert!(colored.starts_with("\u{1b}[1;31mCRITICAL\u{1b}[0m"), "{colored}");
     assert!(!text(&told, WIDE).contains('\u{1b}'));
@@ -102,7 +102,7 @@ fn colours_are_optional_and_severity_words_are_always_shown() {
 
 #[test]
 fn findings_of_the_first_snapshot_are_repeated_only_if_worse() {
-    let stuck = |for_ms| told(&[&process(900, for_ms)]);
+    let stuck = |for_ms| told(&[&program(900, for_ms)]);
     let (all, news) = join(stuck(300), stuck(300));
     assert_eq!((all.len(), news.len()), (1, 0));
     let (all, news) = join(stuck(30), stuck(300));
@@ -114,7 +114,7 @@ fn findings_of_the_first_snapshot_are_repeated_only_if_worse() {
 
 #[test]
 fn a_stall_whose_stack_is_read_meanwhile_is_one_finding() {
-    let mut first = process(900, 300);
+    let mut first = program(900, 300);
     let second = first.clone();
     first.runtimes[0].incidents.latest[0].stack.clear();
     let (all, news) = join(told(&[&first]), told(&[&second]));
@@ -124,7 +124,7 @@ fn a_stall_whose_stack_is_read_meanwhile_is_one_finding() {
 
 #[test]
 fn a_stall_whose_stack_is_read_meanwhile_is_as_bad_as_it_was() {
-    let mut first = process(900, 300);
+    let mut first = program(900, 300);
     let mut second = first.clone();
     first.runtimes[0].incidents.latest[0].stack.clear();
     second.runtimes[0].incidents.latest[0].is_over = true;
@@ -139,7 +139,7 @@ fn a_stall_whose_stack_is_read_meanwhile_is_as_bad_as_it_was() {
 
 #[test]
 fn a_past_finding_shows_its_times_and_does_not_fail() {
-    let mut first = process(900, 300);
+    let mut first = program(900, 300);
     first.runtimes[0].incidents.latest[0].is_over = true;
     let mut later = first.clone();
     later.runtimes[0].at_ns += 125_000_000_000;
@@ -156,17 +156,17 @@ fn a_past_finding_shows_its_times_and_does_not_fail() {
 
 #[test]
 fn the_verdict_of_the_program_is_the_one_that_is_printed() {
-    let mut process = process(900, 300);
-    process.runtimes[0].findings = Some(Vec::new());
-    assert_eq!(told(&[&process]), []);
+    let mut program = program(900, 300);
+    program.runtimes[0].findings = Some(Vec::new());
+    assert_eq!(told(&[&program]), []);
 }
 
 #[test]
 fn a_report_without_findings_lists_the_checks() {
-    let at = |at_ns| Process {
+    let at = |at_ns| Program {
         runtimes: vec![Snapshot { runtime: "app".into(), at_ns, ..Snapshot::default() }],
         at_ns,
-        ..Process::default()
+        ..Program::default()
     };
     let (first, second) = (at(1_000_000_000), at(2_000_000_000));
     let told = summary(&first, &second, &told(&[&first, &second]), WIDE);
@@ -181,17 +181,17 @@ fn a_report_without_findings_lists_the_checks() {
 
 #[test]
 fn findings_that_found_no_room_are_counted_in_text_and_json() {
-    let mut process = process(900, 300);
-    process.runtimes[0].findings = Some(Vec::new());
-    process.runtimes[0].findings_left_out = Some(3);
-    let text = summary(&process, &process, &[], WIDE);
+    let mut program = program(900, 300);
+    program.runtimes[0].findings = Some(Vec::new());
+    program.runtimes[0].findings_left_out = Some(3);
+    let text = summary(&program, &program, &[], WIDE);
     assert!(text.contains("3 findings omitted: the program keeps at most 64 for each runtime."), "{text}");
-    assert_eq!(json(&process, &process, &[])["findings_left_out"], 3);
+    assert_eq!(json(&program, &program, &[])["findings_left_out"], 3);
 }
 
 #[test]
 fn json_has_the_findings_and_the_rules_that_were_not_checked() {
-    let (first, second) = (process(900, 300), process(1_900, 1_300));
+    let (first, second) = (program(900, 300), program(1_900, 1_300));
     let json = json(&first, &second, &told(&[&first, &second]));
     assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));
     assert_eq!(json["worst"], "critical");

@@ -138,8 +138,8 @@ fn chosen(client: &mut Client, runtime: Option<&str>) -> Result<Option<String>, 
     if let Some(name) = runtime {
         return Ok(Some(name.to_owned()));
     }
-    let process = client.snapshot()?;
-    Ok(busiest(&process.runtimes).map(|index| process.runtimes[index].runtime.clone()))
+    let program = client.snapshot()?;
+    Ok(busiest(&program.runtimes).map(|index| program.runtimes[index].runtime.clone()))
 }
 
 /// Records until the time is over, a signal arrives, the file is full, or the program exits. Prints

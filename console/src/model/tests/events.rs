@@ -31,11 +31,11 @@ fn the_first_snapshot_logs_no_events_and_later_changes_do() {
     has("stuck worker 1 by GET /blocking #48210 at handlers.rs:61, so far 230ms: sleep");
     model.update(Message::Disconnected { reason: "gone".into(), retry_in: STEP });
     model.update(Message::Connected(Hello::default()));
-    let mut process = fixture::stalled(fixture::process(2, 3), 5);
-    process.runtimes.pop();
-    process.runtimes[0].sentinel.spare_calls += 2;
-    process.runtimes[0].tasks.panicked += 1;
-    let all = process.runtimes[0].processes.as_mut().unwrap();
+    let mut program = fixture::stalled(fixture::program(2, 3), 5);
+    program.runtimes.pop();
+    program.runtimes[0].sentinel.spare_calls += 2;
+    program.runtimes[0].tasks.panicked += 1;
+    let all = program.runtimes[0].processes.as_mut().unwrap();
     (all.ended_abnormally, all.restarts) = (all.ended_abnormally + 3, all.restarts + 3);
     all.last_failure = Some(volt_telemetry::processes::Failure {
         pid: "local:7.1".into(),
@@ -43,8 +43,8 @@ fn the_first_snapshot_logs_no_events_and_later_changes_do() {
         reason: "panicked: no".into(),
         ..volt_telemetry::processes::Failure::default()
     });
-    process.runtimes.push(fixture::runtime("new", 3, process.at_ns, 1));
-    model.update(Message::Snapshot { process: Box::new(process), lost: 4 });
+    program.runtimes.push(fixture::runtime("new", 3, program.at_ns, 1));
+    model.update(Message::Snapshot { program: Box::new(program), lost: 4 });
     let told = events(&mut model);
     let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
     has("link connection lost: gone");
@@ -61,10 +61,10 @@ fn the_first_snapshot_logs_no_events_and_later_changes_do() {
 #[test]
 fn the_event_log_is_bounded_and_summarizes_floods() {
     let flood = |step: u64| {
-        let mut process = fixture::process(2, step);
+        let mut program = fixture::program(2, step);
         let incident = |id| Incident { id, is_over: true, for_ns: 20_000_000, ..Incident::default() };
-        process.runtimes[0].incidents.latest = (40 * step..40 * (step + 1)).map(incident).collect();
-        Message::Snapshot { process: Box::new(process), lost: 0 }
+        program.runtimes[0].incidents.latest = (40 * step..40 * (step + 1)).map(incident).collect();
+        Message::Snapshot { program: Box::new(program), lost: 0 }
     };
     let mut model = Model::new(STEP);
     (1..70).for_each(|step| _ = model.update(flood(step)));
@@ -78,10 +78,10 @@ fn the_event_log_is_bounded_and_summarizes_floods() {
 fn a_lasting_condition_is_one_event_in_ten_seconds_with_a_count() {
     let mut model = Model::new(STEP);
     for step in 1..40 {
-        let mut process = fixture::process(2, step);
-        process.runtimes[0].sentinel.spare_calls = step;
+        let mut program = fixture::program(2, step);
+        program.runtimes[0].sentinel.spare_calls = step;
         model.update(Message::Tick(STEP * step as u32));
-        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+        model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     }
     let told: Vec<_> = events(&mut model).into_iter().filter(|event| event.starts_with("replaced")).collect();
     assert_eq!(told.len(), 2, "{told:#?}");
@@ -92,10 +92,10 @@ fn a_lasting_condition_is_one_event_in_ten_seconds_with_a_count() {
 #[test]
 fn a_stuck_worker_without_a_spare_is_not_logged_as_replaced() {
     let mut model = fixture::model(2, 2);
-    let mut process = fixture::process(2, 3);
-    process.runtimes[0].sentinel.replacements += 50;
-    process.runtimes[0].sentinel.capped += 50;
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::program(2, 3);
+    program.runtimes[0].sentinel.replacements += 50;
+    program.runtimes[0].sentinel.capped += 50;
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     let told = events(&mut model);
     assert!(!told.iter().any(|event| event.starts_with("replaced")), "{told:#?}");
     assert!(told.iter().any(|event| event.starts_with("capped 50 times: no spare worker")), "{told:#?}");
@@ -105,9 +105,9 @@ fn a_stuck_worker_without_a_spare_is_not_logged_as_replaced() {
 fn an_oscillating_counter_saturates_instead_of_overflowing() {
     let mut model = Model::new(STEP);
     for (step, restarts) in [2, u64::MAX, 2, u64::MAX].into_iter().enumerate() {
-        let mut process = fixture::process(2, step as u64 + 1);
-        process.runtimes[0].processes.as_mut().unwrap().restarts = restarts;
-        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+        let mut program = fixture::program(2, step as u64 + 1);
+        program.runtimes[0].processes.as_mut().unwrap().restarts = restarts;
+        model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     }
     let told = events(&mut model);
     assert!(told.iter().any(|event| event.starts_with("restart 18.4E times: a supervisor")), "{told:#?}");
@@ -119,13 +119,13 @@ fn findings_of_the_doctor_come_and_go_as_events() {
     for step in 1..140 {
         // A worker is stuck from the fourth second to the sixth.
         let is_stuck = (8..12).contains(&step);
-        let mut process =
-            if is_stuck { fixture::stalled(fixture::process(2, step), 1) } else { fixture::process(2, step) };
+        let mut program =
+            if is_stuck { fixture::stalled(fixture::program(2, step), 1) } else { fixture::program(2, step) };
         if !is_stuck {
-            process.runtimes[0].workers.iter_mut().for_each(|worker| worker.in_flight = None);
+            program.runtimes[0].workers.iter_mut().for_each(|worker| worker.in_flight = None);
         }
         model.update(Message::Tick(STEP * step as u32));
-        model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+        model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
         let is_found = model.state().findings.iter().any(|(_, finding)| finding.rule.name() == "stalled-poll");
         assert!(is_found || !is_stuck || step < 10, "judged anew every second");
     }

@@ -10,7 +10,7 @@ use super::*;
 use crate::fixture::{self, STEP};
 
 fn snapshot(workers: u32, step: u64) -> Message {
-    Message::Snapshot { process: Box::new(fixture::process(workers, step)), lost: 0 }
+    Message::Snapshot { program: Box::new(fixture::program(workers, step)), lost: 0 }
 }
 
 fn act(model: &mut Model, action: Action) -> Option<Effect> {
@@ -66,9 +66,9 @@ fn pausing_keeps_the_screen_while_snapshots_continue() {
 #[test]
 fn the_busiest_runtime_is_shown_first_and_tab_cycles() {
     let mut model = Model::new(STEP);
-    let mut process = fixture::process(2, 3);
-    process.runtimes.reverse();
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::program(2, 3);
+    program.runtimes.reverse();
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert_eq!(runtime_name(&model), "app", "the exporter was busy for less time");
     act(&mut model, Action::NextRuntime);
     assert_eq!(runtime_name(&model), "exporter");
@@ -82,13 +82,13 @@ fn the_busiest_runtime_is_shown_first_and_tab_cycles() {
 fn the_selected_runtime_stays_if_another_is_inserted_before() {
     let mut model = fixture::model(2, 2);
     act(&mut model, Action::NextRuntime);
-    let mut process = fixture::process(2, 3);
-    process.runtimes.insert(0, fixture::runtime("new", 1, process.at_ns, 1));
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::program(2, 3);
+    program.runtimes.insert(0, fixture::runtime("new", 1, program.at_ns, 1));
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert_eq!(runtime_name(&model), "exporter");
-    let mut process = fixture::process(2, 4);
-    process.runtimes.pop();
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::program(2, 4);
+    program.runtimes.pop();
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert_eq!(runtime_name(&model), "app", "its runtime is gone: the first one");
 }
 
@@ -142,7 +142,7 @@ fn escape_closes_the_help_and_does_not_quit() {
 fn losses_add_up_over_subscriptions() {
     let mut model = fixture::model(2, 1);
     let lose = |model: &mut Model, step, lost| {
-        model.update(Message::Snapshot { process: Box::new(fixture::process(2, step)), lost });
+        model.update(Message::Snapshot { program: Box::new(fixture::program(2, step)), lost });
     };
     lose(&mut model, 2, 3);
     lose(&mut model, 3, 5);
@@ -179,8 +179,8 @@ fn the_time_of_disconnection_persists_until_reconnect() {
 #[test]
 fn a_program_that_was_started_anew_has_no_rates_from_before() {
     let mut model = fixture::model(2, 3);
-    let process = Process { pid: 99, ..fixture::process(2, 4) };
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let program = Program { pid: 99, ..fixture::program(2, 4) };
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert!(model.scene().unwrap().rates.is_none());
 }
 
@@ -198,7 +198,7 @@ fn silence_is_noticed_after_three_intervals_and_a_second() {
 
 /// Returns a snapshot with a stuck poll and `written` incidents.
 fn stalled(step: u64, written: u64) -> Message {
-    Message::Snapshot { process: Box::new(fixture::stalled(fixture::process(2, step), written)), lost: 0 }
+    Message::Snapshot { program: Box::new(fixture::stalled(fixture::program(2, step), written)), lost: 0 }
 }
 
 #[test]

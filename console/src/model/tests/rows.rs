@@ -17,9 +17,9 @@ fn the_worker_selection_skips_inactive_spares() {
     assert_eq!(model.scene().unwrap().snapshot.workers.len(), 4, "two, a spare on duty, and one off");
     act(&mut model, Action::Last);
     assert_eq!(model.selected_worker, 2);
-    let mut process = fixture::stalled(fixture::process(2, 2), 1);
-    process.runtimes[0].workers[2].duty = volt_telemetry::snapshot::Duty::Off;
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::stalled(fixture::program(2, 2), 1);
+    program.runtimes[0].workers[2].duty = volt_telemetry::snapshot::Duty::Off;
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert_eq!(model.selected_worker, 1);
 }
 
@@ -73,9 +73,9 @@ fn an_open_incident_stays_open_after_leaving_the_snapshot() {
     model.update(stalled(2, 5));
     let open = model.incidents.selected(&model.incident_rows()).unwrap().clone();
     assert_eq!((open.id, open.is_over, model.incidents.open_call()), (4, true, Some(1)));
-    let mut process = fixture::stalled(fixture::process(2, 3), 90);
-    process.runtimes[0].incidents.latest.drain(..80);
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::stalled(fixture::program(2, 3), 90);
+    program.runtimes[0].incidents.latest.drain(..80);
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert_eq!(incident(&model), 4);
     act(&mut model, Action::Last);
     assert_eq!(model.incidents.open_call(), Some(18), "the last of its calls");
@@ -128,8 +128,8 @@ fn another_program_or_runtime_has_incidents_of_its_own() {
     assert_eq!(model.incidents.selected(&model.incident_rows()), None);
     act(&mut model, Action::PreviousRuntime);
     act(&mut model, Action::ToggleDetail);
-    let process = Process { pid: 99, ..fixture::stalled(fixture::process(2, 3), 5) };
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let program = Program { pid: 99, ..fixture::stalled(fixture::program(2, 3), 5) };
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert_eq!((model.incidents.open_call(), incident(&model)), (None, 5));
 }
 

@@ -167,11 +167,11 @@ fn draw_split(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>
 }
 
 fn identity(model: &Model, theme: Theme) -> Line<'static> {
-    let process = model.state().process.as_ref();
-    let program = process.map_or(&model.hello.program, |process| &process.program);
-    let pid = process.map_or(model.hello.pid, |process| process.pid);
+    let program = model.state().program.as_ref();
+    let name = program.map_or(&model.hello.program, |program| &program.name);
+    let pid = program.map_or(model.hello.pid, |program| program.pid);
     let mut spans = vec![
-        Span::styled(format!(" {}", head(program, NAME_MAX_WIDTH)), theme.header()),
+        Span::styled(format!(" {}", head(name, NAME_MAX_WIDTH)), theme.header()),
         Span::styled("  pid ", theme.label()),
         Span::raw(pid.to_string()),
     ];

@@ -58,10 +58,10 @@ fn a_small_screen_shows_the_worst_finding_or_ok() {
     let drawn = screen(&model, (60, 15));
     let place = model.finding_rows()[0].1.locations[0].at().to_owned();
     assert!(drawn.contains("critical stalled-poll") && drawn.contains(&place), "{drawn}");
-    let mut process = fixture::process(2, 1);
-    process.runtimes.iter_mut().flat_map(|runtime| &mut runtime.workers).for_each(|worker| worker.in_flight = None);
+    let mut program = fixture::program(2, 1);
+    program.runtimes.iter_mut().flat_map(|runtime| &mut runtime.workers).for_each(|worker| worker.in_flight = None);
     let mut well = Model::new(fixture::STEP);
-    well.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    well.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     let drawn = screen(&well, (60, 15));
     assert!(drawn.contains("OK: no findings"), "{drawn}");
 }
@@ -231,8 +231,8 @@ fn every_screen_is_complete_at_every_supported_size() {
             model.update(Message::Tasks(Box::new(fixture::tasks("app", written, 2))));
             model.update(Message::Processes(Box::new(fixture::processes("app", written, 2))));
             model.update(Message::Dump(Box::new(fixture::dump())));
-            let process = fixture::stalled(fixture::process(3, 3), written);
-            model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+            let program = fixture::stalled(fixture::program(3, 3), written);
+            model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
             show(&mut model, chosen);
             for size in [(80, 24), (81, 25), (99, 24), (110, 24), (177, 35), (300, 100)] {
                 for action in [Action::ToggleDetail, Action::Last, Action::ToggleDetail, Action::First] {
@@ -288,19 +288,19 @@ fn the_selected_worker_is_below_the_table() {
 fn the_screen_explains_missing_snapshots_and_runtimes() {
     assert!(screen(&Model::new(fixture::STEP), (80, 24)).contains("Waiting for the first snapshot"));
     let mut model = fixture::model(2, 1);
-    let process = volt_telemetry::snapshot::Process { runtimes: Vec::new(), ..fixture::process(2, 2) };
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let program = volt_telemetry::snapshot::Program { runtimes: Vec::new(), ..fixture::program(2, 2) };
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     assert!(screen(&model, (80, 24)).contains("no running runtime"));
 }
 
 #[test]
 fn the_overview_shows_incidents_uncut() {
-    let mut process = fixture::stalled(fixture::process(2, 3), 1);
+    let mut program = fixture::stalled(fixture::program(2, 3), 1);
     for (is_over, id) in [(false, 7), (true, 7), (true, 123_456_789_012)] {
-        let incident = &mut process.runtimes[0].incidents.latest[0];
+        let incident = &mut program.runtimes[0].incidents.latest[0];
         (incident.is_over, incident.task_id) = (is_over, id);
         let mut model = fixture::model(2, 2);
-        model.update(Message::Snapshot { process: Box::new(process.clone()), lost: 0 });
+        model.update(Message::Snapshot { program: Box::new(program.clone()), lost: 0 });
         for columns in 80..130 {
             let screen = screen(&model, (columns, 24));
             let line = screen.lines().find(|line| line.starts_with(" incidents")).unwrap();
@@ -385,10 +385,10 @@ fn only_the_named_colors_are_used() {
 #[test]
 fn names_with_escape_sequences_reach_no_cell() {
     let mut model = fixture::model(2, 2);
-    let mut process = fixture::process(2, 3);
-    process.program = "\u{1b}[31mdemo\u{7}".into();
-    process.runtimes[0].workers[0].in_flight.as_mut().unwrap().task_name = Some("a\u{9b}2J\n\u{202e}b".into());
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    let mut program = fixture::program(2, 3);
+    program.name = "\u{1b}[31mdemo\u{7}".into();
+    program.runtimes[0].workers[0].in_flight.as_mut().unwrap().task_name = Some("a\u{9b}2J\n\u{202e}b".into());
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     let screen = screen(&model, (200, 50));
     assert!(screen.contains("[31mdemo") && screen.contains("a2Jb"), "{screen}");
     assert!(screen.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'));
@@ -397,12 +397,12 @@ fn names_with_escape_sequences_reach_no_cell() {
 #[test]
 fn stacks_with_escape_sequences_reach_no_cell() {
     let mut model = fixture::model(2, 2);
-    let mut process = fixture::stalled(fixture::process(2, 3), 1);
-    let incident = &mut process.runtimes[0].incidents.latest[0];
+    let mut program = fixture::stalled(fixture::program(2, 3), 1);
+    let incident = &mut program.runtimes[0].incidents.latest[0];
     incident.stack[2].function = Some("ev\u{1b}[2Jil".into());
     incident.stack[2].file = Some("sr\u{9b}3Jc\u{202e}.rs".into());
-    process.runtimes[0].blame[0].spawned_at = "wh\u{7}ere.rs:1:1".into();
-    model.update(Message::Snapshot { process: Box::new(process), lost: 0 });
+    program.runtimes[0].blame[0].spawned_at = "wh\u{7}ere.rs:1:1".into();
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     for (chosen, wanted) in
         [(Screen::Incidents, "ev[2Jil"), (Screen::Incidents, "sr3Jc.rs"), (Screen::Blame, "where.rs")]
     {

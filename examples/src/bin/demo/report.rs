@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use volt_telemetry::{Process, Snapshot};
+use volt_telemetry::{Program, Snapshot};
 
 use crate::load::{Handler, Load, Outcome, Tally};
 
@@ -28,17 +28,17 @@ pub(crate) enum End {
 pub(crate) struct Reading {
     at: Instant,
     tally: Tally,
-    process: Process,
+    program: Program,
 }
 
 impl Reading {
     /// Takes a reading. Can be called from any thread.
     pub(crate) fn take(load: &Load) -> Self {
-        Self { at: Instant::now(), tally: load.tally(), process: volt::observe::process() }
+        Self { at: Instant::now(), tally: load.tally(), program: volt::observe::program() }
     }
 
     fn service(&self) -> Option<&Snapshot> {
-        self.process.runtimes.iter().find(|snapshot| snapshot.runtime == SERVICE)
+        self.program.runtimes.iter().find(|snapshot| snapshot.runtime == SERVICE)
     }
 }
 
@@ -121,7 +121,7 @@ impl Summary {
             };
             (handler.name().to_owned(), json(&summary))
         });
-        let snapshots = || reading.process.runtimes.iter();
+        let snapshots = || reading.program.runtimes.iter();
         Self {
             requests: whole.answered,
             errors: whole.errors,
@@ -225,10 +225,10 @@ mod tests {
             workers: vec![worker.clone(), worker.clone()],
             ..Snapshot::default()
         };
-        let process = Process { runtimes: vec![runtime(SERVICE), runtime("load")], ..Process::default() };
+        let program = Program { runtimes: vec![runtime(SERVICE), runtime("load")], ..Program::default() };
         let mut tally = Tally::default();
         (0..requests).for_each(|_| tally.record(Handler::Fast, Some(Duration::from_millis(2))));
-        Reading { at: Instant::now(), tally, process }
+        Reading { at: Instant::now(), tally, program }
     }
 
     #[test]

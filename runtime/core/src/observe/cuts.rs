@@ -74,7 +74,7 @@ pub(super) fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Reg
 
 fn snapshots(reply: &mut Reply) -> &mut [Snapshot] {
     match reply {
-        Reply::Snapshot { process, .. } => &mut process.runtimes,
+        Reply::Snapshot { program, .. } => &mut program.runtimes,
         Reply::Flush { flush } => flush.snapshot.as_deref_mut().map_or(&mut [], std::slice::from_mut),
         _ => &mut [],
     }

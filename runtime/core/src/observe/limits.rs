@@ -44,7 +44,7 @@ impl Limits {
     /// The limits of a program's observer. Another runtime often follows the last one, in a test
     /// suite for example, and then finds the socket open: opening it takes a hundred times as long
     /// as the rest of a runtime's start.
-    pub(super) const OF_PROCESS: Limits = Limits { linger: Duration::from_secs(1), ..Limits::DEFAULT };
+    pub(super) const OF_PROGRAM: Limits = Limits { linger: Duration::from_secs(1), ..Limits::DEFAULT };
 
     pub(super) const DEFAULT: Limits = Limits {
         clients: 8,

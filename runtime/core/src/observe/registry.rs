@@ -7,7 +7,7 @@
 //! a new runtime.
 //!
 //! A runtime registers its name when it is built, enters itself when it is complete, and drops its
-//! `Registration` when it ends. The observer's thread and [`process`] read the list.
+//! `Registration` when it ends. The observer's thread and [`program`] read the list.
 //!
 //! Protocol, all under the one lock except the sleeps:
 //! * Start: (1) take a place in the list, and with it a name; (2) enter the runtime; (3) if it
@@ -46,7 +46,7 @@ use volt_stacks::fork::Home;
 use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::health::Health;
 use volt_telemetry::processes::{self, ProcessList};
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::socket::{self, Environment};
 use volt_telemetry::tasks::{Query, TaskList};
 use volt_telemetry::why::Why;
@@ -61,7 +61,7 @@ use crate::scheduler::dump::limit::Limit;
 use crate::task::details::origin::MAX_NAME_BYTES;
 
 /// What a runtime exposes to observers. Called on the observer's thread and on any thread that
-/// calls [`process`].
+/// calls [`program`].
 pub(crate) trait Observed: Send + Sync {
     /// Returns its present figures, under the name of its `Registration`. Waits for no worker.
     fn snapshot(&self) -> Snapshot;
@@ -101,48 +101,48 @@ pub(crate) trait Observed: Send + Sync {
 /// Registers a runtime that is being built, under the name `wanted` or, if that is taken,
 /// `wanted-2`, `wanted-3`, …: see [`Registration::name`].
 pub(crate) fn register(wanted: &str) -> Registration {
-    Registry::of_process().register(wanted)
+    Registry::of_program().register(wanted)
 }
 
 /// Returns a snapshot of every runtime of this program. This is what the control socket sends,
 /// without the socket.
 ///
 /// ```
-/// let process = volt::observe::process();
-/// assert_eq!(process.pid, std::process::id());
-/// for runtime in &process.runtimes {
+/// let program = volt::observe::program();
+/// assert_eq!(program.pid, std::process::id());
+/// for runtime in &program.runtimes {
 ///     println!("{}: {} tasks alive", runtime.runtime, runtime.tasks.alive);
 /// }
 /// ```
-pub fn process() -> Process {
-    Registry::of_process().process()
+pub fn program() -> Program {
+    Registry::of_program().program()
 }
 
 /// Returns the runtimes of this program that are complete, in the order of registration.
 pub(super) fn observed() -> Vec<Weak<dyn Observed>> {
-    let state = Registry::of_process().lock();
+    let state = Registry::of_program().lock();
     state.entries.iter().filter_map(|entry| entry.runtime.clone()).collect()
 }
 
-/// Same as [`process`], but returns `None` if a snapshot panics.
-pub(super) fn try_process() -> Option<Process> {
-    Registry::of_process().try_process()
+/// Same as [`program`], but returns `None` if a snapshot panics.
+pub(super) fn try_program() -> Option<Program> {
+    Registry::of_program().try_program()
 }
 
 /// Returns the path of the program's control socket, to which consoles attach. `None` while no
 /// runtime of the program has the socket open.
 pub fn socket_path() -> Option<PathBuf> {
-    Registry::of_process().socket_path()
+    Registry::of_program().socket_path()
 }
 
 /// Returns the counters of the observer itself: its clients, and why it refused or dropped some.
 pub fn health() -> Health {
-    Registry::of_process().health()
+    Registry::of_program().health()
 }
 
 /// The list of this program's runtimes. Never freed, so that references to it stay valid forever. A
 /// forked child replaces its parent's by its own.
-static OF_PROCESS: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
+static OF_PROGRAM: AtomicPtr<Arc<Registry>> = AtomicPtr::new(ptr::null_mut());
 
 /// The list of runtimes. There is one per program; tests create their own.
 pub(super) struct Registry {
@@ -223,19 +223,19 @@ impl State {
 }
 
 impl Registry {
-    fn of_process() -> &'static Arc<Registry> {
+    fn of_program() -> &'static Arc<Registry> {
         // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes the
         // registry.
-        let mut found = OF_PROCESS.load(Ordering::Acquire);
+        let mut found = OF_PROGRAM.load(Ordering::Acquire);
         loop {
             // SAFETY: null, or from `Box::into_raw` below and never freed once it is stored here.
             if let Some(registry) = unsafe { found.as_ref() }.filter(|registry| registry.home.is_here()) {
                 return registry;
             }
-            let own = Box::into_raw(Box::new(Registry::new(Environment::of_process, Limits::OF_PROCESS)));
+            let own = Box::into_raw(Box::new(Registry::new(Environment::of_program, Limits::OF_PROGRAM)));
             // ORDERING: AcqRel; see above. Acquire also on failure, since the found registry is
             // used.
-            match OF_PROCESS.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
+            match OF_PROGRAM.compare_exchange(found, own, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     found = own;
                     exit::clean_up();
@@ -274,11 +274,11 @@ impl Registry {
         Registration { registry: Arc::clone(self), id, name }
     }
 
-    pub(super) fn process(&self) -> Process {
+    pub(super) fn program(&self) -> Program {
         let runtimes = self.runtimes();
-        Process {
+        Program {
             pid: std::process::id(),
-            program: program_name(),
+            name: program_name(),
             at_ns: clock::now_ns(),
             observer: Some(self.health()),
             runtimes: runtimes.iter().map(|runtime| runtime.snapshot()).collect(),
@@ -286,14 +286,14 @@ impl Registry {
     }
 
     /// Returns `None`, and counts that, if a snapshot panics.
-    pub(super) fn try_process(&self) -> Option<Process> {
+    pub(super) fn try_program(&self) -> Option<Program> {
         // Unwind safe: a snapshot reads cells, and nothing that it has written in part is used
         // again.
-        let process = catch_unwind(AssertUnwindSafe(|| self.process())).ok();
-        if process.is_none() {
+        let program = catch_unwind(AssertUnwindSafe(|| self.program())).ok();
+        if program.is_none() {
             self.count(|health| health.snapshot_panics += 1);
         }
-        process
+        program
     }
 
     pub(super) fn hello(&self) -> Hello {
@@ -361,7 +361,7 @@ mod exit {
     use std::sync::TryLockError;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::OF_PROCESS;
+    use super::OF_PROGRAM;
 
     unsafe extern "C" {
         fn atexit(function: extern "C" fn()) -> i32;
@@ -370,8 +370,8 @@ mod exit {
     /// Unlinks the control socket, if the observer still has it: a program may exit while the
     /// observer lingers, or while a runtime lives.
     extern "C" fn unlink() {
-        // ORDERING: Acquire; pairs with the Release in `of_process`.
-        let registry = OF_PROCESS.load(Ordering::Acquire);
+        // ORDERING: Acquire; pairs with the Release in `of_program`.
+        let registry = OF_PROGRAM.load(Ordering::Acquire);
         // SAFETY: null, or never freed.
         let Some(registry) = unsafe { registry.as_ref() }.filter(|registry| registry.home.is_here()) else { return };
         let state = match registry.state.try_lock() {

@@ -176,7 +176,7 @@ impl Server {
         let free = (0..self.clients.len()).filter(|&index| self.clients[index].is_none());
         let Some(index) = free.min_by_key(|&index| self.paid_at[index]) else {
             let mut client = Connection::new(socket, now, now, &self.limits);
-            let attached = self.clients.iter().flatten().filter_map(|client| socket::peer_process(&client.socket));
+            let attached = self.clients.iter().flatten().filter_map(|client| socket::peer_pid(&client.socket));
             let mut pids: Vec<_> = attached.map(|pid| pid.to_string()).collect();
             // One program may have several clients.
             pids.dedup();
@@ -404,8 +404,8 @@ pub(super) fn is_of_one_connection(code: i32) -> bool {
 }
 
 fn take_snapshot(registry: &Registry) -> Reply {
-    match registry.try_process() {
-        Some(process) => Reply::Snapshot { process: Box::new(process), lost: 0 },
+    match registry.try_program() {
+        Some(program) => Reply::Snapshot { program: Box::new(program), lost: 0 },
         None => Reply::Error { message: PANICKED.into() },
     }
 }

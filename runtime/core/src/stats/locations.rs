@@ -25,17 +25,17 @@ const PROBES: usize = 16;
 
 const _: () = assert!(PLACES.is_power_of_two() && PLACES < u16::MAX as usize && UNKNOWN_LOCATION == 0);
 
-static OF_PROCESS: Locations = Locations::new();
+static OF_PROGRAM: Locations = Locations::new();
 
 /// Returns the number of a location, from 1; [`UNKNOWN_LOCATION`] if there is none left.
 #[inline]
 pub(crate) fn number_of(location: &'static Location<'static>) -> u16 {
-    OF_PROCESS.number_of(location)
+    OF_PROGRAM.number_of(location)
 }
 
 /// Returns the location of a number.
 pub(crate) fn of_number(number: u16) -> Option<&'static Location<'static>> {
-    OF_PROCESS.of_number(number)
+    OF_PROGRAM.of_number(number)
 }
 
 struct Locations([AtomicPtr<Location<'static>>; PLACES]);

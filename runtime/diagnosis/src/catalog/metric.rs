@@ -1,14 +1,14 @@
 //! Defines a metric, and how its samples are read from a snapshot.
 //!
 //! A row of the table contains a function that pushes samples into a `Reading` of one runtime, or
-//! into a `ProcessReading` of one program. The methods of these two types cover the shapes that
+//! into a `ProgramReading` of one program. The methods of these two types cover the shapes that
 //! metrics have: one value, one for each worker, one for each value of a label.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::processes::States;
-use volt_telemetry::snapshot::{Process, Snapshot, Worker};
+use volt_telemetry::snapshot::{Program, Snapshot, Worker};
 
 use super::locations::{Location, Locations};
 use crate::doctor::rule::{RULES, count_of};
@@ -59,7 +59,7 @@ pub(super) enum Read {
     /// Each runtime.
     Runtime(fn(&mut Reading<'_>)),
     /// Each known program, whether it answered or not.
-    Process(fn(&mut ProcessReading<'_>)),
+    Program(fn(&mut ProgramReading<'_>)),
 }
 
 /// One value under a metric's name.
@@ -114,15 +114,15 @@ impl Metric {
     ///
     /// ```
     /// use volt_diagnosis::catalog;
-    /// use volt_telemetry::Process;
+    /// use volt_telemetry::Program;
     ///
     /// let up = catalog::find("volt_program_up").unwrap();
-    /// assert_eq!(up.samples_of_process(Some(&Process::default()))[0].value, catalog::Value::Count(1));
-    /// assert_eq!(up.samples_of_process(None)[0].value, catalog::Value::Count(0));
+    /// assert_eq!(up.samples_of_program(Some(&Program::default()))[0].value, catalog::Value::Count(1));
+    /// assert_eq!(up.samples_of_program(None)[0].value, catalog::Value::Count(0));
     /// ```
-    pub fn samples_of_process(&self, process: Option<&Process>) -> Vec<Sample> {
-        let mut reading = ProcessReading { process, samples: Vec::new() };
-        if let Read::Process(read) = self.read {
+    pub fn samples_of_program(&self, program: Option<&Program>) -> Vec<Sample> {
+        let mut reading = ProgramReading { program, samples: Vec::new() };
+        if let Read::Program(read) = self.read {
             read(&mut reading);
         }
         reading.samples
@@ -155,19 +155,19 @@ pub(super) struct Reading<'a> {
 }
 
 /// Collects the samples of one metric from one program.
-pub(super) struct ProcessReading<'a> {
-    pub(super) process: Option<&'a Process>,
+pub(super) struct ProgramReading<'a> {
+    pub(super) program: Option<&'a Program>,
     samples: Vec<Sample>,
 }
 
-impl ProcessReading<'_> {
+impl ProgramReading<'_> {
     pub(super) fn push(&mut self, labels: &[&str], value: impl Into<Value>) {
         self.samples.push(Sample { labels: labels.iter().map(|label| (*label).into()).collect(), value: value.into() });
     }
 
     /// Adds one sample for the observer, if the program reports it.
     pub(super) fn observer<V: Into<Value>>(&mut self, read: impl Fn(&Health) -> V) {
-        if let Some(health) = self.process.and_then(|process| process.observer) {
+        if let Some(health) = self.program.and_then(|program| program.observer) {
             self.push(&[], read(&health));
         }
     }
@@ -177,7 +177,7 @@ impl ProcessReading<'_> {
         &mut self,
         read: impl Fn(&Health) -> [(&'static str, V); N],
     ) {
-        for (of, value) in self.process.and_then(|process| process.observer).iter().flat_map(read) {
+        for (of, value) in self.program.and_then(|program| program.observer).iter().flat_map(read) {
             self.push(&[of], value);
         }
     }

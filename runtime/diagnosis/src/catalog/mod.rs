@@ -7,7 +7,7 @@
 //! # Shape
 //!
 //! [`METRICS`] is a list of [`Metric`]s. [`Metric::samples`] reads one metric from one snapshot,
-//! and [`Metric::samples_of_process`] reads the few metrics that are about the program rather than
+//! and [`Metric::samples_of_program`] reads the few metrics that are about the program rather than
 //! one of its runtimes. The number of samples depends on the workers, on what the kernel reports of
 //! their threads, and on the spawn locations that have their own series. [`Locations`] keeps the
 //! latter from one snapshot to the next. The doctor needs two snapshots for most findings. A reader

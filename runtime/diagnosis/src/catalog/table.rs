@@ -5,7 +5,7 @@
 
 use volt_telemetry::snapshot::{Duty, GlobalChecks, Snapshot};
 
-use super::metric::{Kind, Metric, ProcessReading, Read, Reading, seconds};
+use super::metric::{Kind, Metric, ProgramReading, Read, Reading, seconds};
 use crate::rates::worker_count;
 
 const RUNTIME: &[&str] = &["runtime"];
@@ -25,7 +25,7 @@ pub static METRICS: &[Metric] = &[
         unit: "1",
         help: "1 if the program responded to this scrape, 0 if it timed out.",
         labels: &[],
-        read: Read::Process(|r| r.push(&[], r.process.is_some())),
+        read: Read::Program(|r| r.push(&[], r.program.is_some())),
     },
     of_observer(
         "volt_observer_clients",
@@ -765,7 +765,7 @@ const fn of_observer(
     unit: &'static str,
     labels: &'static [&'static str],
     help: &'static str,
-    read: fn(&mut ProcessReading<'_>),
+    read: fn(&mut ProgramReading<'_>),
 ) -> Metric {
-    Metric { name, kind, unit, help, labels, read: Read::Process(read) }
+    Metric { name, kind, unit, help, labels, read: Read::Program(read) }
 }

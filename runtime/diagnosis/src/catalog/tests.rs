@@ -7,7 +7,7 @@ use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::{Blame, Cause, Incident};
 use volt_telemetry::processes::{Mailbox, Processes, States};
 use volt_telemetry::snapshot::{Clock, Duty, GlobalChecks, Host, Tokio};
-use volt_telemetry::snapshot::{Process, Snapshot, Worker};
+use volt_telemetry::snapshot::{Program, Snapshot, Worker};
 
 use super::metric::Read;
 use super::*;
@@ -79,8 +79,8 @@ fn samples(metric: &Metric, runtime: &Snapshot) -> Vec<Sample> {
     let mut health = serde_json::to_value(Health::default()).unwrap();
     health.as_object_mut().unwrap().values_mut().zip(1_u64..).for_each(|(field, n)| *field = n.into());
     let observer = serde_json::from_value(health).unwrap();
-    let process = Process { observer: Some(observer), ..Process::default() };
-    let mut samples = metric.samples_of_process(Some(&process));
+    let program = Program { observer: Some(observer), ..Program::default() };
+    let mut samples = metric.samples_of_program(Some(&program));
     samples.extend(metric.samples(runtime));
     samples
 }
@@ -106,9 +106,9 @@ fn names_are_valid_and_unique_and_have_kind_and_unit() {
         for suffix in ["_bucket", "_sum", "_count", "_ns", "_ms"] {
             assert!(!base.ends_with(suffix), "{name} ends in {suffix}");
         }
-        let is_of_process =
-            METRICS.iter().any(|metric| metric.name == *name && matches!(metric.read, Read::Process(_)));
-        assert_eq!(labels.first() == Some(&"runtime"), !is_of_process, "{name}");
+        let is_of_program =
+            METRICS.iter().any(|metric| metric.name == *name && matches!(metric.read, Read::Program(_)));
+        assert_eq!(labels.first() == Some(&"runtime"), !is_of_program, "{name}");
         assert!(labels.iter().all(|label| !["le", "task", "task_id"].contains(label)), "{name}");
     }
 }
@@ -201,8 +201,8 @@ fn values_that_the_kernel_lacks_are_absent_and_not_zero() {
 
 #[test]
 fn a_program_that_is_silent_is_down_and_has_no_numbers() {
-    for metric in METRICS.iter().filter(|metric| matches!(metric.read, Read::Process(_))) {
-        let samples = metric.samples_of_process(None);
+    for metric in METRICS.iter().filter(|metric| matches!(metric.read, Read::Program(_))) {
+        let samples = metric.samples_of_program(None);
         let is_up = metric.name == "volt_program_up";
         assert_eq!(
             samples.iter().map(|sample| number(&sample.value)).collect::<Vec<_>>(),

@@ -13,7 +13,7 @@
 
 use std::borrow::Cow;
 
-use volt_telemetry::snapshot::{Process, Snapshot};
+use volt_telemetry::snapshot::{Program, Snapshot};
 
 use super::case::INTERVAL_MIN_NS;
 use super::history::{CHECKS_APART_NS, History};
@@ -67,15 +67,15 @@ impl Watch {
         }
     }
 
-    /// Returns `process` with findings for each of its runtimes.
-    pub fn filled<'p>(&mut self, process: &'p Process) -> Cow<'p, Process> {
-        if process.runtimes.iter().all(|runtime| runtime.findings.is_some()) {
+    /// Returns `program` with findings for each of its runtimes.
+    pub fn filled<'p>(&mut self, program: &'p Program) -> Cow<'p, Program> {
+        if program.runtimes.iter().all(|runtime| runtime.findings.is_some()) {
             self.histories.clear();
-            return Cow::Borrowed(process);
+            return Cow::Borrowed(program);
         }
-        let mut process = process.clone();
-        self.fill_in(&mut process.runtimes);
-        Cow::Owned(process)
+        let mut program = program.clone();
+        self.fill_in(&mut program.runtimes);
+        Cow::Owned(program)
     }
 }
 

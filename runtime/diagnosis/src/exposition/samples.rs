@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use volt_telemetry::snapshot::Process;
+use volt_telemetry::snapshot::Program;
 use volt_telemetry::text::is_invisible;
 
 use crate::catalog::{Locations, METRICS, Sample};
@@ -35,8 +35,8 @@ pub struct Life {
 
 impl Life {
     /// Returns the lives of a program's runtimes, in their order.
-    pub fn all<'a>(origin: &'a Origin, process: &'a Process) -> impl Iterator<Item = Life> + 'a {
-        process.runtimes.iter().map(|runtime| Life {
+    pub fn all<'a>(origin: &'a Origin, program: &'a Program) -> impl Iterator<Item = Life> + 'a {
+        program.runtimes.iter().map(|runtime| Life {
             origin: origin.clone(),
             name: runtime.runtime.clone(),
             started_at_ns: runtime.started_at_ns,
@@ -65,26 +65,26 @@ impl Samples {
     /// ```
     /// use volt_diagnosis::catalog::METRICS;
     /// use volt_diagnosis::exposition::{Origin, Samples};
-    /// use volt_telemetry::Process;
+    /// use volt_telemetry::Program;
     ///
-    /// let samples = Samples::default().read(&[(Origin::new(), Some(&Process::default()))]);
+    /// let samples = Samples::default().read(&[(Origin::new(), Some(&Program::default()))]);
     /// assert_eq!(samples.len(), METRICS.len());
     /// ```
-    pub fn read(&mut self, processes: &[(Origin, Option<&Process>)]) -> Vec<Vec<Sample>> {
+    pub fn read(&mut self, programs: &[(Origin, Option<&Program>)]) -> Vec<Vec<Sample>> {
         let mut former_locations = std::mem::take(&mut self.locations);
         let mut former_watches = std::mem::take(&mut self.watches);
         let mut read = vec![Vec::new(); METRICS.len()];
-        for (origin, process) in processes {
+        for (origin, program) in programs {
             let with_origin = |mut sample: Sample| {
                 sample.labels.extend_from_slice(origin);
                 sample.labels.iter_mut().for_each(make_harmless);
                 sample
             };
             for (metric, read) in METRICS.iter().zip(&mut read) {
-                read.extend(metric.samples_of_process(*process).into_iter().map(with_origin));
+                read.extend(metric.samples_of_program(*program).into_iter().map(with_origin));
             }
             // A program that could not send a snapshot has no runtimes.
-            let Some(process) = process.filter(|process| !process.runtimes.is_empty()) else {
+            let Some(program) = program.filter(|program| !program.runtimes.is_empty()) else {
                 // It may reply the next time, and its counters must then continue where they were.
                 self.locations.extend(former_locations.extract_if(|life, _| life.origin == *origin));
                 // The history of its findings is kept for the same reason.
@@ -92,9 +92,9 @@ impl Samples {
                 continue;
             };
             let mut watch = former_watches.remove(origin).unwrap_or_default();
-            let process = watch.filled(process);
+            let program = watch.filled(program);
             self.watches.insert(origin.clone(), watch);
-            for (runtime, life) in process.runtimes.iter().zip(Life::all(origin, &process)) {
+            for (runtime, life) in program.runtimes.iter().zip(Life::all(origin, &program)) {
                 let mut locations = former_locations.remove(&life).unwrap_or_default();
                 locations.take(&runtime.blame);
                 for (metric, read) in METRICS.iter().zip(&mut read) {
@@ -143,7 +143,7 @@ mod tests {
         let paused = |second: u64, pauses: u64| {
             let sentinel = Sentinel { pauses, ..Sentinel::default() };
             let runtime = Snapshot { at_ns: second * SECOND, sentinel, ..Snapshot::default() };
-            Process { runtimes: vec![runtime], ..Process::default() }
+            Program { runtimes: vec![runtime], ..Program::default() }
         };
         let known = |samples: &Samples| {
             let mut watch = samples.watches[&Origin::new()].clone();
@@ -175,9 +175,9 @@ mod tests {
     #[test]
     fn no_label_holds_what_a_terminal_would_obey() {
         let runtime = Snapshot { runtime: "a\u{1b}[2J\u{202e}b\n".to_owned(), ..Snapshot::default() };
-        let process = Process { runtimes: vec![runtime], ..Process::default() };
+        let program = Program { runtimes: vec![runtime], ..Program::default() };
         let origin = vec!["evil\u{1b}]0;x\u{7}\u{200b}".to_owned(), "7".to_owned()];
-        let read = Samples::default().read(&[(origin, Some(&process))]);
+        let read = Samples::default().read(&[(origin, Some(&program))]);
         let labels = || read.iter().flatten().flat_map(|sample| &sample.labels);
         assert!(labels().any(|label| label == r"evil\u{1b}]0;x\u{7}\u{200b}"));
         assert!(labels().any(|label| label == r"a\u{1b}[2J\u{202e}b\u{a}"));

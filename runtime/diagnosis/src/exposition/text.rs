@@ -21,9 +21,9 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 ///
 /// ```
 /// use volt_diagnosis::exposition::{Origin, Samples, write};
-/// use volt_telemetry::Process;
+/// use volt_telemetry::Program;
 ///
-/// let samples = Samples::default().read(&[(Origin::new(), Some(&Process::default()))]);
+/// let samples = Samples::default().read(&[(Origin::new(), Some(&Program::default()))]);
 /// let mut page = String::new();
 /// write(&samples, &mut page)?;
 /// assert!(page.ends_with("# TYPE volt_program_up gauge\nvolt_program_up 1\n\n"));
@@ -99,17 +99,17 @@ fn escape(value: &str, quotes: Quotes, to: &mut impl Write) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::snapshot::{Process, Snapshot};
+    use volt_telemetry::snapshot::{Program, Snapshot};
 
     use super::super::samples::Samples;
     use super::*;
 
     fn page(runtime: &str, origin: &[&str]) -> String {
         let runtimes = vec![Snapshot { runtime: runtime.to_owned(), ..Snapshot::default() }];
-        let process = Process { runtimes, ..Process::default() };
+        let program = Program { runtimes, ..Program::default() };
         let origin = origin.iter().map(|label| (*label).to_owned()).collect();
         let mut page = String::new();
-        write(&Samples::default().read(&[(origin, Some(&process))]), &mut page).unwrap();
+        write(&Samples::default().read(&[(origin, Some(&program))]), &mut page).unwrap();
         page
     }
 

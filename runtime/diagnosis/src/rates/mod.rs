@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::Blame;
-use volt_telemetry::snapshot::{Duty, Process, Snapshot, Worker};
+use volt_telemetry::snapshot::{Duty, Program, Snapshot, Worker};
 
 /// How a worker spent the interval, as shares of it. The remainder to 1 is time in which the worker
 /// did not run at all.
@@ -284,7 +284,7 @@ impl Rates {
 
     /// Computes [`between`](Self::between) for every runtime of `later`, in its order, compared
     /// with the runtime of the same name in `earlier`.
-    pub fn between_processes(earlier: &Process, later: &Process) -> Vec<Option<Rates>> {
+    pub fn of_program(earlier: &Program, later: &Program) -> Vec<Option<Rates>> {
         let former = |now: &Snapshot| earlier.runtimes.iter().find(|then| then.runtime == now.runtime);
         let is_same = earlier.pid == later.pid;
         later

@@ -55,14 +55,14 @@ fn a_runtime_that_was_built_anew_has_no_rates() {
 
 #[test]
 fn rates_cover_only_runtimes_present_in_both_snapshots() {
-    let process = |pid, runtimes| Process { pid, runtimes, ..Process::default() };
+    let program = |pid, runtimes| Program { pid, runtimes, ..Program::default() };
     let exporter = Snapshot { runtime: "exporter".into(), ..snapshot(4 * SECOND, 5) };
-    let later = process(7, vec![exporter, snapshot(4 * SECOND, 300)]);
-    let rates = Rates::between_processes(&process(7, vec![snapshot(2 * SECOND, 100)]), &later);
+    let later = program(7, vec![exporter, snapshot(4 * SECOND, 300)]);
+    let rates = Rates::of_program(&program(7, vec![snapshot(2 * SECOND, 100)]), &later);
     assert_eq!(rates[0], None);
     assert_eq!(rates[1].as_ref().unwrap().polls_per_second, 200.0);
-    let other = process(8, vec![snapshot(2 * SECOND, 100)]);
-    assert_eq!(Rates::between_processes(&other, &later), [None, None], "another process by the same name");
+    let other = program(8, vec![snapshot(2 * SECOND, 100)]);
+    assert_eq!(Rates::of_program(&other, &later), [None, None], "another program by the same name");
 }
 
 #[test]

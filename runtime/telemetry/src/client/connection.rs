@@ -12,7 +12,7 @@ use super::open::{check_peer, open};
 use crate::dump::{self, Dump};
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
-use crate::snapshot::Process;
+use crate::snapshot::Program;
 use crate::socket;
 use crate::tasks::{Query, TaskList};
 use crate::why::Why;
@@ -48,10 +48,10 @@ const WAITS: Waits = Waits { connect: CONNECT_TIMEOUT, hello: HELLO_TIMEOUT, rep
 /// use volt_telemetry::client::{Client, resolve};
 /// use volt_telemetry::socket::Environment;
 ///
-/// let path = resolve("4711", &Environment::of_process())?;
+/// let path = resolve("4711", &Environment::of_program())?;
 /// let mut client = Client::connect(&path)?;
-/// let process = client.snapshot()?;
-/// println!("{}: {} runtimes", client.hello().program, process.runtimes.len());
+/// let program = client.snapshot()?;
+/// println!("{}: {} runtimes", client.hello().program, program.runtimes.len());
 /// # Ok::<(), volt_telemetry::client::ConnectError>(())
 /// ```
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub struct Client {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
     /// The snapshot.
-    pub process: Process,
+    pub program: Program,
     /// Number of snapshots of this connection that were skipped so far because the client read too
     /// slowly.
     pub lost: u64,
@@ -144,9 +144,9 @@ impl Client {
     /// - [`ConnectError::is_closed`]
     /// - [`ConnectError::is_answer`] if the server could not serve the request. The connection
     ///   stays open.
-    pub fn snapshot(&mut self) -> Result<Process, ConnectError> {
+    pub fn snapshot(&mut self) -> Result<Program, ConnectError> {
         self.ask(&Request::Snapshot, |reply| match reply {
-            Reply::Snapshot { process, .. } => Some(*process),
+            Reply::Snapshot { program, .. } => Some(*program),
             _ => None,
         })
     }
@@ -173,7 +173,7 @@ impl Client {
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Update>, ConnectError> {
         // A newer server may send replies of unknown types.
         self.next_that(Instant::now().checked_add(timeout), |reply| match reply {
-            Reply::Snapshot { process, lost } => Some(Update { process: *process, lost }),
+            Reply::Snapshot { program, lost } => Some(Update { program: *program, lost }),
             _ => None,
         })
     }

@@ -14,7 +14,7 @@ use crate::dump::{self, Dump};
 use crate::processes;
 use crate::recording::flush::{Flush, Head};
 use crate::scratch::Scratch;
-use crate::snapshot::Process;
+use crate::snapshot::Program;
 use crate::socket::{self, Environment};
 use crate::wire::{
     self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
@@ -38,7 +38,7 @@ fn hello() -> Reply {
 }
 
 fn snapshot_at(at_ns: u64) -> Reply {
-    Reply::Snapshot { process: Box::new(Process { at_ns, ..Process::default() }), lost: at_ns / 2 }
+    Reply::Snapshot { program: Box::new(Program { at_ns, ..Program::default() }), lost: at_ns / 2 }
 }
 
 fn send_reply(stream: &UnixStream, reply: &Reply) {
@@ -66,7 +66,7 @@ fn snapshots_come_one_at_a_time_and_by_subscription() {
     client.subscribe(Duration::ZERO).unwrap();
     for at_ns in 10..14 {
         let update = client.next(LONG).unwrap().unwrap();
-        assert_eq!((update.process.at_ns, update.lost), (at_ns, at_ns / 2));
+        assert_eq!((update.program.at_ns, update.lost), (at_ns, at_ns / 2));
     }
     drop(client);
     server.join().unwrap();
@@ -88,7 +88,7 @@ fn a_time_out_inside_a_frame_loses_nothing() {
     assert_eq!(client.next(SHORT).unwrap(), None);
     assert_eq!(client.next(Duration::ZERO).unwrap(), None);
     go_on.send(()).unwrap();
-    assert_eq!(client.next(LONG).unwrap().unwrap().process.at_ns, 7);
+    assert_eq!(client.next(LONG).unwrap().unwrap().program.at_ns, 7);
     go_on.send(()).unwrap();
     assert!(client.next(LONG).unwrap_err().is_closed());
     server.join().unwrap();

@@ -38,11 +38,12 @@ const MAX_BLAME: usize = 16 * 1024;
 /// One program with all its runtimes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Process {
+pub struct Program {
     /// The process id of the program.
     pub pid: u32,
-    /// The program's name (`argv[0]` without its folder).
-    pub program: String,
+    /// The program's name (`argv[0]` without its folder). Its key in JSON is `program`.
+    #[serde(rename = "program")]
+    pub name: String,
     /// When the snapshot was taken: ns on the program's monotonic clock.
     pub at_ns: u64,
     /// The state of the observer; `None` in a recording, or from a program older than this field.

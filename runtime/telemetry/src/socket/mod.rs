@@ -62,7 +62,7 @@ impl Environment {
     ///
     /// `XDG_RUNTIME_DIR` is used only if it is absolute and belongs to that user. Under `sudo` it
     /// often still belongs to another user.
-    pub fn of_process() -> Self {
+    pub fn of_program() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let user_id = rustix::process::geteuid().as_raw();
         let is_own =
@@ -291,7 +291,7 @@ fn parse_start_time(stat: &[u8]) -> Option<u64> {
 }
 
 /// Returns `true` if the program that created a socket of this name may still be running.
-pub fn is_process_alive(pid: u32, start_time: u64) -> bool {
+pub fn is_program_alive(pid: u32, start_time: u64) -> bool {
     if let Some(found) = start_time_of(pid) {
         return found == start_time;
     }
@@ -363,7 +363,7 @@ pub fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
 
 /// Returns the process id of the peer, which the kernel stored when the connection was made.
 /// Returns `None` where it is not available.
-pub fn peer_process(socket: impl AsFd) -> Option<u32> {
+pub fn peer_pid(socket: impl AsFd) -> Option<u32> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::net::sockopt::socket_peercred(socket)
         .ok()
@@ -454,7 +454,7 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
 pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {
     let Ok(found) = sockets_in(path, &dir, &mut Vec::new()) else { return 0 };
     let is_dead = |pid, start_time| {
-        !is_process_alive(pid, start_time)
+        !is_program_alive(pid, start_time)
             && is_listening(&path.join(file_name(pid, start_time))).is_ok_and(|is_alive| !is_alive)
     };
     let mut removed = 0;

@@ -142,11 +142,11 @@ fn a_start_time_is_read_past_a_name_with_brackets_and_spaces() {
 fn this_process_is_alive_and_its_pids_former_life_is_not() {
     let start_time = own_start_time();
     assert_eq!(start_time, own_start_time());
-    assert!(is_process_alive(std::process::id(), start_time));
+    assert!(is_program_alive(std::process::id(), start_time));
     if start_time_of(std::process::id()).is_some() {
-        assert!(!is_process_alive(std::process::id(), start_time - 1));
+        assert!(!is_program_alive(std::process::id(), start_time - 1));
     }
-    assert!(!is_process_alive(u32::MAX, 1));
+    assert!(!is_program_alive(u32::MAX, 1));
 }
 
 #[test]

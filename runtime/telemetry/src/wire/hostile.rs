@@ -16,7 +16,7 @@ use crate::recording::event::Event;
 use crate::recording::flush::{Chunk, Flush, Head, Mark, Table, Text, Track};
 use crate::recording::record::Record;
 use crate::scratch::Scratch;
-use crate::snapshot::{InFlight, Process, Snapshot, Worker};
+use crate::snapshot::{InFlight, Program, Snapshot, Worker};
 use crate::tasks::{self, Task, TaskList};
 use crate::why::{Link, Why, Woken};
 use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
@@ -47,7 +47,7 @@ pub(crate) fn replies() -> Vec<Reply> {
     let link = Link { woken: Some(Woken::default()), ..Link::default() };
     vec![
         Reply::Hello(Hello { magic: MAGIC.into(), version: VERSION, runtimes: vec!["app".into()], ..Hello::default() }),
-        Reply::Snapshot { process: Box::new(Process { runtimes: vec![runtime], ..Process::default() }), lost: 3 },
+        Reply::Snapshot { program: Box::new(Program { runtimes: vec![runtime], ..Program::default() }), lost: 3 },
         Reply::Recording { head: Box::new(Head { tracks: vec![Track::Outside], ..Head::default() }) },
         Reply::Flush { flush: Box::new(flush) },
         Reply::Recorder(wire::Recorder::default()),
@@ -166,7 +166,7 @@ proptest! {
     fn frames_come_whole_however_they_are_cut(piece in 1..700_usize, order in prop::collection::vec(0..6_usize, 1..12)) {
         let mut frames = wire::encode(&replies()[0], MAX_REPLY_BYTES).unwrap();
         for number in &order {
-            let snapshot = Reply::Snapshot { process: Box::default(), lost: *number as u64 };
+            let snapshot = Reply::Snapshot { program: Box::default(), lost: *number as u64 };
             let other = &replies()[*number + 1];
             let between = if matches!(other, Reply::Error { .. }) { &snapshot } else { other };
             for reply in [between, &snapshot] {

@@ -40,7 +40,7 @@ use self::pack::Packer;
 use crate::dump::{self, Dump};
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
-use crate::snapshot::Process;
+use crate::snapshot::Program;
 use crate::tasks::{Query, TaskList};
 use crate::why;
 
@@ -191,8 +191,9 @@ pub enum Reply {
     Hello(Hello),
     /// A snapshot of all runtimes.
     Snapshot {
-        /// The snapshot.
-        process: Box<Process>,
+        /// The snapshot. Its key on the socket is `process`, because older consoles require it.
+        #[serde(rename = "process")]
+        program: Box<Program>,
         /// Number of snapshots of this subscription that were skipped so far because the client
         /// read too slowly.
         lost: u64,
@@ -370,6 +371,30 @@ mod tests {
         let frame = encode(&Other { r#type: "hello", magic: MAGIC, colour: "blue" }, MAX_REPLY_BYTES).unwrap();
         let Reply::Hello(hello) = decode(&frame[4..]).unwrap() else { panic!("not a hello") };
         assert_eq!((hello.magic.as_str(), hello.pid), (MAGIC, 0));
+    }
+
+    #[test]
+    fn snapshots_of_older_and_newer_versions_are_compatible() {
+        // The message of a version in which `Program` was named otherwise.
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Older {
+            r#type: String,
+            process: OlderProgram,
+            lost: u64,
+        }
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct OlderProgram {
+            pid: u32,
+            program: String,
+        }
+        let process = OlderProgram { pid: 7, program: "shop".into() };
+        let older = Older { r#type: "snapshot".into(), process, lost: 3 };
+        let frame = encode(&older, MAX_REPLY_BYTES).unwrap();
+        let newer: Reply = decode(&frame[4..]).unwrap();
+        let Reply::Snapshot { program, lost } = &newer else { panic!("not a snapshot") };
+        assert_eq!((program.pid, program.name.as_str(), *lost), (7, "shop", 3));
+        let frame = encode(&newer, MAX_REPLY_BYTES).unwrap();
+        assert_eq!(decode::<Older>(&frame[4..]).unwrap(), older);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Folder {
     }
 
     fn environment(&self) -> Environment {
-        let user_id = Environment::of_process().user_id;
+        let user_id = Environment::of_program().user_id;
         Environment { socket_dir: Some(self.0.join("volt")), runtime_dir: None, user_id }
     }
 }
@@ -133,8 +133,8 @@ fn a_program_is_found_by_pid_or_name_while_it_runs() {
 
     let mut client = Client::connect(&program.path).unwrap();
     assert_eq!((client.hello().pid, client.hello().runtimes[0].as_str()), (pid, "observed"));
-    let process = client.snapshot().unwrap();
-    assert_eq!((process.pid, process.runtimes[0].workers.len()), (pid, WORKERS));
+    let state = client.snapshot().unwrap();
+    assert_eq!((state.pid, state.runtimes[0].workers.len()), (pid, WORKERS));
 
     program.say("end");
     assert_eq!(program.answer("ended "), "None");
@@ -151,15 +151,15 @@ fn a_program_whose_every_worker_is_stuck_answers() {
     let mut client = Client::connect(&program.path).unwrap();
     let begun = Instant::now();
     loop {
-        let process = client.snapshot().unwrap();
-        let stuck: Vec<_> = process.runtimes[0].workers.iter().filter(|worker| worker.in_flight.is_some()).collect();
+        let state = client.snapshot().unwrap();
+        let stuck: Vec<_> = state.runtimes[0].workers.iter().filter(|worker| worker.in_flight.is_some()).collect();
         if stuck.len() == WORKERS {
             assert!(stuck.iter().all(|worker| worker.phase == Phase::Busy));
             let spawned_at = &stuck[0].in_flight.as_ref().unwrap().spawned_at;
             assert!(spawned_at.contains("control_socket.rs"), "{spawned_at}");
             break;
         }
-        assert!(begun.elapsed() < LONG, "never seen stuck: {:?}", process.runtimes[0].workers);
+        assert!(begun.elapsed() < LONG, "never seen stuck: {:?}", state.runtimes[0].workers);
     }
     drop(program.input.take());
     assert_eq!(program.answer("ended "), "None");

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 
 use volt_telemetry::Histogram;
-use volt_telemetry::snapshot::{Process, Snapshot, Worker};
+use volt_telemetry::snapshot::{Program, Snapshot, Worker};
 
 use super::limit::{Limit, Measure};
 use crate::facts::incidents;
@@ -93,10 +93,10 @@ pub struct Verdict {
 impl Tally {
     /// Adds the current state of the program. Polls before the first call do not count, except
     /// those in flight.
-    pub fn take(&mut self, process: &Process) {
+    pub fn take(&mut self, program: &Program) {
         let is_first = self.runtimes.is_empty();
         self.runtimes.iter_mut().for_each(|runtime| runtime.is_there = false);
-        for now in &process.runtimes {
+        for now in &program.runtimes {
             match self.runtimes.iter_mut().find(|of| of.last.runtime == now.runtime) {
                 Some(of) => of.take(now),
                 None => {

@@ -24,14 +24,14 @@ fn runtime(at_ms: u64, polls_ms: &[u64]) -> Snapshot {
     Snapshot { runtime: "app".into(), at_ns: at_ms * MS, workers: vec![worker], ..Snapshot::default() }
 }
 
-fn process(runtimes: impl IntoIterator<Item = Snapshot>) -> Process {
-    Process { runtimes: runtimes.into_iter().collect(), ..Process::default() }
+fn program(runtimes: impl IntoIterator<Item = Snapshot>) -> Program {
+    Program { runtimes: runtimes.into_iter().collect(), ..Program::default() }
 }
 
 /// Returns the tally after these snapshots, in order.
 fn seen(snapshots: impl IntoIterator<Item = Snapshot>) -> Tally {
     let mut tally = Tally::default();
-    snapshots.into_iter().for_each(|snapshot| tally.take(&process([snapshot])));
+    snapshots.into_iter().for_each(|snapshot| tally.take(&program([snapshot])));
     tally
 }
 
@@ -156,9 +156,9 @@ fn a_rebuilt_runtime_is_counted_anew_and_ended_ones_still_count() {
     assert_eq!((polls.is_exceeded, polls.count), (true, 2));
 
     let mut tally = Tally::default();
-    tally.take(&process([runtime(100, &[])]));
-    tally.take(&process([runtime(200, &[80]), Snapshot { runtime: "late".into(), ..runtime(200, &[90]) }]));
-    tally.take(&process([]));
+    tally.take(&program([runtime(100, &[])]));
+    tally.take(&program([runtime(200, &[80]), Snapshot { runtime: "late".into(), ..runtime(200, &[90]) }]));
+    tally.take(&program([]));
     let verdicts = tally.judge(None, &[(Measure::Poll, limit("50ms"))]);
     assert!(verdicts.iter().all(|verdict| verdict.is_exceeded) && verdicts.len() == 2, "{verdicts:?}");
     assert_eq!(tally.judge(Some("late"), &[(Measure::Poll, limit("50ms"))]).len(), 1);
@@ -181,7 +181,7 @@ fn a_program_of_ever_new_places_does_not_fill_the_memory() {
     let mut tally = Tally::default();
     for round in 0..4 {
         let blame = (0..500).map(|number| blame(round * 500 + number)).collect();
-        tally.take(&process([Snapshot { blame, ..runtime(100 + round, &[]) }]));
+        tally.take(&program([Snapshot { blame, ..runtime(100 + round, &[]) }]));
     }
     assert_eq!(tally.runtimes[0].places.len(), PLACES_MAX);
 }

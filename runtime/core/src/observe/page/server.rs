@@ -133,11 +133,11 @@ impl Server {
 
 /// Returns the text of the page.
 fn page(samples: &mut Samples) -> Result<String, &'static str> {
-    let process = registry::try_process().ok_or(PANICKED)?;
+    let program = registry::try_program().ok_or(PANICKED)?;
     // Unwind safe: after a panic, the samples are replaced.
     let page = catch_unwind(AssertUnwindSafe(|| {
         let mut page = String::new();
-        let read = samples.read(&[(Origin::new(), Some(&process))]);
+        let read = samples.read(&[(Origin::new(), Some(&program))]);
         exposition::write(&read, &mut page).expect("a String accepts every write");
         page
     }));

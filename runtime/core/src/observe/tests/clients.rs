@@ -16,8 +16,8 @@ fn every_client_sees_every_runtime() {
         assert_eq!(hello.runtimes, ["main", "second", "without a socket"]);
         assert_eq!(hello.start_time, volt_telemetry::socket::own_start_time());
         assert!(!hello.program.is_empty() && !hello.volt.is_empty());
-        let process = client.snapshot().unwrap();
-        let names: Vec<_> = process.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
+        let program = client.snapshot().unwrap();
+        let names: Vec<_> = program.runtimes.iter().map(|runtime| runtime.runtime.as_str()).collect();
         assert_eq!(names, ["main", "second", "without a socket"]);
     }
     drop(second);
@@ -32,7 +32,7 @@ fn a_subscription_ticks_until_its_client_leaves() {
     client.subscribe(TICK).unwrap();
     for at_ns in 1..=5 {
         let update = client.next(LONG).unwrap().unwrap();
-        assert_eq!((update.process.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
+        assert_eq!((update.program.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
     }
     // Less one: the server's reading of the clock may be slightly older than ours.
     assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
@@ -64,9 +64,9 @@ fn a_flood_of_requests_is_answered_in_order_without_delays() {
     let mut other = scene.client();
     let mut last = 0;
     for answered in 0..REQUESTS {
-        let Some(Reply::Snapshot { process, .. }) = read(&flood) else { panic!("no snapshot") };
-        assert!(process.runtimes[0].at_ns > last, "each request has a snapshot of its own");
-        last = process.runtimes[0].at_ns;
+        let Some(Reply::Snapshot { program, .. }) = read(&flood) else { panic!("no snapshot") };
+        assert!(program.runtimes[0].at_ns > last, "each request has a snapshot of its own");
+        last = program.runtimes[0].at_ns;
         if answered == REQUESTS / 2 {
             other.snapshot().unwrap();
         }
@@ -218,7 +218,7 @@ fn frequent_subscriptions_are_limited_to_a_small_cpu_share() {
     let scene = Scene::with(Limits { rest: 1000, ..Limits::DEFAULT }, Fake { workers: 24, ..Fake::default() });
     let mut client = scene.client();
     client.subscribe(TICK).unwrap();
-    let mut at_ns = || client.next(LONG).unwrap().expect("a snapshot").process.at_ns;
+    let mut at_ns = || client.next(LONG).unwrap().expect("a snapshot").program.at_ns;
     let first = at_ns();
     // Without the pause it comes after 20 ms. A snapshot takes more than 50 µs.
     assert!(at_ns() - first > 50_000_000);
@@ -251,8 +251,8 @@ fn a_client_that_reads_again_gets_the_count_of_its_losses() {
     let mut last = 0;
     loop {
         let update = client.next(LONG).unwrap().unwrap();
-        assert!(update.process.runtimes[0].at_ns > last, "in order");
-        last = update.process.runtimes[0].at_ns;
+        assert!(update.program.runtimes[0].at_ns > last, "in order");
+        last = update.program.runtimes[0].at_ns;
         if update.lost > 3 {
             break;
         }
@@ -319,8 +319,8 @@ fn stacks_go_first_the_oldest_before_the_newest() {
     let scene = Scene::with(Limits::DEFAULT, deep("main"));
     let second = Arc::new(deep("second"));
     let _second = observe(&second, &scene.registry);
-    let process = scene.client().snapshot().unwrap();
-    for runtime in &process.runtimes {
+    let program = scene.client().snapshot().unwrap();
+    for runtime in &program.runtimes {
         assert_eq!(runtime.incomplete, ["incidents.stack"]);
         assert_eq!(runtime.workers.len(), 4);
         assert!(runtime.poll_time().count() > 0);
@@ -341,14 +341,14 @@ fn an_oversized_snapshot_drops_histograms_and_then_workers() {
     let fake = || Fake { workers: 12, ..Fake::default() };
 
     let scene = Scene::with(histograms, fake());
-    let process = scene.client().snapshot().unwrap();
-    assert_eq!(process.runtimes[0].incomplete, ["poll_time", "schedule_delay"]);
-    assert_eq!((process.runtimes[0].workers.len(), process.runtimes[0].poll_time().count()), (12, 0));
+    let program = scene.client().snapshot().unwrap();
+    assert_eq!(program.runtimes[0].incomplete, ["poll_time", "schedule_delay"]);
+    assert_eq!((program.runtimes[0].workers.len(), program.runtimes[0].poll_time().count()), (12, 0));
 
     let scene = Scene::with(everything, fake());
-    let process = scene.client().snapshot().unwrap();
-    assert_eq!(process.runtimes[0].incomplete, ["poll_time", "schedule_delay", "workers"]);
-    assert!(process.runtimes[0].workers.is_empty());
+    let program = scene.client().snapshot().unwrap();
+    assert_eq!(program.runtimes[0].incomplete, ["poll_time", "schedule_delay", "workers"]);
+    assert!(program.runtimes[0].workers.is_empty());
 
     let scene = Scene::with(nothing, fake());
     let error = scene.client().snapshot().unwrap_err();

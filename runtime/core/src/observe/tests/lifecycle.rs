@@ -23,7 +23,7 @@ fn a_runtime_under_construction_reserves_its_name_unlisted() {
     let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);
     let fake = Arc::new(Fake { name: "api".into(), ..Fake::default() });
     let building = registry.register("api");
-    assert!(registry.process().runtimes.is_empty() && registry.hello().runtimes.is_empty());
+    assert!(registry.program().runtimes.is_empty() && registry.hello().runtimes.is_empty());
     let _next = show(&fake, &registry, false);
     assert_eq!(registry.hello().runtimes, ["api-2"]);
     drop(building);
@@ -70,9 +70,9 @@ fn a_runtime_without_a_control_socket_is_visible_in_process() {
     let registration = show(&fake, &registry, false);
     assert_eq!(registry.socket_path(), None);
     assert!(!folder.sockets().exists());
-    assert_eq!(registry.process().runtimes[0].runtime, "quiet");
+    assert_eq!(registry.program().runtimes[0].runtime, "quiet");
     drop(registration);
-    assert!(registry.process().runtimes.is_empty());
+    assert!(registry.program().runtimes.is_empty());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_control_socket_that_fails_to_open_is_retried_later() {
     let fake = Arc::new(Fake::default());
     let _first = observe(&fake, &registry);
     assert_eq!(registry.socket_path(), None);
-    assert_eq!(registry.process().runtimes.len(), 1);
+    assert_eq!(registry.program().runtimes.len(), 1);
     std::fs::remove_file(folder.sockets()).unwrap();
     let _second = observe(&fake, &registry);
     let path = registry.socket_path().expect("the next registration opens it");
@@ -119,7 +119,7 @@ fn concurrent_registrations_leave_no_sockets_or_threads() {
     });
     assert_eq!(registry.socket_path(), None);
     assert_eq!(folder.names(), [""; 0]);
-    assert!(registry.process().runtimes.is_empty());
+    assert!(registry.program().runtimes.is_empty());
     assert_eq!(Arc::strong_count(&registry), 1, "every observer's thread has ended");
 }
 
