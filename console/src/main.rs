@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         Ok(Done::Found) => ExitCode::FAILURE,
         Ok(Done::Left(Ended::Signal(signal))) => {
             // The sender of the signal then receives the right exit status. This returns only for
-            // signals that do not end a process.
+            // signals that do not end the program.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             ExitCode::FAILURE
         }

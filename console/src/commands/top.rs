@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn json_of_a_process_without_a_runtime_is_an_object_still() {
+    fn json_of_a_program_without_a_runtime_is_an_object_still() {
         let program = Program { pid: 7, ..Program::default() };
         assert_eq!(json(&program, &program)["runtimes"], json!([]));
     }

@@ -69,7 +69,7 @@ impl Terminal {
         });
         let mut state = state();
         if state.owner.is_some() {
-            let message = "this process has its terminal in use already";
+            let message = "this program already uses its terminal";
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
         }
         state.owner = Some(std::thread::current().id());

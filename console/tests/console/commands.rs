@@ -162,20 +162,20 @@ fn top(command: &mut Command) -> (std::process::Child, impl Iterator<Item = Valu
 }
 
 #[test]
-fn top_ends_with_an_error_when_the_process_that_was_named_does() {
+fn top_ends_with_an_error_when_the_named_program_ends() {
     let folder = Folder::new();
-    let mut process = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
-    let start_time = volt_telemetry::socket::start_time_of(process.id()).unwrap();
-    let path = folder.path().join(volt_telemetry::socket::file_name(process.id(), start_time));
-    for target in [process.id().to_string(), path.to_str().unwrap().to_owned()] {
+    let mut named = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
+    let start_time = volt_telemetry::socket::start_time_of(named.id()).unwrap();
+    let path = folder.path().join(volt_telemetry::socket::file_name(named.id(), start_time));
+    for target in [named.id().to_string(), path.to_str().unwrap().to_owned()] {
         let program = Program::start(&path, "shop", VOLT);
-        let (child, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms", &target]));
+        let (console, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms", &target]));
         assert_eq!(objects.next().unwrap()["program"], "shop");
-        process.kill().unwrap();
-        process.wait().unwrap();
+        named.kill().unwrap();
+        named.wait().unwrap();
         drop(program);
         objects.for_each(drop);
-        let output = child.wait_with_output().unwrap();
+        let output = console.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8(output.stderr).unwrap().contains("closed the connection"));
     }

@@ -332,7 +332,7 @@ fn a_process_that_is_started_anew_again_and_again() {
 }
 
 #[test]
-fn a_process_that_is_stopped_now_and_then() {
+fn a_program_that_is_stopped_now_and_then() {
     check(Rule::ProgramPaused, &[]);
 }
 

@@ -227,7 +227,7 @@ fn a_runtime_may_have_any_name() {
 }
 
 #[test]
-fn a_process_without_runtimes_is_up_and_no_more() {
+fn a_program_without_runtimes_is_up_and_no_more() {
     let text = Page::new().render(&Program::default());
     let series: Vec<_> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     assert_eq!(series, ["volt_program_up 1"]);

@@ -53,7 +53,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn the_page_shows_each_runtime_of_the_process_and_moves() {
+fn the_page_shows_each_runtime_of_the_program_and_moves() {
     let _watchdog = watchdog();
     let exporter = exporter();
     let runtime = volt::Builder::new_multi_thread().worker_threads(2).name("moves").build().unwrap();
@@ -156,11 +156,11 @@ fn a_scraper_that_requests_openmetrics_gets_it_whole() {
 }
 
 #[test]
-fn the_process_itself_is_on_the_page() {
+fn the_programs_process_metrics_are_on_the_page() {
     let _watchdog = watchdog();
     let exporter = exporter();
     let text = metrics(&exporter);
-    let threads = value(&text, "process_threads").expect("metrics-process tells threads");
+    let threads = value(&text, "process_threads").expect("metrics-process reports threads");
     assert!(threads >= 2.0, "{threads}");
     assert!(value(&text, "process_resident_memory_bytes").is_some_and(|bytes| bytes > 1e6), "{text}");
     assert!(value(&text, "process_cpu_seconds_total").is_some(), "{text}");

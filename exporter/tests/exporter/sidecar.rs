@@ -212,7 +212,7 @@ fn many_scrapes_of_a_stopped_program_are_answered() {
 }
 
 #[test]
-fn without_a_process_the_page_is_empty_and_the_health_is_good() {
+fn without_a_program_the_page_is_empty_and_the_health_is_good() {
     let _watchdog = watchdog();
     let sockets = Folder::new("nobody");
     let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! How it measures. Each subject is a separate program (`subjects`). It runs one round of one
-//! workload of the benchmark `peers` and prints its cost: the processor time of its process, which
+//! workload of the benchmark `peers` and prints its cost: the processor time of this program, which
 //! other work on the machine affects less than elapsed time. The subjects take turns, A B C A B C;
 //! a figure is the median over the rounds. Instructions are counted by callgrind, if valgrind is
 //! installed (`instructions`). The cost of observation is the difference between Volt with and

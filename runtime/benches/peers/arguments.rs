@@ -27,7 +27,7 @@ Options for profilers:
   --runtime NAME  Run only volt, tokio or smol; can be given several times
   --workers N     Number of workers [default: one for each processor]
   --batches N     Run exactly N batches per round, without warm-up
-  --cpu           Measure the processor time of the process instead of elapsed
+  --cpu           Measure the processor time of the program instead of elapsed
                   time, in workloads that are measured in batches
   --recorded      Switch Volt's flight recorder on
   --log LEVEL     Install tracing-subscriber's fmt at LEVEL, which writes nothing

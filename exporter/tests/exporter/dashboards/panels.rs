@@ -79,7 +79,7 @@ fn every_panel_obeys_the_variables_that_its_metric_can_obey() {
 }
 
 #[test]
-fn workers_of_processes_on_one_page_are_not_added_up() {
+fn workers_of_programs_on_one_page_are_not_added_up() {
     for file in DASHBOARDS {
         for (title, expression, _) in expressions(&dashboard(file)) {
             let kept = labels(&parse(expression));

@@ -72,7 +72,7 @@ impl Listener {
                 if socket::is_listening(&path)? {
                     let shown = path.display();
                     return Err(io::Error::other(format!(
-                        "another copy of Volt in this process already listens at {shown}: build with one version of Volt"
+                        "another copy of Volt in this program already listens at {shown}: build with one version of Volt"
                     )));
                 }
                 rustix::fs::unlinkat(&dir, &name, AtFlags::empty())?;

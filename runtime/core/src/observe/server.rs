@@ -181,7 +181,7 @@ impl Server {
             // One program may have several clients.
             pids.dedup();
             let message = format!(
-                "{} clients are attached, which is the limit: end one of the processes {}",
+                "{} clients are attached, which is the limit: end one of them (pid {})",
                 self.limits.clients,
                 pids.join(", ")
             );

@@ -62,7 +62,7 @@ pub struct Header {
     pub id: Id,
     /// Where the task was spawned, and, out of line, the data that only few tasks have.
     pub(super) origin: Origin,
-    /// When the task was last submitted, on the process clock, ns. Written by the thread that
+    /// When the task was last submitted, on the program's clock, ns. Written by the thread that
     /// submits it, before it is enqueued; read by the worker that polls it.
     pub(super) submitted_at_ns: AtomicU64,
     /// What submitted the task last: `| id of the waking task 56 | is it the spawn 1 | By 7 |`. An
@@ -268,7 +268,7 @@ impl Header {
         self.birth_and_shard.store(birth << SHARD_BITS | u32::from(place.shard), Ordering::Relaxed);
     }
 
-    /// Returns when the task was spawned, on the process clock, ns, rounded down to a multiple of
+    /// Returns when the task was spawned, on the program's clock, ns, rounded down to a multiple of
     /// about 1 s.
     pub(crate) fn born_at_ns(&self) -> u64 {
         // ORDERING: Relaxed: single-writer cell; see `place`.

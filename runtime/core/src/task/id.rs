@@ -43,7 +43,7 @@ impl Id {
         let left = NEXT.get();
         let id = if left.is_multiple_of(BLOCK) { take_block() } else { left };
         NEXT.set(id + 1);
-        Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a process lives"))
+        Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a program runs"))
     }
 
     /// Returns the id as a number, as logs, task lists and consoles show it.

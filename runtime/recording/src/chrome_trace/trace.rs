@@ -17,7 +17,7 @@ use crate::reader::Texts;
 use crate::timeline::{Item, What};
 
 /// The thread id for counters and marks. Not 0, which Perfetto treats as the kernel's idle thread.
-const PROCESS_TID: u32 = 1;
+const PROGRAM_TID: u32 = 1;
 /// Number of bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -49,7 +49,7 @@ pub(super) struct Trace<W> {
     links: Links,
     last_ns: u64,
     /// The last time that was written for the program as a whole.
-    process_ns: u64,
+    program_ns: u64,
     exported: Exported,
 }
 
@@ -71,12 +71,12 @@ impl<W: Write> Trace<W> {
             pairing: Pairing::default(),
             links,
             last_ns: 0,
-            process_ns: 0,
+            program_ns: 0,
             exported: Exported::default(),
         };
-        let process = format!("{} ({})", head.program, head.runtime);
-        trace.lines.push(Line::metadata(head.pid, PROCESS_TID, "process_name").arg("name", process.as_str()));
-        trace.lines.push(Line::metadata(head.pid, PROCESS_TID, "thread_name").arg("name", "runtime"));
+        let name = format!("{} ({})", head.program, head.runtime);
+        trace.lines.push(Line::metadata(head.pid, PROGRAM_TID, "process_name").arg("name", name.as_str()));
+        trace.lines.push(Line::metadata(head.pid, PROGRAM_TID, "thread_name").arg("name", "runtime"));
         for (place, track) in head.tracks.iter().enumerate() {
             let tid = tid_of(place as u32);
             let name = track.to_string();
@@ -98,12 +98,12 @@ impl<W: Write> Trace<W> {
                 lane.lose(lines, count);
             }
             What::Snapshot(snapshot) => {
-                let at_ns = self.place_of_process(at_ns);
+                let at_ns = self.place_of_program(at_ns);
                 self.counters(at_ns, &snapshot);
             }
             What::Mark(mark) => {
                 let line =
-                    Line::at(self.pid, PROCESS_TID, 'i', self.place_of_process(at_ns)).name("recorded").scope('p');
+                    Line::at(self.pid, PROGRAM_TID, 'i', self.place_of_program(at_ns)).name("recorded").scope('p');
                 self.lines.push(line.arg("trigger", mark.trigger.to_string().as_str()));
             }
         }
@@ -111,9 +111,9 @@ impl<W: Write> Trace<W> {
     }
 
     /// Like [`Lane::place`], for items that belong to no track.
-    fn place_of_process(&mut self, at_ns: u64) -> u64 {
-        self.process_ns = self.process_ns.max(at_ns);
-        self.process_ns
+    fn place_of_program(&mut self, at_ns: u64) -> u64 {
+        self.program_ns = self.program_ns.max(at_ns);
+        self.program_ns
     }
 
     fn event(&mut self, track: u32, told_ns: u64, event: Event, texts: &Texts) {
@@ -188,7 +188,7 @@ impl<W: Write> Trace<W> {
     }
 
     fn counters(&mut self, at_ns: u64, snapshot: &Snapshot) {
-        let counter = |name| Line::at(self.pid, PROCESS_TID, 'C', at_ns).name(name);
+        let counter = |name| Line::at(self.pid, PROGRAM_TID, 'C', at_ns).name(name);
         let waiting = counter("waiting").arg("global queue", snapshot.global_queue.len);
         let waiting = waiting.arg("blocking", snapshot.blocking.queue_len);
         let mut queues = counter("queued");
@@ -251,7 +251,7 @@ impl<W: Write> Trace<W> {
 
 /// Returns the thread id of a track. Tracks follow the thread of the program.
 fn tid_of(track: u32) -> u32 {
-    track.saturating_add(PROCESS_TID + 1)
+    track.saturating_add(PROGRAM_TID + 1)
 }
 
 /// Returns the lane of a track and the output for its lines, as separate borrows.

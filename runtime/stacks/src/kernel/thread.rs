@@ -1,4 +1,4 @@
-//! Samples one thread from another thread of the same process: how long it ran, how long it waited
+//! Samples one thread from another thread of the same program: how long it ran, how long it waited
 //! for a processor, and where it is blocked.
 //!
 //! The runtime's sentinel and the metrics of worker threads use this module.
@@ -23,7 +23,7 @@
 //! other threads of its own process. But the files of a process that is not dumpable belong to
 //! root, and only the owner may read `syscall`.
 //!
-//! Writer: the kernel. Readers: any thread of the process, at any time. Reading allocates nothing,
+//! Writer: the kernel. Readers: any thread of the program, at any time. Reading allocates nothing,
 //! except for the path of a file that is opened.
 //!
 //! # Delays in the kernel's counts
@@ -92,7 +92,7 @@ impl Source {
     }
 }
 
-/// Samples one thread of this process. See the header of this file.
+/// Samples one thread of this program. See the header of this file.
 #[derive(Debug)]
 pub struct ThreadProbe {
     tid: u32,
@@ -100,7 +100,7 @@ pub struct ThreadProbe {
 }
 
 impl ThreadProbe {
-    /// Creates a probe for the thread with this id (`gettid`) in this process. Call it while that
+    /// Creates a probe for the thread with this id (`gettid`) in this program. Call it while that
     /// thread runs, preferably from that thread: then no id is used after the thread has ended.
     ///
     /// Never fails. Values that cannot be read are missing in the samples.
@@ -176,7 +176,7 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Returns the time that the thread with this id has spent on processors, exact up to now. `None`
-/// if it is not a thread of this process.
+/// if it is not a thread of this program.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn thread_clock_ns(tid: u32) -> Option<u64> {
     /// "The scheduler's count of one thread", in the low bits of a clock id. The bits above contain
@@ -218,7 +218,7 @@ pub struct ThreadTimes {
 }
 
 impl ThreadTimes {
-    /// Reads the times of the thread with this id in this process once. Keeps no file open.
+    /// Reads the times of the thread with this id in this program once. Keeps no file open.
     pub fn now_of(tid: u32) -> Option<Self> {
         ThreadProbe { tid, files: Default::default() }.times()
     }

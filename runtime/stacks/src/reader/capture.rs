@@ -1,4 +1,4 @@
-//! Captures the stack of another thread of this process while it is stuck. A signal handler on that
+//! Captures the stack of another thread of this program while it is stuck. A signal handler on that
 //! thread copies the stack, and does nothing else.
 //!
 //! # One ordinary case
@@ -209,7 +209,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Creates a sampler and installs its handler for `signal`, by default SIGURG. The handler
-    /// stays installed for the life of the process, since a signal may arrive late.
+    /// stays installed as long as the program runs, since a signal may arrive late.
     ///
     /// # Errors
     /// If the signal reports faults, cannot be handled, or is reserved by the C library.

@@ -5,7 +5,7 @@
 //!
 //! # Invariant
 //!
-//! FOR-EVER: the pointer is null at first. Once set, for the rest of the process, it points to a
+//! FOR-EVER: the pointer is null at first. Once set, for the rest of the program, it points to a
 //! value that is neither changed nor freed.
 //!
 //! # Rejected alternative

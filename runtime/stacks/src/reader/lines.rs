@@ -64,7 +64,7 @@ impl Lines {
         let open = || -> Result<Mmap, Box<dyn std::error::Error>> {
             let file = File::open(path)?;
             // SAFETY: a running program's file is not written to (ETXTBSY), and a library is
-            // replaced rather than modified. Modifying one in place would break the running process
+            // replaced rather than modified. Modifying one in place would break the running program
             // in any case.
             let map = unsafe { Mmap::map(&file) }?;
             Elf::parse(&*map)?;

@@ -136,7 +136,7 @@ impl Signal {
         self.installed().is_ok_and(|action| action.sa_sigaction != self.handler as usize)
     }
 
-    /// Sends the signal to thread `tid` of this process, with Volt's mark.
+    /// Sends the signal to thread `tid` of this program, with Volt's mark.
     ///
     /// # Errors
     /// If there is no such thread, or the kernel does not allow it.
@@ -197,7 +197,7 @@ impl Info {
     }
 
     /// Returns the value that marks Volt's signals. No other sender uses it: it is an address in
-    /// this process.
+    /// this program.
     fn mark() -> usize {
         ptr::from_ref(&FORMER).addr()
     }

@@ -127,7 +127,7 @@ impl fmt::Display for End {
     }
 }
 
-/// Unwinds stacks of this process.
+/// Unwinds stacks of this program.
 #[derive(Default)]
 pub(super) struct Unwinding {
     pub(super) modules: Modules,

@@ -18,7 +18,7 @@
 //! * FOREIGN NAMES ARE LEFT ALONE: a file whose name does not parse is ignored.
 //!
 //! The environment is passed in as [`Environment`], so that tests need not change the environment
-//! of their process.
+//! of their program.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -278,7 +278,7 @@ fn excess_clients_are_refused_until_a_slot_is_free() {
     let error = Client::connect(&scene.path()).unwrap_err();
     assert!(error.is_busy() && error.to_string().contains("8 clients are attached, which is the limit"), "{error}");
     let own = std::process::id();
-    assert!(error.to_string().ends_with(&format!("end one of the processes {own}")), "and whose they are: {error}");
+    assert!(error.to_string().ends_with(&format!("end one of them (pid {own})")), "and whose they are: {error}");
     clients.pop();
     scene.until("it has left", |health| health.clients == 7);
     scene.client().snapshot().unwrap();

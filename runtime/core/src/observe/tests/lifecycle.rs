@@ -62,7 +62,7 @@ fn the_socket_exists_while_a_runtime_needs_it() {
 }
 
 #[test]
-fn a_runtime_without_a_control_socket_is_visible_in_process() {
+fn a_runtime_without_a_control_socket_is_in_snapshots() {
     let folder = Folder::new();
     let environment = folder.environment();
     let registry = Registry::new(move || environment.clone(), Limits::DEFAULT);

@@ -39,7 +39,7 @@ pub(super) struct Target {
     pub(super) id: u64,
     place: Place,
     pub(super) spawned_at: &'static Location<'static>,
-    /// When it was woken last, ns on the process clock.
+    /// When it was woken last, ns on the program's clock.
     pub(super) since_ns: u64,
     /// Whether the query's filter accepts it without its chain.
     pub(super) is_chosen: bool,

@@ -19,7 +19,7 @@ fn task(name: Option<&str>) -> (Notified, JoinHandle<()>) {
 }
 
 #[test]
-fn slots_are_reused_and_no_process_is_found_by_an_old_pid() {
+fn slots_are_reused_and_no_task_is_found_by_an_old_place() {
     let registry = Registry::new(2);
     let tasks: Vec<_> = (0..5).map(|_| task(Some("first"))).collect();
     tasks.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 0)));

@@ -167,7 +167,7 @@ fn millions_of_references_to_one_task_are_legal() {
     assert_eq!(word(&state), word(&State::new()), "the rest of the word is as it was");
 }
 
-/// Set in the process that is to abort.
+/// Set in the child process that is to abort.
 #[cfg(not(miri))]
 const IN_CHILD: &str = "VOLT_TEST_REFERENCES";
 

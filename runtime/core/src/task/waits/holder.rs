@@ -41,7 +41,7 @@ pub(crate) struct Holding {
     /// The task that acquired the lock; `None` if that was no task.
     pub(crate) task: Option<u64>,
     pub(crate) at: &'static Location<'static>,
-    /// When the task was woken for the poll in which it acquired the lock, on the process clock.
+    /// When the task was woken for the poll in which it acquired the lock, on the program's clock.
     /// `None` if it was no task.
     pub(crate) since_ns: Option<u64>,
     pub(crate) guard: Guard,

@@ -1,5 +1,5 @@
 //! Tests with threads that are really delayed, each for one reason, and sampled meanwhile: from the
-//! same process, without privileges.
+//! same program, without privileges.
 //!
 //! Each test takes samples until it finds the expected cause, and fails if that takes longer than
 //! [`LIMIT`]. The pause between two samples is the window that is classified; it does not

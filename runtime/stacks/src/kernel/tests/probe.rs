@@ -50,7 +50,7 @@ fn a_program_that_is_not_dumpable_lacks_only_the_system_call() {
         assert!(sample.state.is_some() && sample.wait_channel.is_some(), "{sample:?}");
         assert!(sample.times.run_delay_ns.is_some() && sample.major_faults.is_some(), "{sample:?}");
         eprintln!("call {}", sample.inside.is_some());
-        // The threads end with the process.
+        // The threads end with the program.
         std::process::exit(0);
     }
     let test = "::a_program_that_is_not_dumpable_lacks_only_the_system_call";

@@ -1,9 +1,9 @@
 //! Tests with threads in every state in which a poll can be stuck, and thousands of stacks of each.
 //! Every stack must name the right line, and no thread may be disturbed.
 
+mod children;
 mod edges;
 mod files;
-mod processes;
 mod signals;
 mod tape;
 

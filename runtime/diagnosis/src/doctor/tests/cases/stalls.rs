@@ -137,7 +137,7 @@ pub(super) const CASES: &[Case] = &[
         what: "nobody polled timers for 200 ms",
         sick: || after(busy(), |now| now.driver.idle_ns = 200 * MS),
         beside: &[],
-        but: "nobody polled since the whole process stood still",
+        but: "nobody polled since the whole program stood still",
         look_alike: || {
             after(busy(), |now| {
                 now.driver.idle_ns = 200 * MS;

@@ -1,4 +1,4 @@
-//! Tests that need a separate process: one that is stopped and continued, and one without symbols.
+//! Tests that need a child process: one that is stopped and continued, and one without symbols.
 //! Each test runs itself again there.
 
 use std::env;
