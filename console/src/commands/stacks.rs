@@ -137,7 +137,7 @@ fn unrecorded_text(one: &Unrecorded<'_>) -> String {
         "worker {} has been stuck for {} so far in {}, spawned at {}: {like}\n",
         worker.index,
         duration(poll.for_ns),
-        named(poll.task_name.as_deref(), poll.task_id),
+        named(poll.name(), poll.task_id),
         poll.spawned_at
     )
 }

@@ -66,9 +66,10 @@ pub fn how_long(incident: &Incident) -> (String, Tone) {
     (format!("{}{}", duration(incident.for_ns), tone.mark()), tone)
 }
 
-/// Returns the task as `GET /blocking #48212`.
+/// Returns the task as `http 10.0.0.7:51234 #48212`, or with the HTTP route that it handled:
+/// `GET /users/{id} #48212`.
 pub fn task(incident: &Incident) -> String {
-    named(incident.task_name.as_deref(), incident.task_id)
+    named(incident.name(), incident.task_id)
 }
 
 /// Returns a task's name and id.
@@ -79,7 +80,7 @@ pub fn named(name: Option<&str>, id: u64) -> String {
 /// Returns [`task`] in at most `columns`; a long name is cut before the id.
 pub fn task_within(incident: &Incident, columns: usize) -> String {
     let number = format!("#{}", incident.task_id);
-    match &incident.task_name {
+    match incident.name() {
         Some(name) if width(&number) + 2 < columns => format!("{} {number}", head(name, columns - width(&number) - 1)),
         _ => head(&number, columns),
     }
@@ -99,6 +100,16 @@ pub fn place_of(incident: &Incident) -> String {
         Some(line) => format!("at {}", short_place(&line)),
         None => format!("spawned at {}", short_place(&incident.spawned_at)),
     }
+}
+
+/// Describes the latest incident for which `is_it` returns true.
+pub fn latest(snapshot: &Snapshot, is_it: impl Fn(&Incident) -> bool) -> String {
+    let Some(incident) = newest_first(&snapshot.incidents).find(|incident| is_it(incident)) else {
+        return "no incident recorded".into();
+    };
+    let (how_long, _) = how_long(incident);
+    let ago = if incident.is_over { format!("{} ago", when(incident, snapshot.at_ns)) } else { "now".into() };
+    format!("{how_long} {} {ago}; {}", place_of(incident), cause(incident))
 }
 
 /// Returns what the runtime did about it.

@@ -112,7 +112,7 @@ impl Model {
                 self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
             }
             Screen::Doctor => self.open_finding(),
-            Screen::Workers | Screen::Blame | Screen::Events | Screen::Waits => {}
+            Screen::Workers | Screen::Blame | Screen::Events | Screen::Waits | Screen::Routes => {}
         }
     }
 
@@ -176,7 +176,12 @@ impl Model {
             Screen::Blame => {
                 let rows = self.blame_rows();
                 let place = bounded(self.position(), rows.len());
-                self.chosen_location = rows.get(place).filter(|_| place > 0).map(|row| row.blame.spawned_at.clone());
+                self.chosen_location = rows.get(place).filter(|_| place > 0).map(|row| row.item.spawned_at.clone());
+            }
+            Screen::Routes => {
+                let rows = self.route_rows();
+                let place = bounded(self.position(), rows.len());
+                self.chosen_route = rows.get(place).filter(|_| place > 0).map(|row| row.item.name());
             }
             Screen::Doctor => {
                 let rows = self.finding_rows();

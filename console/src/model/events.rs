@@ -247,7 +247,7 @@ fn open(runtime: &Snapshot) -> Vec<u64> {
 }
 
 fn subject(incident: &Incident) -> String {
-    let task = named(incident.task_name.as_deref(), incident.task_id);
+    let task = named(incident.name(), incident.task_id);
     format!("worker {} by {task} {}", incident.worker, place_of(incident))
 }
 

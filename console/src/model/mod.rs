@@ -155,6 +155,8 @@ pub struct Model {
     pub latency: LatencyChoice,
     /// The location of the selected row of the blame table.
     chosen_location: Option<String>,
+    /// The name of the selected row of the table of routes.
+    chosen_route: Option<String>,
     /// The selected finding and its runtime.
     chosen_finding: Option<(String, Key)>,
     /// The position of the selected event; 0 is the latest.
@@ -199,6 +201,7 @@ impl Model {
             waits: WaitTable::default(),
             latency: LatencyChoice::default(),
             chosen_location: None,
+            chosen_route: None,
             chosen_finding: None,
             chosen_event: 0,
             selected_worker: 0,

@@ -16,6 +16,7 @@ use crate::model::Wish;
 use crate::tables::blame;
 use crate::tables::listing::{self, Row};
 use crate::tables::processes;
+use crate::tables::routes;
 use crate::tables::tasks;
 use crate::tables::workers::in_flight;
 
@@ -50,6 +51,7 @@ impl Model {
             Screen::Processes => listing::orders(&processes::COLUMNS).into_iter().map(|rank| rank.name()).collect(),
             Screen::Incidents => INCIDENT_ORDERS.to_vec(),
             Screen::Blame => blame::COLUMNS.iter().map(|column| column.title).chain([blame::LOCATION_TITLE]).collect(),
+            Screen::Routes => routes::COLUMNS.iter().map(|column| column.title).chain([routes::ROUTE_TITLE]).collect(),
             Screen::Doctor => vec!["severity"],
             Screen::Events => vec!["time"],
             Screen::Waits => vec!["longest"],
@@ -74,7 +76,11 @@ impl Model {
             Screen::Incidents => self.incidents.position(&self.incident_rows()),
             Screen::Blame => {
                 let rows = self.blame_rows();
-                rows.iter().position(|row| Some(&row.blame.spawned_at) == self.chosen_location.as_ref()).unwrap_or(0)
+                rows.iter().position(|row| Some(&row.item.spawned_at) == self.chosen_location.as_ref()).unwrap_or(0)
+            }
+            Screen::Routes => {
+                let rows = self.route_rows();
+                rows.iter().position(|row| Some(row.item.name()) == self.chosen_route).unwrap_or(0)
             }
             Screen::Doctor => {
                 let rows = self.finding_rows();
@@ -288,7 +294,16 @@ impl Model {
         let Some(scene) = self.scene() else { return Vec::new() };
         let list = self.list_of(Screen::Blame);
         let mut rows = blame::rows(&scene, list.order, list.is_inverted);
-        rows.retain(|row| list.has([row.blame.spawned_at.as_str()]));
+        rows.retain(|row| list.has([row.item.spawned_at.as_str()]));
+        rows
+    }
+
+    /// Returns the rows of the table of HTTP routes.
+    pub fn route_rows(&self) -> Vec<routes::Row<'_>> {
+        let Some(scene) = self.scene() else { return Vec::new() };
+        let list = self.list_of(Screen::Routes);
+        let mut rows = routes::rows(&scene, list.order, list.is_inverted);
+        rows.retain(|row| list.has([row.item.name().as_str()]));
         rows
     }
 

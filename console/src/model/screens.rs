@@ -40,11 +40,13 @@ pub enum Screen {
     Processes,
     /// What the tasks wait for.
     Waits,
+    /// HTTP routes.
+    Routes,
 }
 
 impl Screen {
     /// All screens, in the order of their keys.
-    pub const ALL: [Screen; 10] = [
+    pub const ALL: [Screen; 11] = [
         Screen::Overview,
         Screen::Workers,
         Screen::Tasks,
@@ -55,6 +57,7 @@ impl Screen {
         Screen::Events,
         Screen::Processes,
         Screen::Waits,
+        Screen::Routes,
     ];
 
     /// Returns the name of the screen.
@@ -70,13 +73,17 @@ impl Screen {
             Screen::Events => "events",
             Screen::Processes => "processes",
             Screen::Waits => "waits",
+            Screen::Routes => "routes",
         }
     }
 
     /// Returns the key of the screen.
     pub fn key(self) -> char {
-        // The tenth has the key behind 9.
-        char::from_digit((self as u32 + 1) % 10, 10).unwrap_or(' ')
+        match self {
+            Screen::Routes => 'u',
+            // The tenth has the key behind 9.
+            digit => char::from_digit((digit as u32 + 1) % 10, 10).unwrap_or(' '),
+        }
     }
 
     /// Returns a shorter name for narrow terminals.
@@ -92,6 +99,7 @@ impl Screen {
             Screen::Events => "evt",
             Screen::Processes => "proc",
             Screen::Waits => "wait",
+            Screen::Routes => "routes",
         }
     }
 

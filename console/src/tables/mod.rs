@@ -5,7 +5,9 @@
 pub mod cell;
 
 pub mod blame;
+pub mod grouped;
 pub mod listing;
 pub mod processes;
+pub mod routes;
 pub mod tasks;
 pub mod workers;

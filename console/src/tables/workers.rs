@@ -285,7 +285,7 @@ pub fn in_flight(poll: Option<&InFlight>, columns: usize) -> Cell {
     let how_long = format!("{:>DURATION_WIDTH$}{:<2} ", duration(poll.for_ns), tone.mark());
     let rest = columns.saturating_sub(width(&how_long));
     let id = format!("#{}", poll.task_id);
-    let task = match &poll.task_name {
+    let task = match poll.name() {
         Some(name) if width(name) + 1 + width(&id) <= rest / 2 => format!("{name} {id}"),
         Some(name) => {
             let place = width(short_place(&poll.spawned_at)) + 1;
@@ -400,11 +400,14 @@ mod tests {
             task_name: Some("slow-handler".into()),
             spawned_at: "examples/src/bin/demo.rs:12:5".into(),
             for_ns: 250_000_000,
+            ..InFlight::default()
         };
         assert_eq!(in_flight(Some(&poll), 21).text, " 250ms!! slow-handler");
         assert_eq!(in_flight(Some(&poll), 60).text, " 250ms!! slow-handler #1234 examples/src/bin/demo.rs:12:5");
-        let unnamed = InFlight { task_name: None, for_ns: 1_500, ..poll };
+        let unnamed = InFlight { task_name: None, for_ns: 1_500, ..poll.clone() };
         assert_eq!(in_flight(Some(&unnamed), 26).text, " 1.5µs   #1234 demo.rs:12");
+        let handled = InFlight { route: Some("GET /users/{id}".into()), ..poll };
+        assert_eq!(in_flight(Some(&handled), 44).text, " 250ms!! GET /users/{id} demo.rs:12");
         assert_eq!(in_flight(None, 20).text, "-");
         for columns in 0..80 {
             assert!(width(&in_flight(Some(&unnamed), columns).text) <= columns.max(15), "{columns}");

@@ -171,7 +171,9 @@ fn of_key(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('t') => Action::Show(Screen::Tasks),
         KeyCode::Char('p') => Action::Show(Screen::Processes),
         KeyCode::Char('w') => Action::Show(Screen::Waits),
-        KeyCode::Char(digit @ '0'..='9') => Action::Show(Screen::ALL.into_iter().find(|screen| screen.key() == digit)?),
+        KeyCode::Char(key @ ('0'..='9' | 'u')) => {
+            Action::Show(Screen::ALL.into_iter().find(|screen| screen.key() == key)?)
+        }
         KeyCode::Char('<' | ',') => Action::SortBy(-1),
         KeyCode::Char('>' | '.') => Action::SortBy(1),
         KeyCode::Char('i') => Action::InvertSort,
@@ -212,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn each_screen_has_a_digit() {
-        for (digit, screen) in ('1'..='9').chain(['0']).zip(Screen::ALL) {
+    fn each_screen_has_a_key() {
+        for (digit, screen) in ('1'..='9').chain(['0', 'u']).zip(Screen::ALL) {
             assert_eq!(press(KeyCode::Char(digit), KeyModifiers::NONE), Some(Action::Show(screen)));
         }
         assert_eq!(press(KeyCode::Char('w'), KeyModifiers::NONE), Some(Action::Show(Screen::Waits)));

@@ -47,11 +47,12 @@ pub fn program(mut program: Program) -> Program {
             .for_each(in_place);
         runtime.incomplete.iter_mut().for_each(in_place);
         for poll in runtime.workers.iter_mut().filter_map(|worker| worker.in_flight.as_mut()) {
-            poll.task_name.iter_mut().for_each(in_place);
+            poll.task_name.iter_mut().chain(&mut poll.route).for_each(in_place);
             in_place(&mut poll.spawned_at);
         }
         runtime.incidents.latest.iter_mut().for_each(incident);
         runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
+        runtime.routes.iter_mut().flat_map(|route| [&mut route.method, &mut route.path]).for_each(in_place);
         runtime.findings.iter_mut().flatten().for_each(finding_in_place);
         waits_in_place(runtime);
         if let Some(processes) = &mut runtime.processes {
@@ -91,7 +92,7 @@ fn waits_in_place(runtime: &mut Snapshot) {
 
 fn incident(incident: &mut Incident) {
     in_place(&mut incident.spawned_at);
-    let absent = [&mut incident.task_name, &mut incident.wait_channel, &mut incident.stack_error];
+    let absent = [&mut incident.task_name, &mut incident.route, &mut incident.wait_channel, &mut incident.stack_error];
     absent.into_iter().flatten().for_each(in_place);
     for frame in &mut incident.stack {
         [&mut frame.function, &mut frame.file, &mut frame.module].into_iter().flatten().for_each(in_place);
@@ -212,6 +213,7 @@ fn in_place(string: &mut String) {
 #[cfg(test)]
 mod tests {
     use volt_telemetry::incident::{Blame, Frame, Incidents};
+    use volt_telemetry::routes::Route;
     use volt_telemetry::snapshot::{Config, InFlight, Worker};
     use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
     use volt_telemetry::why::{Link, Woken};
@@ -224,11 +226,13 @@ mod tests {
     #[test]
     fn every_string_of_a_process_is_cleaned() {
         let evil = || EVIL.to_string();
-        let in_flight = InFlight { task_name: Some(evil()), spawned_at: evil(), ..InFlight::default() };
+        let in_flight =
+            InFlight { task_name: Some(evil()), route: Some(evil()), spawned_at: evil(), ..InFlight::default() };
         let frame = Frame { function: Some(evil()), file: Some(evil()), module: Some(evil()), ..Frame::default() };
         let incident = Incident {
             spawned_at: evil(),
             task_name: Some(evil()),
+            route: Some(evil()),
             wait_channel: Some(evil()),
             stack_error: Some(evil()),
             stack: vec![frame],
@@ -266,6 +270,7 @@ mod tests {
             findings: findings.findings,
             incidents: Incidents { latest: vec![incident], ..Incidents::default() },
             blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
+            routes: vec![Route { method: evil(), path: evil(), ..Route::default() }],
             deadlocks: Some(vec![Deadlock { links: vec![link], ..Deadlock::default() }]),
             held_locks: Some(vec![lock]),
             long_waits: Some(vec![LongWait {
@@ -290,7 +295,7 @@ mod tests {
         let cleaned = program(Program { name: evil(), runtimes: vec![runtime], ..Program::default() });
         // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 17 + 8 + 16);
+        assert_eq!(json.matches(TAME).count(), 17 + 8 + 16 + 4);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

@@ -19,7 +19,9 @@ use crate::text::figures::tail;
 use crate::view::hits::Hits;
 use crate::view::parts::layout::{draw_lines, draw_message, rows};
 use crate::view::parts::{header, help};
-use crate::view::screens::{blame, doctor, events, incidents, latency, overview, processes, tasks, waits, worker};
+use crate::view::screens::{
+    blame, doctor, events, incidents, latency, overview, processes, routes, tasks, waits, worker,
+};
 use crate::view::theme::Theme;
 
 /// The smallest full screen, in columns and rows.
@@ -56,6 +58,7 @@ fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hi
             Screen::Doctor => doctor::draw(frame, body, model, theme, hits),
             Screen::Events => events::draw(frame, body, model, theme, hits),
             Screen::Waits => waits::draw(frame, body, model, theme, hits),
+            Screen::Routes => routes::draw(frame, body, model, &scene, theme, hits),
         },
         None => draw_nothing(frame, body, model, theme),
     }

@@ -182,10 +182,10 @@ fn the_mouse_chooses_a_screen_by_its_name_and_is_given_back() {
     let mut screen = attached(&folder);
     let mark = screen.mark();
     // Presses the left button on `5 incid`, in the last line but one; then on `6 blame`.
-    screen.press(b"\x1b[<0;36;23M\x1b[<0;36;23m");
+    screen.press(b"\x1b[<0;30;23M\x1b[<0;30;23m");
     screen.wait_for("suppressed", mark);
     let mark = screen.mark();
-    screen.press(b"\x1b[<0;45;23M\x1b[<0;45;23m");
+    screen.press(b"\x1b[<0;37;23M\x1b[<0;37;23m");
     screen.wait_for("suffered:", mark);
     screen.press(b"q");
     let printed = screen.finish().1;

@@ -265,7 +265,7 @@ function showWorkers(runtime) {
     detail(count(rates && rates.polls_per_second));
     detail(count(rates && rates.steals_per_second));
     const flight = worker.in_flight;
-    const text = flight ? `${duration(flight.for_ns)} ${flight.task_name || "#" + flight.task_id} from ${flight.spawned_at}` : "-";
+    const text = flight ? `${duration(flight.for_ns)} ${flight.route || flight.task_name || "#" + flight.task_id} from ${flight.spawned_at}` : "-";
     cell(text, "text flight" + (flight && flight.for_ns > SLOW_NS ? " slow" : ""));
     // The full text, for when the cell has no room for it.
     row.lastChild.title = text;
@@ -286,6 +286,25 @@ function showBlame(runtime) {
     return row;
   });
   $("blame").tBodies[0].replaceChildren(...rows);
+}
+
+function showRoutes(runtime) {
+  const rates = runtime.rates ? [...runtime.rates.routes] : [];
+  $("http").hidden = rates.length === 0;
+  rates.sort((a, b) => b.requests_per_second - a.requests_per_second || b.busy_workers - a.busy_workers);
+  const rows = rates.slice(0, 10).map((route) => {
+    const row = element("tr");
+    row.append(element("td", "text", `${route.method} ${route.path}`));
+    const cell = (text, kind) => row.append(element("td", kind, text));
+    cell(count(route.requests_per_second), "");
+    cell(count(route.failed_per_second), route.failed_per_second > 0 ? "slow" : "");
+    cell(duration(route.duration.p50_ns), "detail");
+    cell(duration(route.duration.p99_ns), "");
+    cell(count(route.busy_workers), "detail");
+    cell(count(route.delayed), "detail");
+    return row;
+  });
+  $("routes").tBodies[0].replaceChildren(...rows);
 }
 
 // ---- the loop -----------------------------------------------------------------------------------
@@ -323,6 +342,7 @@ function show(runtimes) {
   showFindings(runtime);
   showFacts(runtime);
   showWorkers(runtime);
+  showRoutes(runtime);
   showBlame(runtime);
   drawPlots();
 }

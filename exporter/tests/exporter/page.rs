@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use volt_diagnosis::catalog::{self, METRICS};
 use volt_exporter::Page;
 use volt_telemetry::processes::{Processes, States};
+use volt_telemetry::routes::Route;
 use volt_telemetry::snapshot::{GlobalChecks, Tokio};
 use volt_telemetry::{Blame, Clock, Health, Histogram, Host, Program, Snapshot, Worker};
 
@@ -21,7 +22,8 @@ fn runtime(name: &str, workers: u32) -> Snapshot {
     let workers = (0..workers).map(worker).collect();
     let processes = Some(Processes { states: Some(States::default()), ..Processes::default() });
     let (tokio, clock) = (Some(Tokio::default()), Some(Clock::default()));
-    Snapshot { runtime: name.into(), workers, host: Some(host), processes, tokio, clock, ..Snapshot::default() }
+    let routes = vec![Route::default()];
+    Snapshot { runtime: name.into(), workers, host: Some(host), processes, tokio, clock, routes, ..Snapshot::default() }
 }
 
 fn program(runtimes: Vec<Snapshot>) -> Program {

@@ -179,6 +179,11 @@ pub struct Incident {
 }
 
 impl Incident {
+    /// Returns the name to show: the HTTP route, or else the task's name.
+    pub fn name(&self) -> Option<&str> {
+        self.route.as_deref().or(self.task_name.as_deref())
+    }
+
     /// Returns the frame to blame: the innermost frame of application code.
     pub fn guilty(&self) -> Option<&Frame> {
         self.stack.iter().find(|frame| frame.is_user_code)

@@ -26,7 +26,6 @@ pub mod incident;
 pub mod listing;
 pub mod processes;
 pub mod recording;
-pub mod routes;
 pub mod rule;
 pub mod snapshot;
 pub mod socket;
@@ -43,6 +42,7 @@ mod scratch;
 pub use health::Health;
 pub use histogram::Histogram;
 pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
+pub use snapshot::routes;
 pub use snapshot::{
     Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Program, Sentinel,
     Snapshot, Tasks, Timers, Tokio, Unparks, Worker,

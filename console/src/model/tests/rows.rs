@@ -151,7 +151,7 @@ fn the_blame_table_keeps_its_choice_when_the_order_changes() {
     act(&mut model, Action::Move(2));
     let chosen = |model: &Model| {
         let rows = model.blame_rows();
-        rows[model.position().unwrap()].blame.spawned_at.clone()
+        rows[model.position().unwrap()].item.spawned_at.clone()
     };
     let before = chosen(&model);
     act(&mut model, Action::InvertSort);

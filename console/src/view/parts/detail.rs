@@ -67,7 +67,7 @@ fn poll_line(title: &str, by: &str, poll: Option<&InFlight>, columns: usize, the
     let title = layout::title(title, theme);
     let Some(poll) = poll else { return Line::from(vec![title, Span::styled("no poll in flight", theme.label())]) };
     let tone = Tone::of_duration(poll.for_ns);
-    let name = poll.task_name.as_deref().unwrap_or("task");
+    let name = poll.name().unwrap_or("task");
     let id = format!(" #{}", poll.task_id);
     let how_long = format!("{}{}", duration(poll.for_ns), tone.mark());
     // The remaining room after the figures: up to half of it for the name, the rest for the

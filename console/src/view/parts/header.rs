@@ -116,18 +116,19 @@ fn badge(model: &Model) -> Option<(String, Tone)> {
 fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let mut spans = Vec::new();
     let mut x = area.x;
-    // A digit and two columns around each name, and one more bracket.
+    // A key and two columns around each name, and one more bracket.
     let badge = badge(model);
     let badge_width = badge.as_ref().map_or(0, |(text, _)| text.len() + 1);
     let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
     let has_room = whole + badge_width < usize::from(area.width);
+    let gap = if has_room { " " } else { "" };
     for screen in Screen::ALL {
         let is_shown = model.screen == screen;
         let name = if has_room || is_shown { screen.name() } else { screen.short_name() };
         let text = if is_shown { format!("[{name}]") } else { format!("{name} ") };
         let style = if is_shown { theme.strong() } else { theme.label() };
-        let mut columns = 2 + text.len() as u16;
-        spans.push(Span::styled(format!("{} ", screen.key()), theme.title()));
+        let mut columns = 1 + (gap.len() + text.len()) as u16;
+        spans.push(Span::styled(format!("{}{gap}", screen.key()), theme.title()));
         spans.push(Span::styled(text, style));
         if let Some((count, tone)) = badge.as_ref().filter(|_| screen == Screen::Doctor) {
             spans.push(Span::styled(format!("{count} "), theme.tone(*tone)));
@@ -151,7 +152,7 @@ fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
         Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll")],
         Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
         Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
-        Screen::Blame => &[("<>", "sort"), ("↑↓", "row")],
+        Screen::Blame | Screen::Routes => &[("<>", "sort"), ("↑↓", "row")],
         Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack or waits")],
         Screen::Events => &[("↑↓", "row")],
         Screen::Waits => &[("↑↓", "row"), ("r", "refresh")],

@@ -12,7 +12,7 @@ use crate::view::theme::Theme;
 /// screen.
 const KEYS: [&str; 6] = [
     "1 overview 2 workers 3 tasks (t) 4 latency 5 incidents 6 blame 7 doctor",
-    "8 events 9 processes (p) 0 waits (w)   space pause   Tab runtime",
+    "8 events 9 processes (p) 0 waits (w) u routes  space pause  Tab runtime",
     "↑ ↓ j k  row or worker   PgUp PgDn  page   Home End g G  first or last row",
     "- shorter interval  + longer    ? h F1 help  Esc back    q Ctrl-C quit",
     "Mouse: click a screen name or a row (again to open it); wheel moves",
@@ -126,6 +126,18 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "suffered total delay of these tasks behind long polls of others",
             "stuck    stuck polls     longest  longest poll   busy  total duration",
             "stranded waiting tasks that have no waker left",
+        ],
+        Screen::Routes => &[
+            "< > sort column   i reverse   / filter by method or path",
+            "Each row: all requests with one method that one route matched.",
+            "active   requests that are being handled",
+            "p50, p99 time to the response, without its body, of half and 99% of",
+            "         the requests since the runtime started",
+            "failed   status 500 or above   dropped  ended without a response",
+            "busy     total time of their polls    longest  longest poll",
+            "delay    total time in which their tasks waited for a worker, before",
+            "         the handler was called and between its polls",
+            "Counted by volt::axum::serve, RouteLayer, and observe::Request.",
         ],
         Screen::Doctor => &[
             "Enter stack of the poll; without one, what the tasks of the finding",

@@ -6,6 +6,7 @@ pub mod header;
 pub mod help;
 
 pub mod detail;
+pub mod grouped;
 pub mod lamps;
 pub mod lines;
 pub mod panels;

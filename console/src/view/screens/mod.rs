@@ -7,6 +7,7 @@ pub mod incidents;
 pub mod latency;
 pub mod overview;
 pub mod processes;
+pub mod routes;
 pub mod tasks;
 pub mod waits;
 pub mod worker;

@@ -18,7 +18,7 @@ pub(crate) struct Measured {
 /// What a runtime reports about its workers.
 pub(crate) enum Said {
     /// Volt: the last snapshot under load, and the first incident with a line of code.
-    Volt { last: Box<Snapshot>, named: Option<Named> },
+    Volt { last: Box<Snapshot>, named: Option<Box<Named>> },
     /// Tokio: the share of time that its workers were busy, according to its metrics in the middle
     /// of the first block.
     BusyRatio(f64),
@@ -80,7 +80,7 @@ pub(crate) fn on_volt(load: &Load) -> Result<Measured, Box<dyn std::error::Error
     let felt = load::run(&Volt(runtime.handle().clone()), load);
     is_over.store(true, Ordering::Relaxed);
     let named = asked.join().map_err(|_panic| "the thread that requests incidents panicked")?;
-    Ok(Measured { felt, said: Said::Volt { last: Box::new(runtime.handle().snapshot()), named } })
+    Ok(Measured { felt, said: Said::Volt { last: Box::new(runtime.handle().snapshot()), named: named.map(Box::new) } })
 }
 
 /// Returns the first incident whose line of code is known.

@@ -64,7 +64,7 @@ impl Report {
         let Measured { felt, said } = measured;
         let (busy_ratio, sentinel, named) = match said {
             Said::BusyRatio(ratio) => (Some(ratio), None, None),
-            Said::Volt { last, named } => (None, Some(last.sentinel), named.as_ref().map(Named::of)),
+            Said::Volt { last, named } => (None, Some(last.sentinel), named.as_deref().map(Named::of)),
         };
         Self {
             peer: match arguments.peer {

@@ -1,8 +1,8 @@
 //! The handle of a runtime: spawns tasks and takes snapshots, from any thread.
 //!
 //! The methods that affect the calling thread (`enter`, `block_on`) are in `here`, those that
-//! describe the runtime in `about`, dumps of its tasks in `dump`, its metrics under Tokio's names in
-//! `metrics`, and requests that are counted by HTTP route in `request`.
+//! describe the runtime in `about`, dumps of its tasks in `dump`, its metrics under Tokio's names
+//! in `metrics`, and requests that are counted by HTTP route in `request`.
 
 mod about;
 mod dump;

@@ -2,9 +2,9 @@
 //! snapshots read them.
 //!
 //! `numbers` has the kinds of cells, and `cells` the cells of one worker. `blame` counts by spawn
-//! location, and `routes` by HTTP route. `locations` numbers the spawn locations for the flight recorder. `reasons` lists the
-//! reasons that are counted separately. `tally` has the counts that a shutdown needs.
-//! `counting` decides whether the others are written.
+//! location, and `routes` by HTTP route. `locations` numbers the spawn locations for the flight
+//! recorder. `reasons` lists the reasons that are counted separately. `tally` has the counts that a
+//! shutdown needs. `counting` decides whether the others are written.
 
 #[cfg(not(loom))]
 pub(crate) mod blame;

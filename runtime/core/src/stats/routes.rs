@@ -166,12 +166,13 @@ fn known_method(method: &str) -> &'static str {
     KNOWN.into_iter().find(|known| *known == method).unwrap_or(OTHER)
 }
 
-/// Returns a place in `0..PLACES`, by FNV-1a.
+/// Returns a place in `0..PLACES`, by FNV-1a and Fibonacci hashing.
 fn hash(method: &str, path: &str) -> usize {
     let bytes = method.bytes().chain(path.bytes());
     let hash = bytes
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    (hash >> 32) as usize % PLACES
+    // Its low bits depend on few of the last bytes only.
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % PLACES
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::processes::States;
+use volt_telemetry::routes::Route;
 use volt_telemetry::snapshot::{Program, Snapshot, Worker};
 
 use super::locations::{Location, Locations};
@@ -237,6 +238,23 @@ impl<'a> Reading<'a> {
     pub(super) fn each_location<V: Into<Value>>(&mut self, read: impl Fn(&Location) -> V) {
         for location in self.locations.shown() {
             self.push(&[&location.spawned_at], read(location));
+        }
+    }
+
+    /// Adds one sample for each HTTP route.
+    pub(super) fn each_route<V: Into<Value>>(&mut self, read: impl Fn(&'a Route) -> V) {
+        for route in &self.snapshot.routes {
+            self.push(&[&route.method, &route.path], read(route));
+        }
+    }
+
+    /// Adds the ended requests of each HTTP route, by how they ended.
+    pub(super) fn each_route_end(&mut self) {
+        for route in &self.snapshot.routes {
+            let ends = [("succeeded", route.succeeded), ("failed", route.failed), ("abandoned", route.abandoned)];
+            for (reason, count) in ends {
+                self.push(&[&route.method, &route.path, reason], count);
+            }
         }
     }
 

@@ -17,10 +17,11 @@
 //!
 //! Names have the prefix `volt_` and end with the base unit (`_seconds`). Counters end in `_total`,
 //! only increase, and restart at 0 with their runtime. All metrics except those of the program have
-//! the label `runtime`. Then follows `worker`, then at most one of `state`, `reason`, `queue`,
-//! `cause`, `duty` and `rule` (or the labels of an info metric). `location` is one of at most
-//! [`LOCATIONS_MAX`] spawn locations, or `other`. Task ids and bit masks are never used: the parked
-//! bitmap is a gauge of 0 or 1 for each worker.
+//! the label `runtime`. Then follows `worker`, or `method` and `route`, then at most one of
+//! `state`, `reason`, `queue`, `cause`, `duty` and `rule` (or the labels of an info metric).
+//! `location` is one of at most [`LOCATIONS_MAX`] spawn locations, or `other`. `route` is one of at
+//! most [`MAX_ROUTES`] paths of routers, or `other`. Task ids and bit masks are never used: the
+//! parked bitmap is a gauge of 0 or 1 for each worker.
 //!
 //! # Missing values
 //!
@@ -37,6 +38,7 @@
 //! * The incidents themselves: they are events, which `volt-console` and the application's log
 //!   show.
 //!
+//! [`MAX_ROUTES`]: volt_telemetry::routes::MAX_ROUTES
 //! [`Snapshot`]: volt_telemetry::Snapshot
 //! [`Snapshot::incomplete`]: volt_telemetry::Snapshot::incomplete
 

@@ -11,6 +11,7 @@ use crate::rates::worker_count;
 const RUNTIME: &[&str] = &["runtime"];
 const WORKER: &[&str] = &["runtime", "worker"];
 const LOCATION: &[&str] = &["runtime", "location"];
+const ROUTE: &[&str] = &["runtime", "method", "route"];
 
 /// The duties that have a series. A worker with a duty that is unknown to this reader is 0 in all
 /// of them.
@@ -422,6 +423,39 @@ pub static METRICS: &[Metric] = &[
         |r| {
             r.each_location(|l| seconds(l.busy_ns));
         },
+    ),
+    // HTTP requests by route; absent without a server that counts them.
+    counter(
+        "volt_route_requests_total",
+        "requests",
+        &["runtime", "method", "route", "reason"],
+        "HTTP requests that ended, by reason: succeeded (status below 500), failed, or abandoned (no response).",
+        |r| r.each_route_end(),
+    ),
+    gauge("volt_route_requests_active", "requests", ROUTE, "HTTP requests that are being handled.", |r| {
+        r.each_route(|route| route.active)
+    }),
+    Metric {
+        labels: ROUTE,
+        ..histogram(
+            "volt_route_duration_seconds",
+            "Time from the call of an HTTP handler to its response, without the body.",
+            |r| r.each_route(|route| route.duration.clone()),
+        )
+    },
+    counter(
+        "volt_route_busy_seconds_total",
+        "seconds",
+        ROUTE,
+        "Time spent in polls of HTTP handlers, on workers.",
+        |r| r.each_route(|route| seconds(route.busy_ns)),
+    ),
+    counter(
+        "volt_route_delay_seconds_total",
+        "seconds",
+        ROUTE,
+        "Time that the tasks of HTTP requests were ready to run and waited for a worker.",
+        |r| r.each_route(|route| seconds(route.delay_ns)),
     ),
     // Timers and the I/O driver.
     gauge("volt_timers_armed", "timers", RUNTIME, "Timers waiting for their deadline.", |r| r.one(|s| s.timers.armed)),

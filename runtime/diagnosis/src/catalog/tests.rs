@@ -6,7 +6,8 @@ use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::{Blame, Cause, Incident};
 use volt_telemetry::processes::{Mailbox, Processes, States};
-use volt_telemetry::snapshot::{Clock, Duty, GlobalChecks, Host, Tokio};
+use volt_telemetry::routes::Route;
+use volt_telemetry::snapshot::{Clock, Duty, GlobalChecks, Host, InFlight, Tokio};
 use volt_telemetry::snapshot::{Program, Snapshot, Worker};
 
 use super::metric::Read;
@@ -30,8 +31,7 @@ fn filled(workers: u32) -> Snapshot {
     }
     let mut histogram = Histogram::default();
     histogram.record(1_000);
-    let poll =
-        volt_telemetry::snapshot::InFlight { task_id: 1, spawned_at: "main.rs:1:1".into(), for_ns: 1, task_name: None };
+    let poll = InFlight { task_id: 1, spawned_at: "main.rs:1:1".into(), for_ns: 1, ..InFlight::default() };
     let worker = Worker {
         in_flight: Some(poll),
         cpu_ns: Some(1),
@@ -56,6 +56,7 @@ fn filled(workers: u32) -> Snapshot {
     snapshot.config.io_backend = "epoll".into();
     snapshot.incidents.by_cause = vec![0; Cause::ALL.len()];
     snapshot.blame = vec![Blame { spawned_at: "main.rs:1:1".into(), ..Blame::default() }];
+    snapshot.routes = vec![Route { method: "GET".into(), path: "/".into(), ..Route::default() }];
     let mut json = serde_json::to_value(&snapshot).unwrap();
     fill(&mut json, &mut 1_000);
     let mut snapshot: Snapshot = serde_json::from_value(json).unwrap();
@@ -71,6 +72,7 @@ fn filled(workers: u32) -> Snapshot {
         worker.poll_time = histogram.clone();
         worker.schedule_delay = histogram.clone();
     }
+    snapshot.routes[0].duration = histogram;
     snapshot
 }
 
@@ -183,6 +185,7 @@ fn the_sample_count_of_a_metric_depends_only_on_the_header() {
         clock: Some(Clock::default()),
         tokio: Some(Tokio::default()),
         processes: Some(Processes { states: Some(States::default()), ..Processes::default() }),
+        routes: vec![Route::default()],
         ..Snapshot::default()
     };
     for metric in METRICS {

@@ -169,6 +169,9 @@ fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Fin
         .ns("for_ns", "duration so far", poll.for_ns)
         .with("duty", Figure::Text(worker.duty.name().to_owned()), format!("worker: {served}"))
         .without_line(false);
+    if let Some(route) = &poll.route {
+        finding = finding.word("route", "HTTP route", route.as_str());
+    }
     if like.is_some() {
         finding = finding.word("known_from", "cause taken from", "an earlier poll of the same spawn location");
     }
@@ -232,6 +235,9 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     let lines = sampled_lines(incidents);
     if shown.cause == Cause::Cpu && lines.len() > 1 {
         finding = finding.word("sampled_lines", "lines of the latest samples", lines.join(", "));
+    }
+    if let Some(route) = &shown.route {
+        finding = finding.word("route", "HTTP route", route.as_str());
     }
     if let Some(channel) = &shown.wait_channel {
         finding = finding.word("wait_channel", "kernel wait channel", channel.as_str());

@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::Blame;
+use volt_telemetry::routes::Route;
 use volt_telemetry::snapshot::{Duty, Program, Snapshot, Worker};
 
 /// How a worker spent the interval, as shares of it. The remainder to 1 is time in which the worker
@@ -134,6 +135,26 @@ pub struct LocationRates {
     pub delayed: f64,
 }
 
+/// The requests of one HTTP route, from one snapshot to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RouteRates {
+    /// The method; see [`Route`].
+    pub method: String,
+    /// The path of the route.
+    pub path: String,
+    /// Requests that ended.
+    pub requests_per_second: f64,
+    /// Requests that were answered with a status of 500 or above.
+    pub failed_per_second: f64,
+    /// Time in polls of their handlers, as a number of workers.
+    pub busy_workers: f64,
+    /// Delay, as a number of tasks: how many tasks of its requests waited for a worker at one time,
+    /// on average.
+    pub delayed: f64,
+    /// The time to the responses in the interval, without their bodies.
+    pub duration: Quantiles,
+}
+
 /// Checks of the global queue per second, by trigger; see
 /// [`GlobalChecks`](volt_telemetry::snapshot::GlobalChecks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -219,6 +240,8 @@ pub struct Rates {
     pub workers: Vec<WorkerRates>,
     /// One for each spawn location of the later snapshot, in its order.
     pub locations: Vec<LocationRates>,
+    /// One for each HTTP route of the later snapshot, in its order.
+    pub routes: Vec<RouteRates>,
 }
 
 impl Rates {
@@ -278,6 +301,7 @@ impl Rates {
             poll_time_histogram,
             schedule_delay_histogram,
             locations: over.locations(&earlier.blame, &later.blame),
+            routes: over.routes(&earlier.routes, &later.routes),
             workers,
         })
     }
@@ -416,6 +440,25 @@ impl Interval {
             }
         };
         now.iter().map(of_location).collect()
+    }
+
+    fn routes(self, then: &[Route], now: &[Route]) -> Vec<RouteRates> {
+        let former: HashMap<_, &Route> = then.iter().map(|route| ((&route.method, &route.path), route)).collect();
+        let unseen = Route::default();
+        let of_route = |now: &Route| {
+            let then = former.get(&(&now.method, &now.path)).copied().unwrap_or(&unseen);
+            let times = |then_ns: u64, now_ns: u64| now_ns.saturating_sub(then_ns) as f64 / self.ns as f64;
+            RouteRates {
+                method: now.method.clone(),
+                path: now.path.clone(),
+                requests_per_second: self.rate(then.ended(), now.ended()),
+                failed_per_second: self.rate(then.failed, now.failed),
+                busy_workers: times(then.busy_ns, now.busy_ns),
+                delayed: times(then.delay_ns, now.delay_ns),
+                duration: Quantiles::of(&now.duration.since(&then.duration)),
+            }
+        };
+        now.iter().map(of_route).collect()
     }
 }
 

@@ -134,3 +134,23 @@ fn tasks_in_every_queue_of_a_worker_are_in_its_own_queues() {
     let snapshot = Snapshot { workers: vec![worker.clone(), worker], ..Snapshot::default() };
     assert_eq!(local_queue_len(&snapshot), 2 * 322);
 }
+
+#[test]
+fn the_requests_of_a_route_become_rates_of_the_interval() {
+    let route = |path: &str, requests: u64, took_ns: u64| {
+        let mut duration = Histogram::default();
+        (0..requests).for_each(|_| duration.record(took_ns));
+        let (method, path) = ("GET".to_owned(), path.to_owned());
+        Route { method, path, succeeded: requests, failed: 1, busy_ns: 1_000 * requests, duration, ..Route::default() }
+    };
+    let earlier = Snapshot { at_ns: 0, routes: vec![route("/a", 100, 1_000)], ..Snapshot::default() };
+    let mut now = route("/a", 100, 1_000);
+    now.duration.merge(&route("", 50, 1_000_000).duration);
+    (now.succeeded, now.failed, now.busy_ns) = (150, 3, now.busy_ns + 500_000_000);
+    let later = Snapshot { at_ns: 1_000_000_000, routes: vec![route("/new", 9, 5), now], ..Snapshot::default() };
+    let rates = Rates::between(&earlier, &later).unwrap().routes;
+    assert_eq!((rates[0].path.as_str(), rates[0].requests_per_second), ("/new", 10.0));
+    assert_eq!((rates[1].requests_per_second, rates[1].failed_per_second), (52.0, 2.0));
+    assert_eq!((rates[1].busy_workers, rates[1].duration.count), (0.5, 50));
+    assert!(rates[1].duration.p50_ns.unwrap().abs_diff(1_000_000) < 40_000, "only those of the interval");
+}

@@ -1,7 +1,7 @@
 //! Counts the requests of a router by route.
 //!
-//! A router knows the path that matched only once it has matched it, so the layer must be inside:
-//! `Router::layer` puts one around each handler.
+//! Only the inside of a router has the path that matched. So the layer is put around each handler,
+//! as `Router::layer` does.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -11,6 +11,7 @@
 //! * COMPATIBLE: unknown fields are ignored and missing fields take their default. An older console
 //!   can thus read a newer program, and the reverse.
 
+pub mod routes;
 mod worker;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -21,8 +22,9 @@ use crate::health::Health;
 use crate::histogram::Histogram;
 use crate::incident::{Blame, Cause, Incidents};
 use crate::processes::Processes;
-use crate::routes::{self, Route};
 use crate::waits::{self, Deadlock, HeldLock, LongWait};
+
+use self::routes::Route;
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 

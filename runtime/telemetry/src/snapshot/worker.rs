@@ -94,6 +94,15 @@ pub struct InFlight {
     pub for_ns: u64,
 }
 
+impl InFlight {
+    /// Returns the name to show: the HTTP route, or else the task's name.
+    ///
+    /// A server names the task of a connection by its peer, and the route is what the poll does.
+    pub fn name(&self) -> Option<&str> {
+        self.route.as_deref().or(self.task_name.as_deref())
+    }
+}
+
 /// How often a worker woke up, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

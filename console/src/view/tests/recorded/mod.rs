@@ -86,6 +86,16 @@ fn blame_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
+fn routes_at_80_by_24_and_200_by_50() {
+    let mut model = fixture::stalled_model(4, 3);
+    show(&mut model, Screen::Routes);
+    assert_screen("routes", &model, (80, 24));
+    model.update(Message::Do(Action::SortBy(3)));
+    model.update(Message::Do(Action::Move(1)));
+    assert_screen("routes", &model, (200, 50));
+}
+
+#[test]
 fn workers_at_80_by_24_and_200_by_50() {
     let mut model = fixture::model(4, 60);
     show(&mut model, Screen::Workers);

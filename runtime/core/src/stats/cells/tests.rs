@@ -11,7 +11,7 @@ use volt_telemetry::histogram::BUCKETS;
 const ROUNDS: u64 = if cfg!(miri) { 50 } else { 50_000 };
 
 fn read(cells: &WorkerCells, floor_ns: &mut [u64; PHASES.len()]) -> Worker {
-    cells.read(0, crate::clock::now_ns(), floor_ns, |_, _| None)
+    cells.read(0, crate::clock::now_ns(), floor_ns, |poll, _| poll)
 }
 
 /// Calls `f` with a header of a task that is never run.
@@ -113,7 +113,7 @@ fn a_concurrent_reader_gets_consistent_worker_counters() {
                         let told_ns: u64 = times_ns.iter().sum();
                         assert!(told_ns <= life_ns, "{told_ns} of {life_ns}");
                     }
-                    let worker = cells.read(0, crate::clock::now_ns(), &mut [0; PHASES.len()], |_, _| None);
+                    let worker = cells.read(0, crate::clock::now_ns(), &mut [0; PHASES.len()], |poll, _| poll);
                     assert!(worker.polls >= polls, "a counter only grows");
                     polls = worker.polls;
                     assert!(worker.in_flight.is_none_or(|poll| poll.task_id == id));

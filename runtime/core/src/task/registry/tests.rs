@@ -124,9 +124,10 @@ fn a_walk_lets_waiting_threads_in() {
             }
         });
     });
-    // Usually before the second batch of the walk; later only if the machine delays the thread.
-    let few = 10 * WALK_BATCH;
-    assert!(let_in_after.is_some_and(|seen| seen <= few), "{let_in_after:?} of {count}");
+    // Usually before the second batch of the walk. On a busy machine, the thread may have to wait
+    // for a processor after it was woken, and that for several batches. Without `let_others_in`, it
+    // waits for the whole walk.
+    assert!(let_in_after.is_some_and(|seen| seen <= count / 2), "{let_in_after:?} of {count}");
     crowd.iter().chain([&late]).for_each(|(task, _)| drop(registry.remove(task.header())));
 }
 

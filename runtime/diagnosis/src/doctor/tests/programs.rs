@@ -110,6 +110,7 @@ fn loaded(ms: u64, busy_ratio: f64) -> Snapshot {
         task_name: Some("checkout".into()),
         spawned_at: "src/main.rs:12:5".into(),
         for_ns: 15_000,
+        ..InFlight::default()
     };
     snapshot.workers[0].in_flight = Some(poll);
     let place = |at: &str, share: u64| Blame {

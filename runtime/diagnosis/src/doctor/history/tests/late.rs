@@ -8,7 +8,7 @@ fn a_poll_that_is_written_down_late_is_one_finding() {
     history.check(&at(9));
     let mut now = at(10);
     let spawned_at = "src/main.rs:1:1".to_owned();
-    let poll = InFlight { task_id: 9, spawned_at: spawned_at.clone(), for_ns: 300 * MS, task_name: None };
+    let poll = InFlight { task_id: 9, spawned_at: spawned_at.clone(), for_ns: 300 * MS, ..InFlight::default() };
     now.workers = vec![Worker { in_flight: Some(poll), ..Worker::default() }];
     history.check(&now);
     assert_eq!(lines(&history.findings(now.at_ns)[0]), ["src/main.rs:1:1"]);
@@ -21,7 +21,7 @@ fn a_poll_that_is_written_down_late_is_one_finding() {
     assert_eq!((findings.len(), lines(&findings[0])[0]), (1, "src/pay.rs:22"), "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Critical, "as it was before");
     // Another poll of that task is not one that was found before.
-    let poll = InFlight { task_id: 9, spawned_at: "src/main.rs:1:1".into(), for_ns: 300 * MS, task_name: None };
+    let poll = InFlight { task_id: 9, spawned_at: "src/main.rs:1:1".into(), for_ns: 300 * MS, ..InFlight::default() };
     now.workers[0].in_flight = Some(poll);
     now.at_ns = 15 * SECOND;
     history.check(&now);
@@ -36,7 +36,7 @@ fn a_poll_written_down_late_does_not_wait_for_the_next_check() {
     history.check(&at(9));
     let mut now = at(10);
     let spawned_at = "src/main.rs:1:1".to_owned();
-    let poll = InFlight { task_id: 9, spawned_at: spawned_at.clone(), for_ns: 300 * MS, task_name: None };
+    let poll = InFlight { task_id: 9, spawned_at: spawned_at.clone(), for_ns: 300 * MS, ..InFlight::default() };
     now.workers = vec![Worker { in_flight: Some(poll), ..Worker::default() }];
     now.incidents.by_cause = vec![1];
     history.check(&now);

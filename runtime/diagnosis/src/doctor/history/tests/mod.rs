@@ -381,7 +381,7 @@ fn a_poll_that_was_not_written_down_has_no_line_of_another() {
     let mut now = at(10);
     now.incidents.latest.push(Incident { spawned_at: "src/main.rs:1:1".into(), ..blocked(10, 22, true) });
     let spawned_at = "src/main.rs:1:1".to_owned();
-    let poll = InFlight { task_id: 9, spawned_at, for_ns: 300 * MS, task_name: None };
+    let poll = InFlight { task_id: 9, spawned_at, for_ns: 300 * MS, ..InFlight::default() };
     now.workers = vec![Worker { in_flight: Some(poll), ..Worker::default() }];
     history.check(&now);
     let findings = history.findings(now.at_ns);
@@ -399,6 +399,7 @@ fn a_kept_stall_whose_poll_ended_is_in_the_past_tense() {
         task_name: Some("it has blocked".into()),
         spawned_at: "src/main.rs:1:1".into(),
         for_ns: 300 * MS,
+        ..InFlight::default()
     };
     now.workers = vec![Worker { in_flight: Some(poll), ..Worker::default() }];
     history.check(&now);

@@ -176,7 +176,8 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 pub(in super::super) fn in_flight(snapshot: &mut Snapshot, for_ms: u64) {
-    let poll = InFlight { task_id: 9, spawned_at: "src/feed.rs:8:9".into(), for_ns: for_ms * MS, task_name: None };
+    let poll =
+        InFlight { task_id: 9, spawned_at: "src/feed.rs:8:9".into(), for_ns: for_ms * MS, ..InFlight::default() };
     snapshot.workers[1].in_flight = Some(poll);
     snapshot.workers[1].phase = Phase::Busy;
     snapshot.parked_bitmap = vec![0];

@@ -42,7 +42,8 @@ pub struct Route {
     pub duration: Histogram,
     /// Time that the handlers' polls took on workers, ns.
     pub busy_ns: u64,
-    /// Time that the requests' tasks were ready to run and waited for a worker, ns.
+    /// Time that the requests' tasks were ready to run and waited for a worker, ns: before the
+    /// handler was called, and between its polls.
     pub delay_ns: u64,
     /// The longest poll of a handler, ns.
     pub longest_poll_ns: u64,

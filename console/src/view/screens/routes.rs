@@ -1,0 +1,65 @@
+//! The routes screen: the HTTP routes in a sorted table, and below it the facts about the selected
+//! one.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use crate::facts::Scene;
+use crate::facts::incidents::latest;
+use crate::model::Model;
+use crate::tables::routes::{COLUMNS, ROUTE_TITLE};
+use crate::text::figures::{count, duration, head, tail};
+use crate::view::hits::Hits;
+use crate::view::parts::grouped::{self, Table};
+use crate::view::parts::layout::{self, TITLE_WIDTH};
+use crate::view::theme::Theme;
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
+    let rows = model.route_rows();
+    let table = Table {
+        rows: &rows,
+        columns: &COLUMNS,
+        title: ROUTE_TITLE,
+        name: volt_telemetry::routes::Route::name,
+        empty: "No request has been counted. volt::axum::serve counts those of a Router.",
+        filtered: "No route matches the filter; Esc shows all.",
+    };
+    let foot = |row: &crate::tables::routes::Row<'_>, columns: usize| {
+        let room = columns.saturating_sub(TITLE_WIDTH + 1);
+        let fact = |title: &str, text: &str| Line::from(vec![layout::title(title, theme), Span::raw(head(text, room))]);
+        let route = row.item;
+        let per_request = |ns: u64| match route.ended() {
+            0 => "-".into(),
+            requests => duration(ns / requests),
+        };
+        let requests = format!(
+            "{} succeeded, {} failed, {} dropped",
+            count(route.succeeded),
+            count(route.failed),
+            count(route.abandoned)
+        );
+        let each = format!(
+            "{} to the response, {} of that on a worker; {} delay (averages)",
+            per_request(route.duration.sum_ns()),
+            per_request(route.busy_ns),
+            per_request(route.delay_ns)
+        );
+        let name = route.name();
+        let incident = latest(scene.snapshot, |incident| incident.route.as_ref() == Some(&name));
+        let meaning = [
+            "p50, p99: time to the response, without its body, since the runtime started",
+            "failed: status 500 or above   busy: in polls, in total   longest: longest poll",
+        ];
+        let meaning = meaning.map(|text| Line::styled(format!(" {text}"), theme.label()));
+        let facts = [
+            fact("route", &tail(&name, room)),
+            fact("requests", &requests),
+            fact("each", &each),
+            fact("incident", &incident),
+        ];
+        facts.into_iter().chain(meaning).collect()
+    };
+    grouped::draw(frame, area, model, &table, foot, (theme, hits));
+}
