@@ -27,7 +27,8 @@
 //!   supported by Linux.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// Number of forks between the first process of this program and the current one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -78,6 +79,49 @@ pub fn count() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
+/// A value that is computed when it is first needed, and then kept for as long as the program runs.
+///
+/// Unlike a `OnceLock`, it has no lock: threads that need it while it is computed compute it, too,
+/// and the first to finish stores it for all. A child that is forked meanwhile also computes it. In
+/// a `OnceLock`, it would wait for a thread that stayed in the parent.
+pub struct Computed<T>(AtomicPtr<T>);
+
+impl<T: Send + Sync> Computed<T> {
+    /// Creates it without a value. For statics: the value is never freed.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Returns the value. Calls `compute` if there is none yet.
+    pub fn get_or_compute(&self, compute: impl FnOnce() -> T) -> &T {
+        // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes it.
+        let found = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or from `Box::into_raw` below and never freed once it is stored here. `T` is
+        // `Send` and `Sync`, so that any thread may refer to a value that another one has made.
+        if let Some(value) = unsafe { found.as_ref() } {
+            return value;
+        }
+        let own = Box::into_raw(Box::new(compute()));
+        // ORDERING: Release publishes the value; Acquire on failure, since the found value is used.
+        match self.0.compare_exchange(ptr::null_mut(), own, Ordering::Release, Ordering::Acquire) {
+            // SAFETY: as above.
+            Ok(_) => unsafe { &*own },
+            Err(other) => {
+                // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(own) });
+                // SAFETY: as above.
+                unsafe { &*other }
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync> Default for Computed<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Identifies the process in which a value was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
@@ -114,5 +158,31 @@ impl Home {
     #[track_caller]
     fn refuse(self) -> ! {
         panic!("this runtime's threads stayed behind in the parent process {}: build a new one after fork", self.pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn no_thread_waits_for_another_that_computes_the_value() {
+        static VALUE: Computed<String> = Computed::new();
+        let (begun, has_begun) = mpsc::channel();
+        let (end, may_end) = mpsc::channel();
+        let slow = std::thread::spawn(move || {
+            VALUE.get_or_compute(|| {
+                begun.send(()).unwrap();
+                may_end.recv().unwrap();
+                "slow".to_owned()
+            })
+        });
+        has_begun.recv().unwrap();
+        assert_eq!(VALUE.get_or_compute(|| "fast".to_owned()), "fast");
+        end.send(()).unwrap();
+        assert_eq!(slow.join().unwrap(), "fast", "all see the value that was first");
+        assert_eq!(VALUE.get_or_compute(|| unreachable!()), "fast");
     }
 }

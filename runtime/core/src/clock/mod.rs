@@ -5,10 +5,9 @@
 //! compared. It is read from the processor's cycle counter where that can be trusted, and stays
 //! within a microsecond of `Instant`: see `cycles`.
 
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use volt_stacks::fork;
+use volt_stacks::fork::{self, Computed};
 
 use self::cycles::segment::Kept;
 use self::cycles::source::{self, Source};
@@ -57,8 +56,8 @@ impl Source for Machine {
 }
 
 fn instant_ns() -> u64 {
-    static ORIGIN: OnceLock<Instant> = OnceLock::new();
-    let origin = *ORIGIN.get_or_init(Instant::now);
+    static ORIGIN: Computed<Instant> = Computed::new();
+    let origin = *ORIGIN.get_or_compute(Instant::now);
     saturating_ns(Instant::now().saturating_duration_since(origin))
 }
 

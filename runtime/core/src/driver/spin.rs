@@ -30,8 +30,7 @@
 //! * A mean of the sleeps' lengths: one long sleep hides fifty short ones, or the other way round.
 
 use std::hint::spin_loop;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use volt_stacks::fork;
@@ -177,8 +176,17 @@ impl Drop for Permit<'_> {
 
 /// Returns the number of processors that the program may use, as of the first call.
 fn processors() -> usize {
-    static PROCESSORS: OnceLock<usize> = OnceLock::new();
-    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, |processors| processors.get()))
+    /// 0 = not known yet. No `OnceLock`: in a child that was forked while a thread reads the
+    /// number, it would never be initialized.
+    static PROCESSORS: AtomicUsize = AtomicUsize::new(0);
+    // ORDERING: Relaxed, both; only the number counts. Threads may read it at the same time.
+    let known = PROCESSORS.load(Ordering::Relaxed);
+    if known > 0 {
+        return known;
+    }
+    let read = thread::available_parallelism().map_or(1, |processors| processors.get());
+    PROCESSORS.store(read, Ordering::Relaxed);
+    read
 }
 
 #[cfg(test)]

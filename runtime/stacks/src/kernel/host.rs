@@ -4,16 +4,15 @@
 //! Snapshots use this module, and so does the code that determines why a thread does not run. One
 //! sample costs a sample of the control groups (see `cgroup`) and one system call.
 
-use std::sync::OnceLock;
-
 use volt_telemetry::Host;
 
+use crate::fork::Computed;
 use crate::kernel::cgroup::{Cgroup, CgroupSample};
 
 /// Returns the control groups of this process, as they were at the first call.
 pub fn cgroup() -> Option<&'static Cgroup> {
-    static CGROUP: OnceLock<Option<Cgroup>> = OnceLock::new();
-    CGROUP.get_or_init(Cgroup::of_this_process).as_ref()
+    static CGROUP: Computed<Option<Cgroup>> = Computed::new();
+    CGROUP.get_or_compute(Cgroup::of_this_process).as_ref()
 }
 
 /// Reads the current values of the machine.
