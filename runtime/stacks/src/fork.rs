@@ -96,8 +96,8 @@ impl<T: Send + Sync> Computed<T> {
     pub fn get_or_compute(&self, compute: impl FnOnce() -> T) -> &T {
         // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes it.
         let found = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or from `Box::into_raw` below and never freed once it is stored here. `T` is
-        // `Send` and `Sync`, so that any thread may refer to a value that another one has made.
+        // SAFETY: null, or from `Box::into_raw` below and never freed once it is stored here. `T`
+        // is `Send` and `Sync`, so that any thread may refer to a value that another one has made.
         if let Some(value) = unsafe { found.as_ref() } {
             return value;
         }
