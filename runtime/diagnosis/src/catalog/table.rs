@@ -43,8 +43,8 @@ pub static METRICS: &[Metric] = &[
         Kind::Counter,
         "connections",
         &["reason"],
-        "Connections to the control socket by outcome: accepted, or refused because the limit was reached (full), \
-         because another user connected (foreign), or because the kernel returned an error (failed).",
+        "Connections to the control socket by outcome: accepted, limit reached (full), another user (foreign), or \
+         an error of the kernel (failed).",
         |r| {
             r.observer_by(|h| {
                 let accepted = ("accepted", h.accepted);
@@ -81,8 +81,8 @@ pub static METRICS: &[Metric] = &[
         Kind::Counter,
         "snapshots",
         &["reason"],
-        "Snapshots that were incomplete or missing, by reason: skipped for a slow client (lost), truncated to the \
-         frame's limit (cut), or a panic during collection (panicked).",
+        "Snapshots that were incomplete or missing, by reason: slow client (lost), frame limit (cut), or a panic \
+         during collection (panicked).",
         |r| {
             r.observer_by(|h| [("lost", h.snapshots_lost), ("cut", h.snapshots_cut), ("panicked", h.snapshot_panics)]);
         },
@@ -130,8 +130,8 @@ pub static METRICS: &[Metric] = &[
         "volt_doctor_findings",
         "findings",
         &["runtime", "rule", "severity"],
-        "Current findings of the doctor by rule and severity (warning or critical). A finding remains for at least \
-         30 s after it was last seen. Run `volt-console doctor` for details.",
+        "Current findings of the doctor by rule and severity. A finding remains for at least 30 s after it was \
+         last seen. Details: `volt-console doctor`.",
         |r| r.each_rule(),
     ),
     histogram("volt_poll_duration_seconds", "Duration of completed polls of tasks.", |r| {
@@ -530,8 +530,8 @@ pub static METRICS: &[Metric] = &[
         "volt_clock_faults_total",
         "faults",
         RUNTIME,
-        "Times that the cycle counter stepped back, jumped, stopped or became untrusted by the kernel, so that the \
-         clock used the system clock instead. The same for all runtimes of a program.",
+        "Times that the cycle counter failed and the clock used the system clock instead. The same for all \
+         runtimes of a program.",
         |r| r.one_known(|s| s.clock.as_ref().map(|clock| clock.faults)),
     ),
     // Workers: time and polls.
@@ -578,8 +578,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_duty",
         "1",
         &["runtime", "worker", "duty"],
-        "1 for the worker's current state, 0 for the others: present, stuck (in a poll; a spare worker \
-         replaces it), blocking (in `block_in_place`), or off (a spare worker that is not needed).",
+        "1 for the worker's state, 0 for the others: present, stuck (replaced by a spare worker), blocking (in \
+         `block_in_place`), or off (not needed).",
         |r| r.each_by(|w| DUTIES.map(|duty| (duty.name(), w.duty == duty))),
     ),
     counter(
@@ -708,8 +708,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_global_checks_total",
         "checks",
         &["runtime", "worker", "trigger"],
-        "Checks of the global queue by trigger: the interval's number of local polls had passed (interval), the \
-         target latency had passed earlier (elapsed), or the worker had no local tasks left (empty).",
+        "Checks of the global queue by trigger: number of local polls (interval), target latency (elapsed), or no \
+         local tasks left (empty).",
         |r| r.each_by_known(|w| w.global_checks.as_ref().map(GlobalChecks::by_trigger)),
     ),
     counter(
