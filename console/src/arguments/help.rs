@@ -141,6 +141,8 @@ pub(crate) const DUMP: [Chapter; 3] = [
         "\
 waiting for  Time since the task's last wake-up
 × 20         The task waits for 20 operations at this place
+40 ×         The tasks of the group wait for 40 of these
+awaited by   The tasks of all groups that wait for it, by their last wake-ups
 note:        What is missing and why, with the remedy
 
 The last line of a chain is the function that the application awaits; its
@@ -177,7 +179,10 @@ pub(crate) const WHY: [Chapter; 2] = [
 volt-console why 4711
 
 # Explain the latest poll of the task named checkout of the program shop
-volt-console why checkout shop",
+volt-console why checkout shop
+
+# The same, without polling the task for what it waits for
+volt-console why checkout shop --no-poll",
     ),
     (
         "Exit codes",

@@ -154,7 +154,9 @@ pub(crate) enum Verb {
     /// Explain what caused a task's most recent poll
     ///
     /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke its waker,
-    /// back to a timer, a socket or a thread.
+    /// back to a timer, a socket or a thread. If the task waits for a channel, a semaphore, another
+    /// task or the like, also prints its numbers. To find these, the program polls the task once,
+    /// as for `dump`.
     #[command(after_long_help = help::chapters(&help::WHY))]
     Why {
         /// Task id or task name
@@ -165,6 +167,9 @@ pub(crate) enum Verb {
         /// Search only this runtime [default: every runtime]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
+        /// Do not poll the task: print no numbers of what it waits for
+        #[arg(long)]
+        no_poll: bool,
         /// Print one JSON object
         #[arg(long)]
         json: bool,

@@ -1,18 +1,20 @@
-//! `volt-console why`: prints the chain of wake-ups that caused a task's last poll, as text or as
-//! JSON.
+//! `volt-console why`: prints the chain of wake-ups that caused a task's last poll, and what the
+//! task waits for, as text or as JSON.
 
 use std::io::Write;
 
 use serde_json::json;
 use volt_telemetry::client::{Client, ConnectError};
-use volt_telemetry::why::Why;
+use volt_telemetry::dump::Query;
+use volt_telemetry::why::{State, Why};
 
 use crate::error::Error;
 use crate::facts::why;
 use crate::text::clean;
 
 /// Requests the chain of wake-ups of `task`, an id or a name, and prints it. Without a `runtime`,
-/// tries each runtime of the program until one has the task.
+/// tries each runtime of the program until one has the task. If `polls` is true and the task
+/// waits, also requests a dump of that task, for which it is polled once.
 ///
 /// # Errors
 ///
@@ -22,12 +24,27 @@ pub fn run(
     client: &mut Client,
     runtime: Option<&str>,
     task: &str,
+    polls: bool,
     as_json: bool,
     out: &mut impl Write,
 ) -> Result<(), Error> {
-    let chain = clean::why(ask(client, runtime, task)?);
+    let mut chain = ask(client, runtime, task)?;
+    if polls {
+        add_resources(client, &mut chain);
+    }
+    let chain = clean::why(chain);
     let text = if as_json { format!("{}\n", json!(chain)) } else { why::text(&chain) };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
+}
+
+/// Adds what the first task of the chain waits for, in numbers.
+fn add_resources(client: &mut Client, chain: &mut Why) {
+    let Some(link) = chain.links.first_mut().filter(|link| link.state == State::Waits) else { return };
+    let query = Query { task: Some(format!("#{}", link.task)), ..Query::default() };
+    // The chain is the answer also if the program is too old for dumps, or cannot make one now.
+    if let Ok(dump) = client.dump(Some(&chain.runtime), &query) {
+        link.resources = dump.groups.into_iter().flat_map(|group| group.resources).collect();
+    }
 }
 
 fn ask(client: &mut Client, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {

@@ -14,6 +14,9 @@ pub fn text(why: &Why) -> String {
     for (index, link) in why.links.iter().enumerate() {
         let arrow = if index == 0 { "" } else { "  ← " };
         text.push_str(&format!("{arrow}{}\n", line(link)));
+        for resource in &link.resources {
+            text.push_str(&format!("      awaits {}\n", resource.describe()));
+        }
         has_later |= link.woken.as_ref().is_some_and(|woken| woken.is_later);
     }
     text.push_str(&format!("  ← {}\n", end(why)));
@@ -47,7 +50,7 @@ fn awaits(link: &Link, what: &str) -> String {
         .held_at
         .as_ref()
         .map(|at| format!(", held by {}", holder(link.held_by, None, at, link.held_ns.map(duration))));
-    format!("{since}{at} for {}{}", awaited(what), holder.unwrap_or_default())
+    format!("{since}{at} for {}{}", awaited(what, link.awaited_task), holder.unwrap_or_default())
 }
 
 fn when(woken: &Woken) -> String {
@@ -88,6 +91,8 @@ fn end(why: &Why) -> String {
 
 #[cfg(test)]
 mod tests {
+    use volt_telemetry::dump::Resource;
+
     use super::*;
 
     fn link(task: u64, by: &str, waker: Option<u64>) -> Link {
@@ -128,6 +133,16 @@ mod tests {
         let expected =
             "waiting for 4.0s at src/a.rs:2:3 for a lock, held by task 7 for 9.0s, acquired at src/b.rs:5:6; woken";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_link_shows_the_numbers_of_what_it_awaits() {
+        let resource = Resource { kind: "mpsc".into(), senders: Some(3), messages: Some(0), ..Resource::default() };
+        let link = Link { awaits: Some("message".into()), resources: vec![resource], ..link(1, "timer", None) };
+        let joins = Link { awaits: Some("others".into()), awaited_task: Some(9), ..link.clone() };
+        let text = text(&Why { links: vec![link, joins], end: End::Source, ..Why::default() });
+        let expected = "for a message; woken 1.5ms ago\n      awaits mpsc channel with 3 senders, 0 messages (owners";
+        assert!(text.contains(expected) && text.contains("waiting for the end of task 9; woken"), "{text}");
     }
 
     #[test]

@@ -66,8 +66,8 @@ fn state(row: &Row<'_, Task>) -> Cell {
 }
 
 /// Returns what a task awaits, and where in the code.
-pub fn awaits(task: &Task) -> Option<(&str, Option<&str>)> {
-    Some((awaited(task.awaits.as_deref()?), task.awaits_at.as_deref()))
+pub fn awaits(task: &Task) -> Option<(String, Option<&str>)> {
+    Some((awaited(task.awaits.as_deref()?, task.awaited_task), task.awaits_at.as_deref()))
 }
 
 /// Returns which task holds the lock that a task awaits, and where and when it was acquired:
@@ -132,6 +132,7 @@ mod tests {
             woken_by: Some("blocking".into()),
             awaits: Some("permits".into()),
             awaits_at: None,
+            awaited_task: None,
             waiting_ns: None,
             held_by: None,
             held_at: None,

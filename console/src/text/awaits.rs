@@ -1,8 +1,12 @@
 //! Describes what a task awaits.
 
-/// Describes what a task awaits, by its name in JSON.
-pub fn awaited(name: &str) -> &str {
-    match name {
+/// Describes what a task awaits, by its name in JSON, and the task whose end it awaits, if that is
+/// known.
+pub fn awaited(name: &str, task: Option<u64>) -> String {
+    if let Some(task) = task {
+        return format!("the end of task {task}");
+    }
+    let text = match name {
         "lock" => "a lock",
         "permits" => "semaphore permits",
         "notice" => "a notification",
@@ -11,5 +15,6 @@ pub fn awaited(name: &str) -> &str {
         "value" => "a value",
         "others" => "other tasks, at a barrier or until a channel closes",
         newer => newer,
-    }
+    };
+    text.to_owned()
 }

@@ -176,9 +176,14 @@ pub fn dump(mut dump: Dump) -> Dump {
             in_place(&mut lock.held_at);
             lock.held_by_name.iter_mut().for_each(in_place);
         }
-        group.resources.iter_mut().for_each(|resource| in_place(&mut resource.kind));
+        group.resources.iter_mut().for_each(resource_in_place);
     }
     dump
+}
+
+fn resource_in_place(resource: &mut dump::Resource) {
+    in_place(&mut resource.kind);
+    resource.awaited_name.iter_mut().for_each(in_place);
 }
 
 fn link_in_place(link: &mut dump::Link) {
@@ -194,6 +199,7 @@ pub fn why(mut why: Why) -> Why {
             .into_iter()
             .flatten()
             .for_each(in_place);
+        link.resources.iter_mut().for_each(resource_in_place);
         if let Some(woken) = &mut link.woken {
             in_place(&mut woken.by);
             woken.spawned_at.iter_mut().for_each(in_place);

@@ -40,6 +40,20 @@ fn a_task_that_neither_waits_nor_runs_is_an_error() {
 }
 
 #[test]
+fn the_command_why_shows_what_the_task_awaits_in_numbers() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let text = |options: &[&str]| String::from_utf8(run(&mut folder.console(options)).stdout).unwrap();
+    let channel = "      awaits oneshot channel with 1 sender (owner of the sender: unknown)\n";
+    let shown = text(&["why", "7", "shop"]);
+    assert!(shown.starts_with("task 7, spawned at src/why.rs:3:1, waiting\n") && shown.contains(channel), "{shown}");
+    let json: Value = serde_json::from_str(&text(&["why", "7", "shop", "--json"])).unwrap();
+    assert_eq!(json["links"][0]["resources"][0]["kind"], "oneshot");
+    let unpolled = text(&["why", "7", "shop", "--no-poll"]);
+    assert!(unpolled.starts_with("task 7") && !unpolled.contains("oneshot"), "{unpolled}");
+}
+
+#[test]
 fn an_old_program_and_an_invalid_sample_are_refused() {
     let folder = Folder::new();
     let old = Version { minor: 4, ..VERSION };

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use volt_telemetry::Histogram;
-use volt_telemetry::dump::{self, Dump, Group, TaskRef};
+use volt_telemetry::dump::{self, Dump, Group, Resource, TaskRef};
 use volt_telemetry::incident::{Blame, Cause, Frame, Incident, Incidents};
 use volt_telemetry::processes;
 use volt_telemetry::recording::event::Event;
@@ -20,7 +20,7 @@ use volt_telemetry::recording::record::Record;
 use volt_telemetry::snapshot::{self, Phase, Snapshot, Tasks, Worker};
 use volt_telemetry::socket::{file_name, own_start_time};
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
-use volt_telemetry::why::{Link, Why};
+use volt_telemetry::why::{self, Link, Why};
 use volt_telemetry::wire::{
     Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION, Version, read_frame, write_frame,
 };
@@ -199,8 +199,8 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
                 write_frame(stream, &Reply::Dump(Box::new(dump)), MAX_REPLY_BYTES)?;
             }
             Request::Why { runtime, task } => {
-                let link =
-                    Link { task: task.parse().unwrap_or(0), spawned_at: "src/why.rs:3:1".into(), ..Link::default() };
+                let (task, spawned_at) = (task.parse().unwrap_or(0), "src/why.rs:3:1".into());
+                let link = Link { task, spawned_at, state: why::State::Waits, ..Link::default() };
                 let why = Why { runtime: runtime.unwrap_or_default(), links: vec![link], ..Why::default() };
                 write_frame(stream, &Reply::Why(why), MAX_REPLY_BYTES)?;
             }
@@ -214,7 +214,7 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
 /// is for another task.
 fn dump(runtime: &str, query: &dump::Query) -> Dump {
     let mut dump = Dump { runtime: runtime.into(), alive: 1, ..Dump::default() };
-    if query.task.as_deref().is_some_and(|task| task != "7") {
+    if query.task.as_deref().is_some_and(|task| task.trim_start_matches('#') != "7") {
         return dump;
     }
     let link = dump::Link {
@@ -233,10 +233,16 @@ fn dump(runtime: &str, query: &dump::Query) -> Dump {
         newest_ns: 5_000_000_000,
         examples: vec![task],
         chain: vec![link],
+        resources: query.task.as_ref().map(|_| resource()).into_iter().collect(),
         ..Group::default()
     };
     (dump.waiting, dump.read, dump.groups) = (1, 1, vec![group]);
     dump
+}
+
+/// Returns the channel that the task awaits, in a dump of that task alone.
+fn resource() -> Resource {
+    Resource { kind: "oneshot".into(), tasks: 1, senders: Some(1), ..Resource::default() }
 }
 
 /// Returns twenty tasks. The one with the highest id is stranded, and its name has the program's

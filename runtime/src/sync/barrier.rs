@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::pin::pin;
 
 use tokio::sync::BarrierWaitResult;
-use volt_core::task::resources;
+use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
 use super::{Awaits, Pending, poll_pending};
@@ -57,8 +57,8 @@ impl Barrier {
             poll_fn(|cx| {
                 let polled = poll_pending(&mut pending, cx, |cx| wait.as_mut().poll(cx));
                 if polled.is_pending() {
-                    let wanted = Some(self.n as u64);
-                    resources::note(|| Some(Resource { kind: "barrier".into(), wanted, ..Resource::default() }));
+                    let numbers = Resource { wanted: Some(self.n as u64), ..Resource::default() };
+                    resources::note(|| Some(Awaited::new(Key::of(self), "barrier", numbers)));
                 }
                 polled
             })

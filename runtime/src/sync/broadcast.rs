@@ -1,5 +1,6 @@
 //! A channel that delivers each value to every receiver: [`channel`].
 
+use super::handles::{OfReceiver, OfSender, OfWeakSender};
 use super::wrapper::impl_debug;
 use super::{Awaits, expect_may_block, spend};
 
@@ -27,17 +28,19 @@ pub use tokio::sync::broadcast::error;
 #[track_caller]
 pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::broadcast::channel(capacity);
-    (Sender(sender), Receiver(receiver))
+    let handle = OfSender::default();
+    let of_receiver = handle.receiver();
+    (Sender(sender, handle), Receiver(receiver, of_receiver))
 }
 
 /// Sends values to all associated [`Receiver`]s.
-pub struct Sender<T>(tokio::sync::broadcast::Sender<T>);
+pub struct Sender<T>(tokio::sync::broadcast::Sender<T>, OfSender);
 
 /// A [`Sender`] that does not keep its channel open.
-pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>);
+pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>, OfWeakSender);
 
 /// Receives the values that were sent after it was created.
-pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>);
+pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>, OfReceiver);
 
 impl_debug!([T] Sender<T>, [T] WeakSender<T>, [T] Receiver<T>);
 
@@ -49,7 +52,7 @@ impl<T> Sender<T> {
     /// Same as [`channel`].
     #[track_caller]
     pub fn new(capacity: usize) -> Self {
-        Self(tokio::sync::broadcast::Sender::new(capacity))
+        Self(tokio::sync::broadcast::Sender::new(capacity), OfSender::default())
     }
 
     /// Sends `value` to all receivers without waiting, and returns the number of receivers.
@@ -66,7 +69,7 @@ impl<T> Sender<T> {
 
     /// Creates a new receiver for values sent after this call.
     pub fn subscribe(&self) -> Receiver<T> {
-        Receiver(self.0.subscribe())
+        Receiver(self.0.subscribe(), self.1.receiver())
     }
 
     /// Returns the number of values that at least one receiver has not seen.
@@ -92,7 +95,7 @@ impl<T> Sender<T> {
     /// Creates a [`WeakSender`], which does not keep the channel open.
     #[must_use = "downgrade does not consume the sender, which keeps the channel open"]
     pub fn downgrade(&self) -> WeakSender<T> {
-        WeakSender(self.0.downgrade())
+        WeakSender(self.0.downgrade(), self.1.downgrade())
     }
 
     /// Returns the number of [`Sender`]s.
@@ -111,13 +114,14 @@ impl<T> Sender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
-        spend(Awaits::Others, self.0.closed())
+        let resource = || Some(self.1.awaited("broadcast", self.receiver_count(), Some(self.len())));
+        spend(Awaits::Others, resource, self.0.closed())
     }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
@@ -125,7 +129,8 @@ impl<T> WeakSender<T> {
     /// Returns a [`Sender`], or `None` if all senders are dropped.
     #[must_use]
     pub fn upgrade(&self) -> Option<Sender<T>> {
-        self.0.upgrade().map(Sender)
+        let handle = self.1.upgrade()?;
+        Some(Sender(self.0.upgrade()?, handle))
     }
 
     /// Returns the number of [`Sender`]s.
@@ -141,7 +146,7 @@ impl<T> WeakSender<T> {
 
 impl<T> Clone for WeakSender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
@@ -178,7 +183,7 @@ impl<T: Clone> Receiver<T> {
     /// Cancel safe: no value is lost.
     #[track_caller]
     pub fn recv(&mut self) -> impl Future<Output = Result<T, error::RecvError>> {
-        spend(Awaits::Message, self.0.recv())
+        spend(Awaits::Message, || Some(self.1.awaited("broadcast")), self.0.recv())
     }
 
     /// Returns the next value if there is one, without waiting.
@@ -191,7 +196,7 @@ impl<T: Clone> Receiver<T> {
 
     /// Creates another receiver, for values sent after this call.
     pub fn resubscribe(&self) -> Self {
-        Receiver(self.0.resubscribe())
+        Receiver(self.0.resubscribe(), self.1.clone())
     }
 }
 

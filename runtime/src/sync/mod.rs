@@ -23,8 +23,9 @@
 //!   Tokio's runtime.
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
-//! - A dump shows for a task that waits for a [`mpsc`] or [`oneshot`] channel, a [`Semaphore`] or a
-//!   [`Barrier`] how many senders, messages or permits there are.
+//! - A dump shows for a task that waits for a channel, a [`Notify`], a [`Semaphore`] or a
+//!   [`Barrier`] how many senders, receivers, messages or permits there are, and which other tasks
+//!   wait for the same one.
 //! - A [`Mutex`], an [`RwLock`] and a [`Semaphore`] of one permit record the task that holds them
 //!   and the line where it acquired them. An [`RwLock`] does so for a writer, and for a reader
 //!   while it is the only one. `volt-console dump` shows the holder, and the doctor finds tasks
@@ -45,12 +46,12 @@ use std::task::{Context, Poll, ready};
 use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
 use volt_core::task::details::awaits::{Awaits, Pending};
-use volt_core::task::resources;
+use volt_core::task::resources::{self, Awaited};
 use volt_core::task::waits::{Holder, Wait};
-use volt_telemetry::dump::Resource;
 
 mod barrier;
 mod guard;
+mod handles;
 mod lock;
 mod mutex;
 mod notify;
@@ -87,13 +88,25 @@ pub use tokio::sync::{AcquireError, BarrierWaitResult, SetError, SetOnceError, T
 /// Runs `operation`, which consumes one unit of the cooperative budget when it completes.
 ///
 /// Polls `operation` only while budget is left. When it is pending, records `awaits` and the
-/// caller's location as the task's await point. As cancel safe as `operation`.
+/// caller's location as the task's await point. `resource` returns what the operation waits for,
+/// for a dump. As cancel safe as `operation`.
 #[track_caller]
-fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Output> {
+fn spend<F: Future>(
+    awaits: Awaits,
+    resource: impl Fn() -> Option<Awaited>,
+    operation: F,
+) -> impl Future<Output = F::Output> {
     let mut pending = Pending::new(awaits, Location::caller());
     async move {
         let mut operation = pin!(operation);
-        poll_fn(|cx| poll_pending(&mut pending, cx, |cx| operation.as_mut().poll(cx))).await
+        let poll = |cx: &mut Context<'_>| {
+            let polled = poll_pending(&mut pending, cx, |cx| operation.as_mut().poll(cx));
+            if polled.is_pending() {
+                resources::note(&resource);
+            }
+            polled
+        };
+        poll_fn(poll).await
     }
 }
 
@@ -107,7 +120,7 @@ fn spend<F: Future>(awaits: Awaits, operation: F) -> impl Future<Output = F::Out
 #[track_caller]
 fn spend_queued<F: Future, O>(
     awaits: Awaits,
-    resource: impl Fn() -> Option<Resource>,
+    resource: impl Fn() -> Option<Awaited>,
     operation: F,
     convert: impl FnOnce(F::Output) -> O,
 ) -> impl Future<Output = O> {
@@ -120,7 +133,7 @@ async fn spend_queued_at<F: Future, O>(
     at: &'static Location<'static>,
     awaits: Awaits,
     holder: Option<&Holder>,
-    resource: impl Fn() -> Option<Resource>,
+    resource: impl Fn() -> Option<Awaited>,
     operation: F,
     convert: impl FnOnce(F::Output, &'static Location<'static>) -> O,
 ) -> O {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
+use volt_core::task::resources::{self, Awaited, Key};
+use volt_telemetry::dump::Resource;
 
 use super::wrapper::{impl_debug, impl_wrapper, unwrap_arc};
 use super::{Awaits, Pending, poll_pending};
@@ -59,7 +61,8 @@ impl Notify {
     /// another waiting task.
     #[track_caller]
     pub fn notified(&self) -> Notified<'_> {
-        Notified { waiter: self.0.notified(), pending: Pending::new(Awaits::Notice, Location::caller()) }
+        let pending = Pending::new(Awaits::Notice, Location::caller());
+        Notified { waiter: self.0.notified(), pending, notify: (&raw const *self).addr() }
     }
 
     /// Waits for a notification like [`notified`](Self::notified), with a future that can be moved
@@ -69,10 +72,8 @@ impl Notify {
     /// Same as [`notified`](Self::notified).
     #[track_caller]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
-        OwnedNotified {
-            waiter: unwrap_arc(self).notified_owned(),
-            pending: Pending::new(Awaits::Notice, Location::caller()),
-        }
+        let (notify, pending) = (Arc::as_ptr(&self).addr(), Pending::new(Awaits::Notice, Location::caller()));
+        OwnedNotified { waiter: unwrap_arc(self).notified_owned(), pending, notify }
     }
 
     /// Notifies the task that has waited longest, or stores one notification for the next waiter.
@@ -111,6 +112,7 @@ pin_project! {
         #[pin]
         waiter: tokio::sync::futures::Notified<'a>,
         pending: Pending,
+        notify: usize,
     }
 }
 
@@ -136,7 +138,7 @@ impl Future for Notified<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_pending(this.pending, cx, |cx| this.waiter.poll(cx))
+        poll_notified(this.waiter, this.pending, *this.notify, cx)
     }
 }
 
@@ -147,6 +149,7 @@ pin_project! {
         #[pin]
         waiter: tokio::sync::futures::OwnedNotified,
         pending: Pending,
+        notify: usize,
     }
 }
 
@@ -168,6 +171,20 @@ impl Future for OwnedNotified {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_pending(this.pending, cx, |cx| this.waiter.poll(cx))
+        poll_notified(this.waiter, this.pending, *this.notify, cx)
     }
+}
+
+/// Polls a future of the `Notify` at this address.
+fn poll_notified(
+    waiter: Pin<&mut impl Future<Output = ()>>,
+    pending: &mut Pending,
+    notify: usize,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let polled = poll_pending(pending, cx, |cx| waiter.poll(cx));
+    if polled.is_pending() {
+        resources::note(|| Some(Awaited::new(Key::Address(notify), "notify", Resource::default())));
+    }
+    polled
 }

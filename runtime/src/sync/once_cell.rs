@@ -112,7 +112,7 @@ impl<T> OnceCell<T> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = T>,
     {
-        spend(Awaits::Others, self.0.get_or_init(init))
+        spend(Awaits::Others, || None, self.0.get_or_init(init))
     }
 
     /// Returns a reference to the value, initializing the cell with the fallible `init` if it is
@@ -134,7 +134,7 @@ impl<T> OnceCell<T> {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        spend(Awaits::Others, self.0.get_or_try_init(init))
+        spend(Awaits::Others, || None, self.0.get_or_try_init(init))
     }
 
     /// Consumes the cell and returns the value, or `None` if the cell is empty.

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use volt_core::task::resources;
+use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
 use super::wrapper::impl_debug;
@@ -69,7 +69,7 @@ impl<T> Sender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&mut self) -> impl Future<Output = ()> {
-        spend(Awaits::Others, self.0.closed())
+        spend(Awaits::Others, || None, self.0.closed())
     }
 
     /// Polls whether the receiver is dropped or closed; the poll function of
@@ -165,8 +165,8 @@ impl<T> Future for Receiver<T> {
         let this = &mut *self;
         let polled = poll_pending(&mut this.pending, cx, |cx| Pin::new(&mut this.value).poll(cx));
         if polled.is_pending() {
-            let senders = Some(1);
-            resources::note(|| Some(Resource { kind: "oneshot".into(), senders, ..Resource::default() }));
+            let numbers = Resource { senders: Some(1), ..Resource::default() };
+            resources::note(|| Some(Awaited::new(Key::of(this), "oneshot", numbers)));
         }
         polled
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{AcquireError, TryAcquireError};
 use volt_core::coop::{self, Unit};
+use volt_core::task::resources::{Awaited, Key};
 use volt_core::task::waits::{Guard, Holder, Wait};
 use volt_telemetry::dump::Resource;
 
@@ -305,12 +306,8 @@ impl Semaphore {
             let (available, wanted) = (self.available_permits() as u64, u64::from(permits));
             let (permits, wanted) = (Some(available), Some(wanted));
             // The only permit of a semaphore has a holder, which is shown instead.
-            (self.holder().is_none() || wanted > Some(1)).then(|| Resource {
-                kind: "semaphore".into(),
-                permits,
-                wanted,
-                ..Resource::default()
-            })
+            (self.holder().is_none() || wanted > Some(1))
+                .then(|| Awaited::new(Key::of(self), "semaphore", Resource { permits, wanted, ..Resource::default() }))
         };
         spend_queued_at(at, Awaits::Permits, self.holder(), resource, acquire, own).await
     }

@@ -87,6 +87,6 @@ impl<T> SetOnce<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn wait(&self) -> impl Future<Output = &T> {
-        spend(Awaits::Value, self.0.wait())
+        spend(Awaits::Value, || None, self.0.wait())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use super::handles::{OfReceiver, OfSender};
 use super::wrapper::impl_debug;
 use super::{Awaits, spend};
 
@@ -25,14 +26,16 @@ pub use tokio::sync::watch::{Ref, error};
 /// ```
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::watch::channel(value);
-    (Sender(sender), Receiver(receiver))
+    let handle = OfSender::default();
+    let of_receiver = handle.receiver();
+    (Sender(sender, handle), Receiver(receiver, of_receiver))
 }
 
 /// Sends values to the associated [`Receiver`]s.
-pub struct Sender<T>(tokio::sync::watch::Sender<T>);
+pub struct Sender<T>(tokio::sync::watch::Sender<T>, OfSender);
 
 /// Receives values from the associated [`Sender`]s.
-pub struct Receiver<T>(tokio::sync::watch::Receiver<T>);
+pub struct Receiver<T>(tokio::sync::watch::Receiver<T>, OfReceiver);
 
 impl_debug!([T: Debug] Sender<T>, [T: Debug] Receiver<T>);
 
@@ -40,7 +43,7 @@ impl<T> Sender<T> {
     /// Creates a channel that has no receiver yet. [`subscribe`](Self::subscribe) creates
     /// receivers.
     pub fn new(value: T) -> Self {
-        Self(tokio::sync::watch::Sender::new(value))
+        Self(tokio::sync::watch::Sender::new(value), OfSender::default())
     }
 
     /// Replaces the value and notifies all receivers.
@@ -99,7 +102,7 @@ impl<T> Sender<T> {
 
     /// Creates a new receiver that has seen the current value.
     pub fn subscribe(&self) -> Receiver<T> {
-        Receiver(self.0.subscribe())
+        Receiver(self.0.subscribe(), self.1.receiver())
     }
 
     /// Returns the number of receivers.
@@ -128,7 +131,7 @@ impl<T> Sender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
-        spend(Awaits::Others, self.0.closed())
+        spend(Awaits::Others, || Some(self.1.awaited("watch", self.receiver_count(), None)), self.0.closed())
     }
 }
 
@@ -140,7 +143,7 @@ impl<T: Default> Default for Sender<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
@@ -205,7 +208,7 @@ impl<T> Receiver<T> {
     /// Cancel safe. If the future is dropped before it completes, no value is marked as seen.
     #[track_caller]
     pub fn changed(&mut self) -> impl Future<Output = Result<(), error::RecvError>> {
-        spend(Awaits::Notice, self.0.changed())
+        spend(Awaits::Notice, || Some(self.1.awaited("watch")), self.0.changed())
     }
 
     /// Waits until `is_it` returns `true` for the value, and returns a reference to that value.
@@ -225,12 +228,12 @@ impl<T> Receiver<T> {
         &mut self,
         is_it: impl FnMut(&T) -> bool,
     ) -> impl Future<Output = Result<Ref<'_, T>, error::RecvError>> {
-        spend(Awaits::Notice, self.0.wait_for(is_it))
+        spend(Awaits::Notice, || Some(self.1.awaited("watch")), self.0.wait_for(is_it))
     }
 }
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1.clone())
     }
 }

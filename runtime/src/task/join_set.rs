@@ -12,6 +12,8 @@ use volt_core::coop;
 use volt_core::handle::Handle;
 use volt_core::task::id::Id;
 use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
+use volt_core::task::resources::{self, Awaited, Key};
+use volt_telemetry::dump::{MAX_EXAMPLES, Resource};
 
 use super::local_set::LocalSet;
 use super::spawn;
@@ -243,9 +245,20 @@ impl<T: 'static> JoinSet<T> {
         let is_new = !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         let former = if is_new { self.waker.replace(cx.waker().clone()) } else { None };
         let next = Pin::new(&mut self.tasks).poll_next(cx);
+        if next.is_pending() {
+            resources::note(|| Some(self.awaited()));
+        }
         // After the poll: the destructor of a waker may run tasks of the set.
         drop(former);
         next
+    }
+
+    fn awaited(&self) -> Awaited {
+        let mut awaited_tasks: Vec<u64> = self.tasks.iter().map(|WithId(task)| task.id().as_u64()).collect();
+        awaited_tasks.sort_unstable();
+        awaited_tasks.truncate(MAX_EXAMPLES);
+        let wanted = Some(self.len() as u64);
+        Awaited::new(Key::of(self), "join_set", Resource { wanted, awaited_tasks, ..Resource::default() })
     }
 
     /// Aborts all tasks and waits until they have ended.

@@ -144,6 +144,8 @@ pub struct Task {
     /// The location of that await: `file:line:column`. For a JoinHandle, the spawn location of the
     /// task that it awaits.
     pub awaits_at: Option<String>,
+    /// The task whose end it awaits by a JoinHandle, if that is known.
+    pub awaited_task: Option<u64>,
     /// How long it has waited there, ns; `None` if it does not await a lock.
     pub waiting_ns: Option<u64>,
     /// The task that acquired the lock that this task awaits; `None` if it awaits no lock, or no

@@ -14,6 +14,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::dump::{self, Resource};
 
 /// Maximum number of tasks in a chain.
 pub const MAX_LINKS: usize = 16;
@@ -50,6 +51,12 @@ pub struct Link {
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`.
     pub awaits_at: Option<String>,
+    /// The task whose end it awaits by a JoinHandle, if that is known.
+    pub awaited_task: Option<u64>,
+    /// The primitives that it awaits, in numbers, if the client has requested a dump of the task:
+    /// the program does not send them.
+    #[serde(deserialize_with = "dump::resources", skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
     /// How long it has waited there, ns; `None` if it does not await a lock.
     pub waiting_ns: Option<u64>,
     /// The task that acquired the lock that this task awaits, if that is known.

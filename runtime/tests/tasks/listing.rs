@@ -223,6 +223,26 @@ fn a_task_that_awaits_a_lock_reports_its_holder() {
 }
 
 #[test]
+fn a_task_that_awaits_another_reports_which() {
+    let (runtime, mut client) = runtime("joins", 1);
+    let child = volt::task::Builder::new().name("child").spawn_on(std::future::pending::<()>(), runtime.handle());
+    let id = child.id().to_string().parse().ok();
+    let parent = spawn_named(&runtime, "parent", async move { child.await.unwrap() });
+    let parents = query(Rank::Id, "parent");
+    ask(&mut client, "joins", &parents, |list| {
+        list.rows.first().is_some_and(|row| row.awaits.as_deref() == Some("others") && row.awaited_task == id)
+    });
+    let why = client.why(Some("joins"), &parent.to_string()).unwrap();
+    assert_eq!((why.links[0].awaits.as_deref(), why.links[0].awaited_task), (Some("others"), id));
+    // A barrier is not the end of a task.
+    spawn_named(&runtime, "meets", async { _ = volt::sync::Barrier::new(2).wait().await });
+    let list = ask(&mut client, "joins", &query(Rank::Id, "meets"), |list| {
+        list.rows.first().is_some_and(|row| row.awaits.as_deref() == Some("others"))
+    });
+    assert_eq!(list.rows[0].awaited_task, None);
+}
+
+#[test]
 fn a_poll_function_and_a_timed_send_record_their_callers_line() {
     let (runtime, mut client) = runtime("callers", 1);
     let (sender, mut receiver) = volt::sync::mpsc::channel::<()>(1);

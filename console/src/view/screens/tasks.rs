@@ -104,7 +104,7 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
     lines.extend(fact("spawned", format!("{ago}{spawned}"), Tone::Plain));
     lines.extend(fact("state", state, tone));
     if let Some((what, at)) = awaits(task) {
-        let at = at.map_or_else(String::new, |at| format!(", at {}", tail(at, room.saturating_sub(width(what) + 5))));
+        let at = at.map_or_else(String::new, |at| format!(", at {}", tail(at, room.saturating_sub(width(&what) + 5))));
         lines.extend(fact("awaits", format!("{what}{at}"), Tone::Plain));
     }
     if let Some(holder) = held_by(task) {

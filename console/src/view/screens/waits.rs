@@ -111,6 +111,8 @@ fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'st
     }
     for resource in row.resources {
         lines.extend(fact_lines("awaits", &resource.describe(), room, theme.label(), theme));
+        let waiters = resource.waiters();
+        lines.extend(waiters.iter().flat_map(|waiters| fact_lines("waiters", waiters, room, theme.label(), theme)));
     }
     let chain = chain_rows(row.chain);
     let widest = |column: usize| chain.iter().map(|row| width(&row[column])).max().unwrap_or(0);
@@ -147,7 +149,9 @@ mod tests {
 
     #[test]
     fn the_selected_group_shows_the_numbers_of_a_channel() {
-        let resource = Resource { kind: "oneshot".into(), tasks: 1, senders: Some(1), ..Resource::default() };
+        let (senders, waiters_len, queue) = (Some(1), Some(2), vec![4, 3]);
+        let resource =
+            Resource { kind: "oneshot".into(), tasks: 1, senders, waiters_len, queue, ..Resource::default() };
         let group = Group { tasks: 1, resources: vec![resource], ..Group::default() };
         let mut model = crate::fixture::model(2, 2);
         let dump = Dump { groups: vec![group], ..crate::fixture::dump() };
@@ -158,7 +162,10 @@ mod tests {
             .flat_map(|row| detail_lines(row, 120, Theme::new(true)))
             .map(|line| line.to_string())
             .collect();
-        let wanted = "awaits    oneshot channel with 1 sender (owner of the sender: unknown)";
-        assert!(shown.iter().any(|line| line.trim() == wanted), "{shown:#?}");
+        for wanted in
+            ["awaits    oneshot channel with 1 sender (owner of the sender: unknown)", "waiters   2 tasks: #4, #3"]
+        {
+            assert!(shown.iter().any(|line| line.trim() == wanted), "{shown:#?}");
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Task ids. They are unique in the program and never reused.
+//! Task ids. They are unique in the program and never reused. The numbers of channels
+//! (`resources`) are drawn in the same way.
 //!
 //! Each thread takes a block of ids at a time, so that spawns on many threads do not contend for
 //! one cache line. Therefore ids increase over time on each thread, but not across threads. The ids
@@ -8,6 +9,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::LocalKey;
 
 /// The number of ids in a block: small enough that ids stay short, large enough that taking a block
 /// costs nothing noticeable.
@@ -40,9 +42,8 @@ impl Id {
         if let Some(id) = simulated::next() {
             return id;
         }
-        let left = NEXT.get();
-        let id = if left.is_multiple_of(BLOCK) { take_block() } else { left };
-        NEXT.set(id + 1);
+        static BLOCKS: AtomicU64 = AtomicU64::new(0);
+        let id = next_number(&NEXT, &BLOCKS);
         Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a program runs"))
     }
 
@@ -52,12 +53,22 @@ impl Id {
     }
 }
 
-/// Returns the first id of an unused block. The first block begins at 1 and is one id shorter.
+/// Returns the next number of this thread's block, or of a new block. `next` is this thread's next
+/// number, where a multiple of `BLOCK` means that the block is used up. `blocks` is the number of
+/// blocks that the program has taken.
+#[inline]
+pub(super) fn next_number(next: &'static LocalKey<Cell<u64>>, blocks: &AtomicU64) -> u64 {
+    let left = next.get();
+    let number = if left.is_multiple_of(BLOCK) { take_block(blocks) } else { left };
+    next.set(number + 1);
+    number
+}
+
+/// Returns the first number of an unused block. The first block begins at 1 and is one shorter.
 #[cold]
-fn take_block() -> u64 {
-    static BLOCKS: AtomicU64 = AtomicU64::new(0);
+fn take_block(blocks: &AtomicU64) -> u64 {
     // ORDERING: Relaxed: only the value matters, and fetch_add returns each value once.
-    let block = BLOCKS.fetch_add(1, Ordering::Relaxed);
+    let block = blocks.fetch_add(1, Ordering::Relaxed);
     (block * BLOCK).max(1)
 }
 

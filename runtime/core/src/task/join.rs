@@ -17,10 +17,13 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use volt_telemetry::dump::Resource;
+
 use super::current;
 use super::details::awaits::Awaits;
 use super::header::{Header, Task};
 use super::id::Id;
+use super::resources::{self, Awaited, Key};
 use crate::coop;
 
 /// A handle to a spawned task. Awaiting it returns the task's output.
@@ -99,6 +102,12 @@ impl<T> JoinHandle<T> {
     pub fn id(&self) -> Id {
         self.task.header().id
     }
+
+    fn awaited(&self) -> Awaited {
+        let id = self.id().as_u64();
+        let numbers = Resource { awaited_tasks: vec![id], ..Resource::default() };
+        Awaited::new(Key::Task(id), "join_handle", numbers)
+    }
 }
 
 impl<T> Future for JoinHandle<T> {
@@ -116,6 +125,9 @@ impl<T> Future for JoinHandle<T> {
         } else if current::is_woken_by(cx.waker()) {
             // With another waker, some other future decides when the task is polled again.
             Awaits::Others.note(self.task.header().location());
+        }
+        if output.is_pending() {
+            resources::note(|| Some(self.awaited()));
         }
         output
     }

@@ -7,6 +7,11 @@
 //!
 //! Writers: operations in a poll for a dump. Reader: the dump, on the same thread, after the poll.
 //!
+//! Each record has a *key*, which identifies the primitive. So a dump can count the tasks that
+//! await the same one, and list them. The key is the address of the primitive, or a number that its
+//! handles share if each of them is at another address. A primitive may be freed after its poll,
+//! and another one be created at its address before the dump ends. Then the two count as one.
+//!
 //! Which tasks own the senders of a channel is not known: a sender may be moved anywhere.
 //!
 //! Bound: the first `RESOURCES_MAX` distinct ones of a poll.
@@ -15,39 +20,84 @@
 //! lock of the table and the look-up cost a tenth of what a message to a waiting task costs.
 
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::AtomicU64;
 
 use volt_telemetry::dump::Resource;
+
+use super::id::next_number;
 
 /// The number of resources that one poll may record.
 const RESOURCES_MAX: usize = 16;
 
+/// Identifies a primitive while operations wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Key {
+    /// The address of the primitive, or of the only handle that can wait.
+    Address(usize),
+    /// The number of a channel whose handles are at different addresses.
+    Channel(u64),
+    /// The id of the task whose end is awaited.
+    Task(u64),
+}
+
+impl Key {
+    /// Returns the key of a primitive at this address.
+    pub fn of<T: ?Sized>(primitive: *const T) -> Self {
+        Self::Address(primitive.addr())
+    }
+
+    /// Returns the number of a new channel, for its handles.
+    pub fn next_channel() -> u64 {
+        static BLOCKS: AtomicU64 = AtomicU64::new(0);
+        next_number(&NEXT, &BLOCKS)
+    }
+}
+
+/// A primitive that a pending operation awaits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// Which one it is.
+    pub key: Key,
+    /// Its kind and its numbers.
+    pub resource: Resource,
+}
+
+impl Awaited {
+    /// Returns a primitive of this kind, with these numbers.
+    pub fn new(key: Key, kind: &'static str, numbers: Resource) -> Self {
+        Self { key, resource: Resource { kind: kind.to_owned(), ..numbers } }
+    }
+}
+
 thread_local! {
     /// Whether this thread polls a task for a dump.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
-    static RECORDED: RefCell<Vec<Resource>> = const { RefCell::new(Vec::new()) };
+    static RECORDED: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
+    /// The next number for a channel, as in `id`.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Records what a pending operation awaits, if this poll is for a dump.
 #[inline]
-pub fn note(resource: impl FnOnce() -> Option<Resource>) {
+pub fn note(awaited: impl FnOnce() -> Option<Awaited>) {
     if IS_TRACED.get()
-        && let Some(resource) = resource()
+        && let Some(awaited) = awaited()
     {
-        record(resource);
+        record(awaited);
     }
 }
 
 #[cold]
-fn record(resource: Resource) {
+fn record(awaited: Awaited) {
     RECORDED.with_borrow_mut(|recorded| {
-        if recorded.len() < RESOURCES_MAX && !recorded.contains(&resource) {
-            recorded.push(resource);
+        if recorded.len() < RESOURCES_MAX && !recorded.contains(&awaited) {
+            recorded.push(awaited);
         }
     });
 }
 
 /// Runs `poll`, and returns what the operations recorded that were pending in it.
-pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Vec<Resource>) {
+pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Vec<Awaited>) {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
@@ -66,8 +116,8 @@ pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Vec<Resource>) {
 mod tests {
     use super::*;
 
-    fn channel(senders: u64) -> Resource {
-        Resource { senders: Some(senders), ..Resource::default() }
+    fn channel(senders: u64) -> Awaited {
+        Awaited::new(Key::Channel(senders), "mpsc", Resource { senders: Some(senders), ..Resource::default() })
     }
 
     #[test]

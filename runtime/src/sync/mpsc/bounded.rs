@@ -1,4 +1,7 @@
 //! The bounded channel: [`channel`].
+//!
+//! Senders, weak senders and permits have the number of their channel, by which a dump recognizes
+//! the tasks that wait for room in the same one: they have no address in common.
 
 use std::future::poll_fn;
 use std::panic::Location;
@@ -6,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Permit, PermitIterator};
-use volt_core::task::resources;
+use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
 use super::error;
@@ -22,11 +25,11 @@ use crate::time::timeout;
 #[track_caller]
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::mpsc::channel(capacity);
-    (Sender(sender), Receiver(receiver))
+    (Sender(sender, Key::next_channel()), Receiver(receiver))
 }
 
 /// Sends values to the associated [`Receiver`].
-pub struct Sender<T>(tokio::sync::mpsc::Sender<T>);
+pub struct Sender<T>(tokio::sync::mpsc::Sender<T>, u64);
 
 /// Receives values from the associated [`Sender`]s.
 pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
@@ -41,7 +44,7 @@ pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
 /// assert!(weak.upgrade().is_none());
 /// assert!(receiver.is_closed());
 /// ```
-pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>);
+pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>, u64);
 
 impl_debug!([T] Sender<T>, [T] Receiver<T>, [T] WeakSender<T>, [T] OwnedPermit<T>);
 
@@ -61,7 +64,7 @@ impl<T> Sender<T> {
     pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
         spend_queued(
             Awaits::Room,
-            || Some(self.resource()),
+            || Some(self.awaited()),
             self.0.reserve(),
             |reserved| match reserved {
                 Ok(permit) => {
@@ -144,7 +147,7 @@ impl<T> Sender<T> {
     /// queue.
     #[track_caller]
     pub fn reserve(&self) -> impl Future<Output = Result<Permit<'_, T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, || Some(self.resource()), self.0.reserve(), |permit| permit)
+        spend_queued(Awaits::Room, || Some(self.awaited()), self.0.reserve(), |permit| permit)
     }
 
     /// Reserves capacity for `n` values together, waiting until there is capacity for all.
@@ -157,7 +160,7 @@ impl<T> Sender<T> {
     /// Same as [`reserve`](Self::reserve).
     #[track_caller]
     pub fn reserve_many(&self, n: usize) -> impl Future<Output = Result<PermitIterator<'_, T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, || Some(self.resource()), self.0.reserve_many(n), |permits| permits)
+        spend_queued(Awaits::Room, || Some(self.awaited()), self.0.reserve_many(n), |permits| permits)
     }
 
     /// Reserves capacity for one value if there is any, without waiting.
@@ -188,7 +191,12 @@ impl<T> Sender<T> {
     /// sender is dropped. To avoid that, clone the sender first.
     #[track_caller]
     pub fn reserve_owned(self) -> impl Future<Output = Result<OwnedPermit<T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, || None, self.0.reserve_owned(), |permit| permit.map(OwnedPermit))
+        let Self(sender, channel) = self;
+        // The numbers are in the sender, which the operation has consumed.
+        let resource = move || Some(Awaited::new(Key::Channel(channel), "mpsc", Resource::default()));
+        spend_queued(Awaits::Room, resource, sender.reserve_owned(), move |reserved| {
+            reserved.map(|permit| OwnedPermit(permit, channel))
+        })
     }
 
     /// Reserves capacity for one value if there is any, and returns an owned permit that can be
@@ -200,9 +208,10 @@ impl<T> Sender<T> {
     /// Returns an error that contains the sender if the channel is full, or the receiver is dropped
     /// or closed.
     pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, error::TrySendError<Self>> {
-        self.0.try_reserve_owned().map(OwnedPermit).map_err(|refused| match refused {
-            error::TrySendError::Full(sender) => error::TrySendError::Full(Sender(sender)),
-            error::TrySendError::Closed(sender) => error::TrySendError::Closed(Sender(sender)),
+        let Self(sender, channel) = self;
+        sender.try_reserve_owned().map(|permit| OwnedPermit(permit, channel)).map_err(|refused| match refused {
+            error::TrySendError::Full(sender) => error::TrySendError::Full(Self(sender, channel)),
+            error::TrySendError::Closed(sender) => error::TrySendError::Closed(Self(sender, channel)),
         })
     }
 
@@ -212,7 +221,7 @@ impl<T> Sender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
-        spend(Awaits::Others, self.0.closed())
+        spend(Awaits::Others, || None, self.0.closed())
     }
 
     /// Returns `true` if the receiver is dropped or closed.
@@ -238,7 +247,7 @@ impl<T> Sender<T> {
     /// Creates a [`WeakSender`], which does not keep the channel open.
     #[must_use = "downgrade does not consume the sender, which keeps the channel open"]
     pub fn downgrade(&self) -> WeakSender<T> {
-        WeakSender(self.0.downgrade())
+        WeakSender(self.0.downgrade(), self.1)
     }
 
     /// Returns the number of [`Sender`]s.
@@ -251,27 +260,28 @@ impl<T> Sender<T> {
         self.0.weak_count()
     }
 
-    fn resource(&self) -> Resource {
+    fn awaited(&self) -> Awaited {
         let (capacity, free) = (self.max_capacity() as u64, self.capacity() as u64);
         let (senders, messages) = (Some(self.strong_count() as u64), Some(capacity.saturating_sub(free)));
-        Resource { kind: "mpsc".into(), senders, messages, capacity: Some(capacity), ..Resource::default() }
+        let numbers = Resource { senders, messages, capacity: Some(capacity), ..Resource::default() };
+        Awaited::new(Key::Channel(self.1), "mpsc", numbers)
     }
 }
 
 /// Capacity for one value, reserved by [`Sender::reserve_owned`].
 ///
 /// Dropping the permit returns the capacity to the channel.
-pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>);
+pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>, u64);
 
 impl<T> OwnedPermit<T> {
     /// Sends `value` with the reserved capacity, and returns the sender.
     pub fn send(self, value: T) -> Sender<T> {
-        Sender(self.0.send(value))
+        Sender(self.0.send(value), self.1)
     }
 
     /// Returns the reserved capacity to the channel, and the sender to the caller.
     pub fn release(self) -> Sender<T> {
-        Sender(self.0.release())
+        Sender(self.0.release(), self.1)
     }
 
     /// Returns `true` if both permits belong to the same channel.
@@ -293,14 +303,14 @@ impl<T> OwnedPermit<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1)
     }
 }
 
 impl<T> WeakSender<T> {
     /// Returns a [`Sender`], or `None` if all senders are dropped.
     pub fn upgrade(&self) -> Option<Sender<T>> {
-        self.0.upgrade().map(Sender)
+        self.0.upgrade().map(|sender| Sender(sender, self.1))
     }
 
     /// Returns the number of [`Sender`]s.
@@ -316,7 +326,7 @@ impl<T> WeakSender<T> {
 
 impl<T> Clone for WeakSender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(self.0.clone(), self.1)
     }
 }
 

@@ -71,7 +71,7 @@ macro_rules! receive {
             fn poll_recv_with(&mut self, pending: &mut Pending, cx: &mut Context<'_>) -> Poll<Option<T>> {
                 let polled = poll_pending(pending, cx, |cx| self.0.poll_recv(cx));
                 if polled.is_pending() {
-                    resources::note(|| Some(self.resource()));
+                    resources::note(|| Some(self.awaited()));
                 }
                 polled
             }
@@ -93,14 +93,15 @@ macro_rules! receive {
             ) -> Poll<usize> {
                 let polled = poll_pending(pending, cx, |cx| self.0.poll_recv_many(cx, buffer, limit));
                 if polled.is_pending() {
-                    resources::note(|| Some(self.resource()));
+                    resources::note(|| Some(self.awaited()));
                 }
                 polled
             }
 
-            fn resource(&self) -> Resource {
+            fn awaited(&self) -> Awaited {
                 let (senders, messages) = (Some(self.sender_strong_count() as u64), Some(self.len() as u64));
-                Resource { kind: "mpsc".into(), senders, messages, capacity: self.bound(), ..Resource::default() }
+                let numbers = Resource { senders, messages, capacity: self.bound(), ..Resource::default() };
+                Awaited::new(Key::of(self), "mpsc", numbers)
             }
 
             /// Returns the number of senders, not counting weak ones.

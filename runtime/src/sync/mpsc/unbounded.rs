@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::panic::Location;
 use std::task::{Context, Poll};
 
-use volt_core::task::resources;
+use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
 use super::error;
@@ -55,7 +55,7 @@ impl<T> UnboundedSender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
-        spend(Awaits::Others, self.0.closed())
+        spend(Awaits::Others, || None, self.0.closed())
     }
 
     /// Returns `true` if the receiver is dropped or closed.

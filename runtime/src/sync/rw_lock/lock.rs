@@ -11,7 +11,9 @@ use std::panic::Location;
 
 use tokio::sync::{SemaphorePermit, TryLockError};
 use volt_core::coop::{self, Unit};
+use volt_core::task::resources::{Awaited, Key};
 use volt_core::task::waits::{Guard, Holder, Wait};
+use volt_telemetry::dump::Resource;
 
 use crate::sync::lock::{NEVER_CLOSED, locked};
 use crate::sync::{Awaits, spend_queued_at};
@@ -60,7 +62,15 @@ impl SharedLock {
         }
         let own = |permit: Result<_, _>, _| self.own(permit.expect(NEVER_CLOSED), access, at, guard);
         let acquire = self.permits.acquire_many(self.permits_of(access));
-        spend_queued_at(at, Awaits::Lock, Some(&self.holder), || None, acquire, own).await;
+        let resource = || {
+            let kind = match access {
+                Access::Read => "rwlock_read",
+                Access::Write => "rwlock_write",
+            };
+            // A holder that is recorded is shown instead.
+            (!self.holder.is_recorded()).then(|| Awaited::new(Key::of(self), kind, Resource::default()))
+        };
+        spend_queued_at(at, Awaits::Lock, Some(&self.holder), resource, acquire, own).await;
     }
 
     /// Acquires the lock like [`acquire`](Self::acquire) if it is available.

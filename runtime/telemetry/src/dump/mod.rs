@@ -147,9 +147,9 @@ pub struct Group {
     pub locks: Vec<Lock>,
     /// Number of locks that were left out because there are too many.
     pub locks_left_out: u64,
-    /// The primitives of `volt::sync` that these tasks await, in numbers; those that most of them
-    /// await come first. Primitives with the same numbers are one entry. Empty if the tasks were
-    /// not polled.
+    /// The primitives of `volt::sync` that these tasks await, and the ends of other tasks, in
+    /// numbers; those that most of them await come first. Primitives with the same numbers are one
+    /// entry. Empty if the tasks were not polled.
     #[serde(deserialize_with = "resources")]
     pub resources: Vec<Resource>,
     /// Number of resources that were left out because there are too many, of the first 64.
@@ -254,9 +254,7 @@ impl Lock {
     /// assert_eq!(lock.order().as_deref(), Some("#9, #7, …"));
     /// ```
     pub fn order(&self) -> Option<String> {
-        let ids: Vec<String> = self.queue.iter().map(|id| format!("#{id}")).collect();
-        let more = if self.waiters_len == Some(ids.len() as u64) { "" } else { ", …" };
-        (ids.len() > 1).then(|| format!("{}{more}", ids.join(", ")))
+        (self.queue.len() > 1).then(|| ids(&self.queue, self.waiters_len))
     }
 }
 
@@ -292,6 +290,13 @@ pub fn chain_has(chain: &[Link], wanted: &str) -> bool {
     })
 }
 
+/// Lists ids, which are the first of `len`.
+fn ids(first: &[u64], len: Option<u64>) -> String {
+    let more = if len == Some(first.len() as u64) { "" } else { ", …" };
+    let ids: Vec<String> = first.iter().map(|id| format!("#{id}")).collect();
+    format!("{}{more}", ids.join(", "))
+}
+
 fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Group>, D::Error> {
     bounded::list(deserializer, MAX_GROUPS, |_| 1)
 }
@@ -308,7 +313,7 @@ fn locks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Lock>, D::Err
     bounded::list(deserializer, MAX_LOCKS, |_| 1)
 }
 
-fn resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Resource>, D::Error> {
+pub(crate) fn resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Resource>, D::Error> {
     bounded::list(deserializer, MAX_RESOURCES, |_| 1)
 }
 

@@ -1,30 +1,53 @@
 //! A primitive that tasks await, in numbers.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::counted;
+use super::{MAX_EXAMPLES, counted, ids};
+use crate::bounded;
 
-/// A primitive of `volt::sync` that tasks of a group await, in numbers, at the poll for the dump.
+/// A primitive of `volt::sync`, or the end of a task, that tasks of a group await, in numbers, at
+/// the poll for the dump. Primitives with the same numbers are one entry.
 ///
-/// Which tasks own the senders or the receiver of a channel, or have the permits of a semaphore, is
-/// not known: they may be moved to any task.
+/// Which tasks own the senders or the receivers of a channel, or have the permits of a semaphore,
+/// is not known: they may be moved to any task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resource {
-    /// What it is: `mpsc`, `oneshot`, `semaphore` or `barrier`.
+    /// What it is: `mpsc`, `oneshot`, `broadcast`, `watch`, `notify`, `semaphore`, `rwlock_read`,
+    /// `rwlock_write`, `barrier`, `join_handle` or `join_set`.
     pub kind: String,
     /// Number of the group's tasks that await one with these numbers.
     pub tasks: u64,
-    /// Number of senders of the channel that exist, not counting weak ones.
+    /// Number of primitives with these numbers that the group's tasks await; `None` if there are
+    /// too many to count.
+    pub primitives: Option<u64>,
+    /// Number of senders of the channel that exist, not counting weak ones; `None` if the task
+    /// waits until the receivers are dropped.
     pub senders: Option<u64>,
+    /// Number of receivers of the channel that exist.
+    pub receivers: Option<u64>,
     /// Number of messages in the channel, and of those that have a reserved place.
     pub messages: Option<u64>,
     /// Number of messages that a bounded channel has room for.
     pub capacity: Option<u64>,
     /// Number of permits of the semaphore that are available.
     pub permits: Option<u64>,
-    /// Number of permits that the operation wants, or of tasks that the barrier is for.
+    /// Number of permits that the operation wants, of tasks that the barrier is for, or of tasks in
+    /// the `JoinSet`.
     pub wanted: Option<u64>,
+    /// Number of tasks, also of those in other groups, that await this primitive. `None` if the
+    /// entry has several primitives, or if not all waiting tasks were polled.
+    pub waiters_len: Option<u64>,
+    /// The ids of these tasks in the order of their last wake-ups: at most [`MAX_EXAMPLES`]. This
+    /// is the order in which they began to wait, unless something else has woken one meanwhile.
+    #[serde(deserialize_with = "list_of_ids")]
+    pub queue: Vec<u64>,
+    /// The ids of the tasks whose end is awaited, by a `JoinHandle` or in a `JoinSet`: the lowest
+    /// ones, at most [`MAX_EXAMPLES`].
+    #[serde(deserialize_with = "list_of_ids")]
+    pub awaited_tasks: Vec<u64>,
+    /// The name of the task whose end is awaited, if there is only one and it has a name.
+    pub awaited_name: Option<String>,
 }
 
 impl Resource {
@@ -43,25 +66,82 @@ impl Resource {
     /// assert_eq!(channel.describe(), "mpsc channel with 3 senders, 0 of 8 messages (owners of the senders: unknown)");
     /// ```
     pub fn describe(&self) -> String {
-        let senders = self.senders.map(|senders| format!(" with {}", counted(senders, "sender"))).unwrap_or_default();
+        let times = match self.primitives {
+            Some(primitives) if primitives > 1 && self.kind != "join_handle" => format!("{primitives} × "),
+            _ => String::new(),
+        };
+        let wanted = |thing| counted(self.wanted.unwrap_or(1), thing);
+        let one = match self.kind.as_str() {
+            kind @ ("mpsc" | "oneshot" | "broadcast" | "watch") => self.channel(kind),
+            "semaphore" => {
+                let permits = self.permits.unwrap_or(0);
+                format!(
+                    "semaphore with {permits} available, {} wanted (owners of the others: unknown)",
+                    wanted("permit")
+                )
+            }
+            "notify" => "Notify (notifiers: unknown)".to_owned(),
+            "rwlock_read" => "RwLock for read access (holders: not recorded, as for several readers)".to_owned(),
+            "rwlock_write" => "RwLock for write access (holders: not recorded, as for several readers)".to_owned(),
+            "barrier" => format!("barrier for {}", wanted("task")),
+            "join_handle" => match (&self.awaited_tasks[..], &self.awaited_name) {
+                ([only], Some(name)) => format!("end of task #{only} {name:?}"),
+                ([only], None) => format!("end of task #{only}"),
+                _ => {
+                    let tasks = counted(self.primitives.unwrap_or(self.tasks), "task");
+                    format!("ends of {tasks}: {}", ids(&self.awaited_tasks, self.primitives))
+                }
+            },
+            "join_set" => {
+                let all = self.wanted.filter(|_| self.primitives == Some(1));
+                format!("JoinSet with {}: {}", wanted("task"), ids(&self.awaited_tasks, all))
+            }
+            newer => format!("{newer}{}", self.handles()),
+        };
+        format!("{times}{one}")
+    }
+
+    fn channel(&self, kind: &str) -> String {
         let messages = match (self.messages, self.capacity) {
             (Some(messages), Some(capacity)) => format!(", {messages} of {}", counted(capacity, "message")),
             (Some(messages), None) => format!(", {}", counted(messages, "message")),
             _ => String::new(),
         };
-        match self.kind.as_str() {
-            "mpsc" if self.capacity.is_some_and(|capacity| self.messages >= Some(capacity)) => {
-                format!("mpsc channel{senders}{messages} (owner of the receiver: unknown)")
-            }
-            "mpsc" => format!("mpsc channel{senders}{messages} (owners of the senders: unknown)"),
-            "oneshot" => format!("oneshot channel{senders} (owner of the sender: unknown)"),
-            "semaphore" => {
-                let wanted = counted(self.wanted.unwrap_or(1), "permit");
-                let permits = self.permits.unwrap_or(0);
-                format!("semaphore with {permits} available, {wanted} wanted (owners of the others: unknown)")
-            }
-            "barrier" => format!("barrier for {}", counted(self.wanted.unwrap_or(0), "task")),
-            newer => format!("{newer}{senders}{messages}"),
-        }
+        // The operation of a receiver that is pending has seen the value.
+        let seen = if kind == "watch" && self.senders.is_some() { ", value seen" } else { "" };
+        let is_full = self.capacity.is_some_and(|capacity| self.messages >= Some(capacity));
+        let owners = match (self.senders, self.receivers) {
+            (None, Some(receivers)) if receivers > 1 => "owners of the receivers",
+            (None, _) => "owner of the receiver",
+            (Some(_), None) if is_full => "owner of the receiver",
+            (Some(_), _) if kind == "oneshot" => "owner of the sender",
+            (Some(_), _) => "owners of the senders",
+        };
+        format!("{kind} channel{}{messages}{seen} ({owners}: unknown)", self.handles())
     }
+
+    /// Returns the numbers of senders and receivers.
+    fn handles(&self) -> String {
+        let [senders, receivers] =
+            [(self.senders, "sender"), (self.receivers, "receiver")].map(|(number, what)| Some(counted(number?, what)));
+        let all: Vec<_> = [senders, receivers].into_iter().flatten().collect();
+        if all.is_empty() { String::new() } else { format!(" with {}", all.join(" and ")) }
+    }
+
+    /// Lists the tasks that await the primitive; `None` for a single one.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Resource;
+    ///
+    /// let pool = Resource { waiters_len: Some(3), queue: vec![9, 7], ..Resource::default() };
+    /// assert_eq!(pool.waiters().as_deref(), Some("3 tasks: #9, #7, …"));
+    /// ```
+    pub fn waiters(&self) -> Option<String> {
+        let waiters = self.waiters_len.filter(|waiters| *waiters > 1)?;
+        Some(format!("{}: {}", counted(waiters, "task"), ids(&self.queue, Some(waiters))))
+    }
+}
+
+fn list_of_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    bounded::list(deserializer, MAX_EXAMPLES, |_| 1)
 }

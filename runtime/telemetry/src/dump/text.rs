@@ -114,7 +114,8 @@ fn write_lock(f: &mut fmt::Formatter<'_>, lock: &Lock, of: u64) -> fmt::Result {
 /// Writes what tasks wait for. `of` is the number of the group's tasks.
 fn write_resource(f: &mut fmt::Formatter<'_>, resource: &Resource, of: u64) -> fmt::Result {
     let tasks = if resource.tasks < of { format!("{}: ", counted(resource.tasks, "task")) } else { String::new() };
-    writeln!(f, "  {tasks}{}", resource.describe())
+    writeln!(f, "  {tasks}{}", resource.describe())?;
+    resource.waiters().map_or(Ok(()), |waiters| writeln!(f, "  awaited by {waiters}"))
 }
 
 fn label(task: &TaskRef) -> String {

@@ -1,6 +1,7 @@
 //! What a dump shows of the primitives that tasks wait for.
 
-use volt::sync::{Semaphore, mpsc};
+use volt::sync::{Notify, RwLock, Semaphore, broadcast, mpsc, watch};
+use volt::task::JoinSet;
 
 use super::*;
 
@@ -56,4 +57,135 @@ fn a_dump_shows_the_numbers_of_what_tasks_wait_for() {
     let unpolled = dump_with(&runtime, Query { polls: false, ..Query::default() });
     assert!(unpolled.groups.iter().all(|group| group.resources.is_empty()), "not known without a poll");
     drop((senders, sender, unbounded, full, answer, permits));
+}
+
+/// Returns the number in the id of a task.
+fn id<T>(task: &volt::task::JoinHandle<T>) -> u64 {
+    task.id().to_string().parse().unwrap()
+}
+
+#[test]
+fn a_dump_shows_the_numbers_of_values_notices_and_ends() {
+    let runtime = runtime(2);
+    let changed = Arc::new(Notify::new());
+    for _ in 0..2 {
+        let changed = changed.clone();
+        runtime.spawn(async move { changed.notified().await });
+    }
+    runtime.spawn(changed.clone().notified_owned());
+    let (news, mut reader) = broadcast::channel::<u32>(8);
+    let (weak, _other) = (news.downgrade(), news.subscribe());
+    let senders = [weak.upgrade().unwrap(), news];
+    runtime.spawn(async move { reader.recv().await });
+    let (price, mut buyer) = watch::channel(1);
+    let (others, prices) = ([buyer.clone(), price.subscribe()], price.clone());
+    runtime.spawn(async move { buyer.changed().await });
+    let (mut end, _left) = (others[0].clone(), others);
+    runtime.spawn(async move { end.wait_for(|price| *price > 1).await.map(|price| *price) });
+    let (last, _only) = watch::channel(1);
+    runtime.spawn(async move { last.closed().await });
+    let (last, _both) = broadcast::channel(8);
+    let _late = [last.subscribe(), last.subscribe()];
+    last.send(1).unwrap();
+    runtime.spawn(async move { last.closed().await });
+    let shared = Arc::new(RwLock::new(1));
+    let _readers = [shared.clone().try_read_owned().unwrap(), shared.clone().try_read_owned().unwrap()];
+    let writes = shared.clone();
+    runtime.spawn(async move { *writes.write().await = 2 });
+    let pay = volt::task::Builder::new().name("pay").spawn_on(pending::<()>(), runtime.handle());
+    let paid = id(&pay);
+    runtime.spawn(pay);
+    let mut set = JoinSet::new();
+    let mut ids = [0, 1].map(|_| set.spawn_on(pending::<()>(), runtime.handle()).id().to_string());
+    ids.sort_unstable_by_key(|id| id.parse::<u64>().unwrap());
+    runtime.spawn(async move { set.join_next().await.is_some() });
+    let all = dump(&runtime, &Query::default(), waits(14));
+    assert_eq!(
+        resources(&all),
+        [
+            format!("1 × JoinSet with 2 tasks: {}", ids.map(|id| format!("#{id}")).join(", ")),
+            "1 × Notify (notifiers: unknown)".into(),
+            "1 × RwLock for write access (holders: not recorded, as for several readers)".into(),
+            "1 × broadcast channel with 2 senders and 2 receivers (owners of the senders: unknown)".into(),
+            "1 × broadcast channel with 3 receivers, 1 message (owners of the receivers: unknown)".into(),
+            format!("1 × end of task #{paid} \"pay\""),
+            "1 × watch channel with 1 receiver (owner of the receiver: unknown)".into(),
+            "1 × watch channel with 2 senders and 4 receivers, value seen (owners of the senders: unknown)".into(),
+            "1 × watch channel with 2 senders and 4 receivers, value seen (owners of the senders: unknown)".into(),
+            "2 × Notify (notifiers: unknown)".into(),
+        ]
+    );
+    let text = all.text();
+    assert!(text.contains("  awaited by 3 tasks: #"), "those in two groups: {text}");
+    // Two tasks await a change of one channel, at different lines, and one its receiver of another.
+    let resources = all.groups.iter().flat_map(|group| &group.resources);
+    let watched: Vec<_> = resources.filter(|one| one.kind == "watch").map(|one| one.waiters_len).collect();
+    assert_eq!(watched.iter().filter(|waiters| **waiters == Some(2)).count(), 2, "{watched:?}");
+    let filtered = |filter: &str| dump_with(&runtime, Query { filter: filter.into(), ..Query::default() }).read;
+    let kinds = ["notify", "broadcast", "watch", "rwlock", "join_handle", "join_set"];
+    assert_eq!(kinds.map(filtered), [3, 2, 3, 1, 1, 1]);
+    drop((senders, price, prices));
+}
+
+#[test]
+fn a_dump_shows_the_order_of_tasks_at_a_semaphore_and_channel() {
+    let runtime = runtime(2);
+    let unpolled = Query { polls: false, ..Query::default() };
+    let pool = Arc::new(Semaphore::new(2));
+    let permits = pool.try_acquire_many(2).unwrap();
+    let (full, _not_received) = mpsc::channel(1);
+    full.try_send(0).unwrap();
+    let (mut at_pool, mut at_channel) = (Vec::new(), Vec::new());
+    // They join the queues one after the other.
+    let settled = |count| {
+        dump(&runtime, &unpolled, |dump| waits(count)(dump) && dump.queued == 0 && dump.running.is_empty());
+    };
+    for round in 0..3_u64 {
+        let pool = pool.clone();
+        at_pool.push(id(&runtime.spawn(async move { pool.acquire().await.is_ok() })));
+        settled(2 * round + 1);
+        let full = full.clone();
+        at_channel.push(id(&runtime.spawn(async move { full.send(1).await.is_ok() })));
+        settled(2 * round + 2);
+    }
+    let other = pool.clone();
+    at_pool.push(id(&runtime.spawn(async move { other.acquire_many(2).await.is_ok() })));
+    settled(7);
+    let all = dump(&runtime, &Query::default(), waits(7));
+    let queues = |kind: &str| {
+        let resources = all.groups.iter().flat_map(|group| &group.resources).filter(|resource| resource.kind == kind);
+        resources.map(|resource| (resource.waiters_len, resource.queue.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(queues("semaphore"), [(Some(4), at_pool.clone()), (Some(4), at_pool.clone())], "{}", all.text());
+    assert_eq!(queues("mpsc"), [(Some(3), at_channel)], "{}", all.text());
+    let order = at_pool.iter().map(|id| format!("#{id}")).collect::<Vec<_>>().join(", ");
+    assert!(all.text().contains(&format!("  awaited by 4 tasks: {order}\n")), "{}", all.text());
+    // The other tasks that wait for it were not polled.
+    let alone = dump_with(&runtime, Query { task: Some(at_pool[0].to_string()), ..Query::default() });
+    assert_eq!(alone.groups[0].resources[0].waiters_len, None, "{}", alone.text());
+    drop(permits);
+}
+
+#[test]
+fn a_dump_counts_primitives_with_the_same_numbers() {
+    let runtime = runtime(2);
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let (answer, answered) = oneshot::channel::<u32>();
+        answers.push(answer);
+        runtime.spawn(answered);
+    }
+    let ends: Vec<_> = (0..2).map(|_| runtime.spawn(pending::<()>())).collect();
+    let mut ids: Vec<_> = ends.iter().map(id).collect();
+    ids.sort_unstable();
+    ends.into_iter().for_each(|end| drop(runtime.spawn(end)));
+    let all = dump(&runtime, &Query::default(), waits(7));
+    assert_eq!(
+        resources(&all),
+        [
+            format!("2 × ends of 2 tasks: #{}, #{}", ids[0], ids[1]),
+            "3 × 3 × oneshot channel with 1 sender (owner of the sender: unknown)".into(),
+        ]
+    );
+    assert!(!all.text().contains("awaited by"), "each is awaited by one task: {}", all.text());
 }

@@ -32,7 +32,8 @@
 //!    that drives a current-thread runtime, so that futures that are not `Send` stay on it.
 //! 3. The batch polls its tasks. After [`batch::SLICE`] it sends the slice, and yields. A task that
 //!    was not claimed has progressed.
-//! 4. Unwind the slice's stacks, and add each task to the group with its stacks.
+//! 4. Unwind the slice's stacks, and add each task to the group with its stacks, and to the
+//!    primitives that it awaits (`resources`).
 //! 5. After the last batch, or at the limit ([`limit`]), resolve the groups, keep those that match
 //!    the filter, add the holders of the awaited locks (`locks`), and the tasks that are being
 //!    polled.
@@ -70,12 +71,13 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use volt_stacks::{Calls, Marker, Resolver, Tape};
-use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, MAX_RESOURCES, Query, Resource, Running, TaskRef};
+use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, Query, Running, TaskRef};
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
 use self::limit::{Limit, TIME_MAX};
 use self::locks::Locks;
+use self::resources::{Primitives, Resources};
 use self::select::{Listed, Selection};
 use self::turn::NoTurn;
 use super::ends::Ends;
@@ -84,11 +86,13 @@ use super::worker::Worker;
 use crate::clock;
 use crate::task::details::awaits::Awaits;
 use crate::task::details::dump;
+use crate::task::resources::Awaited;
 
 mod batch;
 mod chain;
 pub(crate) mod limit;
 mod locks;
+mod resources;
 mod select;
 pub(super) mod turn;
 
@@ -101,8 +105,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const RESOLVED_MAX: usize = 10_000;
 /// From this duration on, the stack of a task that is being polled is captured.
 const RUNNING_FROM_NS: u64 = 1_000_000;
-/// The number of distinct resources of a group that are counted.
-const RESOURCES_MAX: usize = 64;
 /// How long to wait for the stack of a running task.
 const STACK_PATIENCE: Duration = Duration::from_millis(20);
 
@@ -139,8 +141,7 @@ struct Members {
     examples: Vec<TaskRef>,
     /// The ids of those that may await a lock.
     lockers: Vec<u64>,
-    /// What they await, with the number of tasks.
-    resources: HashMap<Resource, u64>,
+    resources: Resources,
 }
 
 /// The tasks with the same key.
@@ -155,22 +156,15 @@ struct Found {
 }
 
 impl Members {
-    fn add(&mut self, task: TaskRef, resources: Vec<Resource>) {
+    fn add(&mut self, task: TaskRef) {
         let waiting_ns = task.waiting_ns;
         self.count(1, waiting_ns, waiting_ns);
         self.name(task);
-        for resource in resources {
-            if self.resources.len() < RESOURCES_MAX || self.resources.contains_key(&resource) {
-                *self.resources.entry(resource).or_default() += 1;
-            }
-        }
     }
 
     fn add_all(&mut self, others: Self) {
         self.lockers.extend(others.lockers);
-        for (resource, tasks) in others.resources {
-            *self.resources.entry(resource).or_default() += tasks;
-        }
+        self.resources.add_all(others.resources);
         self.count(others.tasks, others.newest_ns, others.oldest_ns);
         others.examples.into_iter().for_each(|task| self.name(task));
     }
@@ -219,6 +213,7 @@ impl Shared {
             began_at_ns,
             resolver,
             groups: HashMap::new(),
+            primitives: Primitives::default(),
             unread: 0,
             dump,
         };
@@ -244,6 +239,7 @@ struct Maker<'a> {
     began_at_ns: u64,
     resolver: &'a mut Resolver,
     groups: HashMap<Key, Found>,
+    primitives: Primitives,
     /// The number of tasks that match only if their chain does, which is not known.
     unread: u64,
     dump: Dump,
@@ -258,6 +254,8 @@ impl Maker<'_> {
             targets.iter().for_each(|target| self.add(target, Stacks::default(), Vec::new()));
             return;
         }
+        let is_all = self.query.task.is_none() && unread == 0;
+        let is_all = is_all && targets.iter().filter(|target| target.is_chosen).count() as u64 == chosen;
         let shared = self.shared;
         // Each one is spawned when it is taken from here.
         let mut batches = targets.chunks(BATCH).map(|targets| Batch::spawn(shared, targets));
@@ -280,6 +278,7 @@ impl Maker<'_> {
             }
             slice.into_iter().for_each(|traced| self.take(traced));
         }
+        self.primitives.is_complete = is_all;
     }
 
     /// The dump was cancelled, or its time is over.
@@ -340,7 +339,7 @@ impl Maker<'_> {
         self.add(&target, stacks, resources);
     }
 
-    fn add(&mut self, target: &Target, stacks: Stacks, resources: Vec<Resource>) {
+    fn add(&mut self, target: &Target, stacks: Stacks, awaited: Vec<Awaited>) {
         let Stacks { calls, times, left_out } = stacks;
         let key = Key { spawned_at: target.spawned_at, stacks: calls, awaits: target.awaits, left_out };
         let waiting_ns = self.began_at_ns.saturating_sub(target.since_ns);
@@ -349,7 +348,8 @@ impl Maker<'_> {
         if target.awaits.is_some_and(|(what, _)| matches!(what, Awaits::Lock | Awaits::Permits)) {
             members.lockers.push(target.id);
         }
-        members.add(TaskRef { id: target.id, name: None, waiting_ns }, resources);
+        members.resources.add(awaited, target.since_ns, target.id, &mut self.primitives);
+        members.add(TaskRef { id: target.id, name: None, waiting_ns });
     }
 
     /// Protocol (5).
@@ -409,7 +409,7 @@ impl Maker<'_> {
         }
         let chain = chain::of(&frames, self.query.is_whole);
         self.dump.read += members.tasks;
-        let has_resource = || others.resources.keys().any(|resource| self.selection.has_resource(resource));
+        let has_resource = || others.resources.has(|resource| self.selection.has_resource(resource));
         if others.tasks > 0 && (self.selection.has_chain(&chain) || has_resource()) {
             self.dump.waiting += others.tasks;
             self.dump.read += others.tasks;
@@ -444,12 +444,7 @@ impl Maker<'_> {
             ..Group::default()
         };
         locks.add_to(&mut group, &members.lockers, &self.shared.registry);
-        let mut resources: Vec<_> =
-            members.resources.into_iter().map(|(resource, tasks)| Resource { tasks, ..resource }).collect();
-        resources.sort_by_cached_key(|resource| (std::cmp::Reverse(resource.tasks), resource.describe()));
-        group.resources_left_out = resources.len().saturating_sub(MAX_RESOURCES) as u64;
-        resources.truncate(MAX_RESOURCES);
-        group.resources = resources;
+        members.resources.add_to(&mut group, &self.primitives, &self.shared.registry);
         Some(group)
     }
 

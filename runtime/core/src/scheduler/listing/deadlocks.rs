@@ -61,7 +61,7 @@ use std::sync::{Mutex, PoisonError};
 use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, MAX_DEADLOCKS, MAX_HELD_LOCKS};
 
 use super::graph::{Edge, Fixed, Graph, Of, fixed};
-use super::joins::Joins;
+use super::joins::{Edges, Joins};
 use crate::task::details::awaits::Awaits;
 use crate::task::header::Header;
 use crate::task::registry::Registry;
@@ -132,6 +132,11 @@ impl Deadlocks {
         let mut hasher = DefaultHasher::new();
         waits.hash(&mut hasher);
         (!waits.is_empty()).then(|| hasher.finish())
+    }
+
+    /// Returns which task awaits the JoinHandle of which other one.
+    pub(super) fn joins(&self, registry: &Registry) -> Edges {
+        self.joins.edges(registry, TASKS_MAX)
     }
 
     /// Makes one check: see the module documentation.

@@ -65,6 +65,11 @@ impl Graph {
         Some((&self.held[lock], index))
     }
 
+    /// Returns the task whose JoinHandle this task awaits, if it does.
+    pub(super) fn join_of(&self, task: u64) -> Option<Join> {
+        self.joins.get(&task).copied()
+    }
+
     fn edge(&self, task: u64) -> Option<Edge<'_>> {
         if !self.waits.contains_key(&task) {
             let &join = self.joins.get(&task)?;

@@ -30,7 +30,7 @@ use volt_telemetry::processes::ProcessList;
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
 
 use self::chosen::Chosen;
-use self::holders::Holders;
+use self::holders::{Holders, is_for_others};
 use self::sieve::{Sieve, state_of};
 use super::shared::Shared;
 use crate::clock;
@@ -86,7 +86,7 @@ impl Shared {
         let matching = chosen.matching + (rows.len() - before) as u64;
         rows.sort_by_key(|task| (chosen.query.key(task.weight(chosen.query.rank)), task.id));
         rows.truncate(chosen.query.limit as usize);
-        let holders = Holders::new();
+        let holders = self.holders_for(rows.iter().map(|row| row.awaits.as_deref()));
         rows.iter_mut().for_each(|row| holders.add_to(row, now_ns));
         let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
         TaskList {
@@ -100,6 +100,15 @@ impl Shared {
             is_cut: chosen.is_cut,
             chosen_ago_ns: now_ns.saturating_sub(chosen.at_ns),
             took_ns: chosen.took_ns,
+        }
+    }
+
+    /// Returns the holders of the locks that tasks await, for tasks that await these. The edges
+    /// between tasks that await each other are included if any of them may be one.
+    fn holders_for<'a>(&self, mut awaits: impl Iterator<Item = Option<&'a str>>) -> Holders {
+        match awaits.any(is_for_others) {
+            true => Holders::with(self.readers.deadlocks.joins(&self.registry)),
+            false => Holders::new(),
         }
     }
 

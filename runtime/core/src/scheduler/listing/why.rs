@@ -13,7 +13,6 @@
 use volt_telemetry::recording::event::Waker as By;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
-use super::holders::Holders;
 use crate::clock;
 use crate::scheduler::shared::Shared;
 use crate::task::header::Header;
@@ -69,8 +68,10 @@ impl Shared {
                 _ => break End::Source,
             }
         };
-        let holders = Holders::new();
+        let holders = self.holders_for(why.links.iter().map(|link| link.awaits.as_deref()));
         for link in why.links.iter_mut().filter(|link| link.awaits.is_some()) {
+            let woken_at_ns = link.woken.as_ref().map_or(0, |woken| now_ns.saturating_sub(woken.ago_ns));
+            link.awaited_task = holders.awaited_task(link.task, link.awaits.as_deref(), woken_at_ns);
             let Some((since_ns, holding)) = holders.of(link.task) else { continue };
             link.waiting_ns = Some(now_ns.saturating_sub(since_ns));
             link.held_by = holding.and_then(|holding| holding.task);

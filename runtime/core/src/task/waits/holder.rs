@@ -103,6 +103,12 @@ impl Holder {
         }
     }
 
+    /// Returns whether a task or other code is recorded as the holder, at this moment.
+    pub fn is_recorded(&self) -> bool {
+        // ORDERING: Relaxed: a hint for a report, and the location is not read.
+        !self.at.load(Ordering::Relaxed).is_null()
+    }
+
     /// Records that the owner of the lock now has shared access.
     pub fn share(&self) {
         // ORDERING: Relaxed, both: as in `acquired`; the caller is the only owner.

@@ -1,0 +1,196 @@
+//! The primitives that the tasks of a dump await: their numbers for each group, and the tasks that
+//! await each of them in all groups.
+//!
+//! A task records the primitives that it awaits in its poll for the dump (`task::resources`). Those
+//! with the same numbers form an entry of the group, so that a thousand tasks that each await their
+//! own channel do not take a thousand lines. If an entry has a single primitive, the tasks that
+//! await it are listed.
+//!
+//! They are listed by their last wake-ups. That is the order in which they began to wait, unless
+//! something else, such as another branch of a `select!`, has woken one meanwhile.
+//!
+//! Bounds: [`PRIMITIVES_MAX`] primitives of a dump and [`ENTRIES_MAX`] entries of a group are
+//! counted.
+//!
+//! Rejected: recording when each operation began to wait. All operations that wait would pay for
+//! it, although only a dump reads it.
+
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::mem;
+
+use volt_telemetry::dump::{Group, MAX_EXAMPLES, MAX_RESOURCES, Resource};
+
+use crate::task::registry::Registry;
+use crate::task::resources::{Awaited, Key};
+
+/// The number of primitives whose tasks are counted: more than most dumps have tasks.
+const PRIMITIVES_MAX: usize = 262_144;
+/// The number of entries of a group that are counted.
+const ENTRIES_MAX: usize = 64;
+
+/// The primitives that the tasks of all groups await.
+#[derive(Default)]
+pub(super) struct Primitives {
+    waiters: HashMap<Key, Waiters>,
+    /// Whether all waiting tasks of the runtime were polled.
+    pub(super) is_complete: bool,
+}
+
+/// The tasks that await a primitive.
+#[derive(Default)]
+struct Waiters {
+    tasks: u64,
+    /// The task that was added last.
+    last: u64,
+    /// The first of them: when each was woken last, ns, and its id.
+    first: Vec<(u64, u64)>,
+}
+
+/// The primitives that the tasks of a group await.
+#[derive(Default)]
+pub(super) struct Resources(HashMap<Resource, Numbered>);
+
+/// The primitives with the same numbers.
+#[derive(Default)]
+struct Numbered {
+    /// The number of tasks that await one of them.
+    tasks: u64,
+    keys: HashSet<Key>,
+    /// Whether a primitive is missing in `keys`.
+    is_cut: bool,
+    /// The tasks whose end is awaited.
+    awaited_tasks: BTreeSet<u64>,
+}
+
+impl Primitives {
+    /// Adds a task that awaits this primitive. Returns false if there are too many primitives.
+    fn add(&mut self, key: Key, since_ns: u64, task: u64) -> bool {
+        let is_full = self.waiters.len() >= PRIMITIVES_MAX;
+        let waiters = match self.waiters.entry(key) {
+            Entry::Vacant(_) if is_full => return false,
+            entry => entry.or_default(),
+        };
+        // It may await one primitive in several ways.
+        if mem::replace(&mut waiters.last, task) == task {
+            return true;
+        }
+        waiters.tasks += 1;
+        let place = waiters.first.partition_point(|first| *first < (since_ns, task));
+        if place < MAX_EXAMPLES {
+            waiters.first.insert(place, (since_ns, task));
+            waiters.first.truncate(MAX_EXAMPLES);
+        }
+        true
+    }
+}
+
+impl Resources {
+    /// Adds what a task awaits, which was woken last at `since_ns`.
+    pub(super) fn add(&mut self, awaited: Vec<Awaited>, since_ns: u64, task: u64, primitives: &mut Primitives) {
+        for Awaited { key, mut resource } in awaited {
+            let is_counted = primitives.add(key, since_ns, task);
+            let awaited_tasks = mem::take(&mut resource.awaited_tasks);
+            if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&resource) {
+                continue;
+            }
+            let numbered = self.0.entry(resource).or_default();
+            numbered.tasks += 1;
+            numbered.is_cut |= !is_counted;
+            if is_counted {
+                numbered.keys.insert(key);
+            }
+            numbered.add_awaited(awaited_tasks);
+        }
+    }
+
+    pub(super) fn add_all(&mut self, others: Self) {
+        for (resource, others) in others.0 {
+            let numbered = self.0.entry(resource).or_default();
+            numbered.tasks += others.tasks;
+            numbered.is_cut |= others.is_cut;
+            numbered.keys.extend(others.keys);
+            numbered.add_awaited(others.awaited_tasks);
+        }
+    }
+
+    pub(super) fn has(&self, is_wanted: impl Fn(&Resource) -> bool) -> bool {
+        self.0.keys().any(is_wanted)
+    }
+
+    /// Adds the entries to the group, those that most tasks await first.
+    pub(super) fn add_to(self, group: &mut Group, primitives: &Primitives, registry: &Registry) {
+        let of = |(numbers, numbered): (Resource, Numbered)| {
+            let Numbered { tasks, keys, is_cut, awaited_tasks } = numbered;
+            let count = (!is_cut).then_some(keys.len() as u64);
+            let mut resource = Resource { tasks, primitives: count, ..numbers };
+            resource.awaited_tasks = awaited_tasks.into_iter().collect();
+            if let (Some(1), [only]) = (count, &resource.awaited_tasks[..]) {
+                resource.awaited_name = registry.name_by_id(*only);
+            }
+            let only = keys.iter().next().filter(|_| count == Some(1) && primitives.is_complete);
+            if let Some(waiters) = only.and_then(|key| primitives.waiters.get(key)) {
+                resource.waiters_len = Some(waiters.tasks);
+                resource.queue = waiters.first.iter().map(|&(_, task)| task).collect();
+            }
+            resource
+        };
+        let mut resources: Vec<_> = self.0.into_iter().map(of).collect();
+        resources.sort_by_cached_key(|resource| (Reverse(resource.tasks), resource.describe()));
+        group.resources_left_out = resources.len().saturating_sub(MAX_RESOURCES) as u64;
+        resources.truncate(MAX_RESOURCES);
+        group.resources = resources;
+    }
+}
+
+impl Numbered {
+    fn add_awaited(&mut self, tasks: impl IntoIterator<Item = u64>) {
+        self.awaited_tasks.extend(tasks);
+        while self.awaited_tasks.len() > MAX_EXAMPLES {
+            self.awaited_tasks.pop_last();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(number: u64) -> Awaited {
+        Awaited::new(Key::Channel(number), "mpsc", Resource { senders: Some(1), ..Resource::default() })
+    }
+
+    #[test]
+    fn the_tasks_that_began_to_wait_first_are_listed_in_order() {
+        let (mut primitives, mut resources) =
+            (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
+        for task in (1..=20).rev() {
+            let other =
+                Awaited { resource: Resource { senders: Some(2), ..channel(7).resource }, key: Key::Channel(7) };
+            resources.add(vec![channel(7), other], 100 * task, task, &mut primitives);
+        }
+        let mut group = Group::default();
+        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        for resource in &group.resources {
+            assert_eq!((resource.tasks, resource.primitives, resource.waiters_len), (20, Some(1), Some(20)));
+            assert_eq!(resource.queue, (1..=MAX_EXAMPLES as u64).collect::<Vec<_>>());
+        }
+        assert_eq!(group.resources.len(), 2);
+    }
+
+    #[test]
+    fn too_many_primitives_are_not_counted() {
+        let (mut primitives, mut resources) =
+            (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
+        let tasks = PRIMITIVES_MAX as u64 + 1;
+        for task in 1..=tasks {
+            resources.add(vec![channel(task)], 1, task, &mut primitives);
+        }
+        let mut group = Group::default();
+        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        let [resource] = &group.resources[..] else { panic!("one entry") };
+        assert_eq!((resource.tasks, resource.primitives, resource.waiters_len), (tasks, None, None));
+        assert_eq!(resource.queue, []);
+    }
+}
