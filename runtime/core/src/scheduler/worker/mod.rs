@@ -196,11 +196,18 @@ impl Worker {
         }
     }
 
-    /// Polls the driver between two polls of a tick, unless another worker has done so meanwhile.
+    /// Polls the driver between two polls of a tick, unless another worker has done so meanwhile or
+    /// has its turn.
+    ///
+    /// A worker that sleeps in the driver may have the turn for long. It fires the timers that come
+    /// due, so the next check is an interval from now, and not after each poll until it wakes up.
+    /// If it leaves the turn without a poll of the driver, timers may wait for one interval more.
     #[cold]
     fn poll_driver_in(&self, tick: &mut Tick) {
         self.poll_driver_if_due(tick.driver_interval_ns);
-        tick.driver_at_ns = self.shared.driver.last_turn_ns().saturating_add(tick.driver_interval_ns);
+        let driver = &self.shared.driver;
+        let from_ns = if driver.owner().is_some() { self.now_ns.get() } else { driver.last_turn_ns() };
+        tick.driver_at_ns = from_ns.saturating_add(tick.driver_interval_ns);
     }
 
     /// Feeds the tuner and resets the counts of the tick.

@@ -62,3 +62,21 @@ fn helpers_come_for_all_that_a_foreign_waker_starts() {
         tasks.into_iter().for_each(Notified::cancel_now);
     });
 }
+
+#[test]
+fn a_taken_driver_is_checked_once_per_interval() {
+    let (shared, mut cores) = without_threads(2);
+    let shared = Arc::new(shared);
+    let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+    current::run_as(&worker, || {
+        let sleeper = shared.driver.try_turn(1).expect("no thread has the turn");
+        let mut tick = worker.begin_tick();
+        let now_ns = shared.driver.last_turn_ns() + 10 * tick.driver_interval_ns;
+        worker.now_ns.set(now_ns);
+        worker.poll_driver_in(&mut tick);
+        assert_eq!(tick.driver_at_ns, now_ns + tick.driver_interval_ns);
+        drop(sleeper);
+        worker.poll_driver_in(&mut tick);
+        assert_eq!(tick.driver_at_ns, shared.driver.last_turn_ns() + tick.driver_interval_ns);
+    });
+}
