@@ -23,7 +23,6 @@ use std::time::{self, Duration};
 
 use pin_project_lite::pin_project;
 
-use crate::clock::Both;
 use crate::driver::turn::Driver;
 use crate::driver::wheel::Key;
 use crate::instant::Instant;
@@ -231,18 +230,19 @@ impl Identity {
 impl RawSleep {
     /// Creates a sleep on `driver`, which may belong to another runtime than the current one.
     pub fn until(driver: Arc<Driver>, deadline: Instant) -> RawSleep {
-        let clocks = driver.now();
-        RawSleep::new(driver, clocks, deadline)
+        let deadline_ns = driver.now().ns_of(deadline.into_std());
+        RawSleep::new(driver, deadline, deadline_ns)
     }
 
     /// Creates a sleep of `duration` on `driver`. Durations of more than 30 years are cut.
+    #[inline]
     pub fn after(driver: Arc<Driver>, duration: Duration) -> RawSleep {
-        let clocks = driver.now();
-        RawSleep::new(driver, clocks, after(clocks.now.into(), duration))
+        let end = driver.now().later(duration.min(FAR));
+        RawSleep::new(driver, end.now.into(), end.now_ns())
     }
 
-    fn new(driver: Arc<Driver>, clocks: Both, deadline: Instant) -> RawSleep {
-        let deadline_ns = clocks.ns_of(deadline.into_std());
+    #[inline]
+    fn new(driver: Arc<Driver>, deadline: Instant, deadline_ns: u64) -> RawSleep {
         RawSleep { driver, deadline, deadline_ns, armed: None, is_started: false }
     }
 

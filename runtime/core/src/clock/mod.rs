@@ -118,6 +118,7 @@ impl Both {
     }
 
     /// Returns the moment `by` later; the same moment if `Instant` cannot represent that one.
+    #[inline]
     pub(crate) fn later(self, by: Duration) -> Self {
         let now_ns = self.now_ns.saturating_add(saturating_ns(by));
         self.now.checked_add(by).map_or(self, |now| Self { now, now_ns })

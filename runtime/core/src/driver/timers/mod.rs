@@ -21,7 +21,8 @@
 //! Invariants:
 //! * *Unlocked wakers*: no waker is called, cloned or dropped under the lock, since each of the
 //!   three may run user code that arms or drops a timer.
-//! * *Published*: at each unlock, `next_deadline_ns` is not later than the earliest deadline.
+//! * *Published*: at each unlock, `next_deadline_ns` is not later than the earliest deadline. After
+//!   timers were disarmed it may be earlier; the `fire` that finds it due corrects it.
 //! * *Short holds*: at most `FIRE_BATCH` timers are processed per hold of the lock. A thread with
 //!   more to do first lets the threads that wait for the lock have it.
 //!
@@ -183,9 +184,11 @@ impl Timers {
             drop(shared);
             return Err(IsShutDown);
         }
-        let key = shared.wheel.insert(self.tick_of(deadline_ns), Timer { deadline_ns, waker });
-        let armed = self.tell_sleeper(&mut shared, deadline_ns);
-        self.publish(&shared);
+        let tick = self.tick_of(deadline_ns);
+        let boundary_ns = self.boundary(tick);
+        let key = shared.wheel.insert(tick, Timer { deadline_ns, waker });
+        let armed = self.tell_sleeper(&mut shared, boundary_ns);
+        self.publish_armed(&shared, boundary_ns);
         Ok((key, armed))
     }
 
@@ -193,8 +196,9 @@ impl Timers {
     pub(crate) fn reset(&self, key: Key, deadline_ns: u64) -> Option<Armed> {
         let mut shared = self.lock();
         shared.wheel.payload_mut(key)?.deadline_ns = deadline_ns;
-        shared.wheel.reschedule(key, self.tick_of(deadline_ns));
-        let armed = self.tell_sleeper(&mut shared, deadline_ns);
+        let tick = self.tick_of(deadline_ns);
+        shared.wheel.reschedule(key, tick);
+        let armed = self.tell_sleeper(&mut shared, self.boundary(tick));
         self.publish(&shared);
         Some(armed)
     }
@@ -215,8 +219,8 @@ impl Timers {
     pub(crate) fn disarm(&self, key: Key) {
         let mut shared = self.lock();
         let timer = shared.wheel.remove(key);
-        if timer.is_some() {
-            self.publish(&shared);
+        if let Some(timer) = &timer {
+            self.publish_disarmed(&shared, timer.deadline_ns);
         }
         // *Unlocked wakers*: the timer and its waker are dropped after this.
         drop(shared);
@@ -305,7 +309,7 @@ impl Timers {
     /// Returns the length of the sleep; `None`: until it is unparked.
     pub(crate) fn begin_sleep(&self, now_ns: u64, at_most: Option<Duration>) -> Option<Duration> {
         let mut shared = self.lock();
-        let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| tick.saturating_mul(self.tick_ns));
+        let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| self.boundary(tick));
         let until_ns = at_most.map_or(NEVER, |at_most| now_ns.saturating_add(crate::clock::saturating_ns(at_most)));
         let limit_ns = next_ns.min(until_ns);
         shared.limit_ns = limit_ns;
@@ -361,14 +365,21 @@ impl Timers {
         if self.tick_ns == TICK_NS { deadline_ns.div_ceil(TICK_NS) } else { deadline_ns.div_ceil(self.tick_ns) }
     }
 
-    /// Returns the time of that tick, ns.
+    /// Returns the time at which a tick begins, ns.
     #[inline]
-    fn boundary_of(&self, deadline_ns: u64) -> u64 {
-        self.tick_of(deadline_ns).saturating_mul(self.tick_ns)
+    fn boundary(&self, tick: u64) -> u64 {
+        tick.saturating_mul(self.tick_ns)
     }
 
-    fn tell_sleeper(&self, shared: &mut MutexGuard<'_, Shared>, deadline_ns: u64) -> Armed {
-        if self.boundary_of(deadline_ns) >= shared.limit_ns {
+    /// Returns the time of the tick at which a deadline fires, ns.
+    #[inline]
+    fn boundary_of(&self, deadline_ns: u64) -> u64 {
+        self.boundary(self.tick_of(deadline_ns))
+    }
+
+    #[inline]
+    fn tell_sleeper(&self, shared: &mut MutexGuard<'_, Shared>, boundary_ns: u64) -> Armed {
+        if boundary_ns >= shared.limit_ns {
             return Armed::Quietly;
         }
         shared.limit_ns = NOBODY;
@@ -378,7 +389,39 @@ impl Timers {
 
     /// Updates the published values. See *Published*.
     fn publish(&self, shared: &MutexGuard<'_, Shared>) {
-        let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| tick.saturating_mul(self.tick_ns));
+        let next_ns = shared.wheel.next_tick().map_or(NEVER, |tick| self.boundary(tick));
+        self.publish_next(shared, next_ns);
+    }
+
+    /// Updates the published values after a timer that fires at `boundary_ns` was inserted. The
+    /// next deadline can only become this one, so the wheel is not searched for it.
+    #[inline]
+    fn publish_armed(&self, shared: &MutexGuard<'_, Shared>, boundary_ns: u64) {
+        self.publish_next(shared, self.published_next_ns().min(boundary_ns));
+    }
+
+    /// Updates the published values after a timer with this deadline was removed. If it was not the
+    /// next one, the next deadline stays, and the wheel is not searched for another.
+    #[inline]
+    fn publish_disarmed(&self, shared: &MutexGuard<'_, Shared>, deadline_ns: u64) {
+        if shared.wheel.len() == 0 {
+            self.publish_next(shared, NEVER);
+        } else if self.boundary_of(deadline_ns) > self.published_next_ns() {
+            self.publish_next(shared, self.published_next_ns());
+        } else {
+            self.publish(shared);
+        }
+    }
+
+    /// Returns the published deadline, under the lock.
+    #[inline]
+    fn published_next_ns(&self) -> u64 {
+        // ORDERING: Relaxed; written under the lock only, which the caller holds.
+        self.published.next_deadline_ns.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn publish_next(&self, shared: &MutexGuard<'_, Shared>, next_ns: u64) {
         // ORDERING: Release; pairs with the Acquire in `next_deadline_ns`.
         self.published.next_deadline_ns.store(next_ns, Ordering::Release);
         // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.

@@ -115,6 +115,57 @@ fn a_timer_on_a_test_clock_fires_at_its_deadline_exactly() {
     }
 }
 
+/// *Published*: arming never searches the wheel, and disarming only for the next timer.
+#[test]
+fn the_published_deadline_is_never_later_than_a_timers() {
+    for seed in 1..=if cfg!(miri) { 2 } else { 100_u64 } {
+        println!("seed {seed}");
+        publishes_the_earliest(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    }
+}
+
+fn publishes_the_earliest(mut state: u64) {
+    let mut below = |bound: u64| {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % bound
+    };
+    let timers = Timers::new(0);
+    let mut armed: Vec<(u64, Key)> = Vec::new();
+    let mut now_ns = 0;
+    for _ in 0..300 {
+        let range_ns = TICK << (6 * below(4));
+        let deadline_ns = now_ns + below(range_ns);
+        let index = below(armed.len().max(1) as u64) as usize;
+        match below(8) {
+            0..=3 => {
+                let before_ns = timers.next_deadline_ns();
+                let (key, _) = timers.arm(deadline_ns, waker()).unwrap();
+                armed.push((deadline_ns, key));
+                assert_eq!(timers.next_deadline_ns(), before_ns.min(timers.boundary_of(deadline_ns)));
+            }
+            4 | 5 if !armed.is_empty() => timers.disarm(armed.swap_remove(index).1),
+            6 if !armed.is_empty() => {
+                armed[index].0 = deadline_ns;
+                assert!(timers.reset(armed[index].1, deadline_ns).is_some());
+            }
+            _ => {
+                now_ns += below(100 * TICK);
+                let due = armed.iter().filter(|(deadline_ns, _)| timers.boundary_of(*deadline_ns) <= now_ns).count();
+                assert_eq!(timers.fire(now_ns, &mut Vec::new()), due);
+                armed.retain(|(deadline_ns, _)| timers.boundary_of(*deadline_ns) > now_ns);
+                assert!(timers.next_deadline_ns() > now_ns, "what is due has fired");
+            }
+        }
+        let earliest_ns = armed.iter().map(|(deadline_ns, _)| timers.boundary_of(*deadline_ns)).min();
+        assert!(timers.next_deadline_ns() <= earliest_ns.unwrap_or(NEVER));
+        assert_eq!(timers.next_deadline_ns() == NEVER, armed.is_empty());
+        assert_eq!(timers.telemetry(now_ns).armed, armed.len() as u64);
+    }
+}
+
 #[test]
 fn a_waker_that_drops_a_timer_when_dropped_does_not_deadlock() {
     let timers = Arc::new(Timers::new(0));

@@ -297,6 +297,7 @@ impl Driver {
 
     /// Arms a timer, and unparks the thread that sleeps in the driver if it would sleep past the
     /// deadline.
+    #[inline]
     pub(crate) fn arm_timer(&self, deadline_ns: u64, waker: Waker) -> Result<Key, IsShutDown> {
         let (key, armed) = self.timers.arm(deadline_ns, waker)?;
         self.tell(armed);
@@ -310,6 +311,7 @@ impl Driver {
         armed.map(|armed| self.tell(armed)).is_some()
     }
 
+    #[inline]
     fn tell(&self, armed: Armed) {
         if armed == Armed::BeforeLimit {
             self.unpark();
