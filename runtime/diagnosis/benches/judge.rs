@@ -47,7 +47,8 @@ fn snapshot(workers: u32, second: u64, is_well: bool) -> Snapshot {
         (0..64).for_each(|bits| worker.poll_time.record(1 << (bits % 40)));
         if !is_well && index.is_multiple_of(4) {
             let spawned_at = format!("src/main.rs:{index}:5");
-            worker.in_flight = Some(InFlight { task_id: index.into(), spawned_at, for_ns: 150 * MS, task_name: None });
+            worker.in_flight =
+                Some(InFlight { task_id: index.into(), spawned_at, for_ns: 150 * MS, ..InFlight::default() });
         }
         worker
     };
