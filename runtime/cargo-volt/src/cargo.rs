@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -140,6 +140,12 @@ impl Cargo {
         let out = out.join().expect("reading does not panic").map_err(failed)?;
         if child.wait().map_err(failed)?.success() { Ok(out) } else { Err(stderr) }
     }
+}
+
+/// Returns cargo's home directory, with its registry and the user's configuration.
+pub(crate) fn home() -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    home.or_else(|| env::home_dir().map(|home| home.join(".cargo")))
 }
 
 /// Adds `--config KEY=VALUE`, with the value in TOML.

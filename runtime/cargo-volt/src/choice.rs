@@ -74,12 +74,29 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
     }
     match candidates.next() {
         Some(tokio) => Ok(Choice { version: tokio.version.to_owned() }),
-        None => Err(Error::unsupported(format!(
-            "Volt has the API of tokio 1, and this project uses {}\n{}",
-            all[0],
-            why(lock, all[0])
-        ))
-        .help("update the package that requires it to a version with tokio 1")),
+        None => Err(no_tokio_1(lock, all[0])),
+    }
+}
+
+/// The error if the only tokio has another API than the facade.
+fn no_tokio_1(lock: &Lock, tokio: Package<'_>) -> Error {
+    let error = Error::unsupported(format!(
+        "Volt replaces tokio 1, from v{} on, and this project uses {tokio}\n{}",
+        versions::OLDEST,
+        why(lock, tokio)
+    ));
+    let wanted = format!("tokio v{}, with which Volt was tested, or another v1", versions::TESTED);
+    match lock.chain_to(tokio)[..] {
+        // The last one is a package of the project, whose requirements the user can change.
+        [package] => error.help(format!(
+            "update to {wanted}: require `tokio = \"1\"` in the Cargo.toml of `{}`, and run `cargo update -p tokio`",
+            package.name
+        )),
+        [.., library, ours] => error.help(format!(
+            "update to {wanted}: require a version of `{0}` that uses it in the Cargo.toml of `{1}`, and run `cargo update -p {0}`",
+            library.name, ours.name
+        )),
+        [] => error.help(format!("update to {wanted}")),
     }
 }
 
@@ -169,9 +186,26 @@ mod tests {
     fn a_tokio_of_another_major_version_names_its_user() {
         let old = lock(&[("app", "0.1.0", None, "tokio"), ("tokio", "0.2.25", CRATES_IO, "")]);
         let error = sort_out(&old).expect_err("it has another API");
-        assert!(error.message().contains("tokio v0.2.25") && error.message().ends_with("`app v0.1.0`"), "{error}");
+        assert!(error.message().contains("from v1.0.0 on, and this project uses tokio v0.2.25"), "{error}");
+        assert!(error.message().ends_with("`app v0.1.0`"), "{error}");
+        let help = &error.remedies()[0];
+        assert!(help.contains("`tokio = \"1\"` in the Cargo.toml of `app`, and run `cargo update -p tokio`"), "{help}");
         let both = lock(&[("tokio", "0.2.25", CRATES_IO, ""), ("tokio", "1.54.1", CRATES_IO, "")]);
         assert_eq!(sort_out(&both).expect("one can be replaced").version, "1.54.1");
+    }
+
+    #[test]
+    fn a_library_with_an_old_tokio_is_the_one_to_update() {
+        let old = lock(&[
+            ("app", "0.1.0", None, "lib"),
+            ("lib", "0.3.0", CRATES_IO, "deep"),
+            ("deep", "0.1.0", CRATES_IO, "tokio"),
+            ("tokio", "0.2.25", CRATES_IO, ""),
+        ]);
+        let error = sort_out(&old).expect_err("it has another API");
+        let help = &error.remedies()[0];
+        assert!(help.contains("tokio v1.54.1") && help.contains("a version of `lib` that uses it"), "{help}");
+        assert!(help.ends_with("in the Cargo.toml of `app`, and run `cargo update -p lib`"), "{help}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::arguments::Given;
+use crate::cargo;
 use crate::project::{Project, read_toml};
 
 /// A setting to override, as cargo's configuration key and value.
@@ -158,8 +159,7 @@ fn of_argument(value: &OsString) -> Option<Table> {
 fn config_files() -> Vec<PathBuf> {
     let here = env::current_dir().unwrap_or_default();
     let mut folders: Vec<PathBuf> = here.ancestors().map(|folder| folder.join(".cargo")).collect();
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-    folders.extend(home.or_else(|| env::home_dir().map(|home| home.join(".cargo"))));
+    folders.extend(cargo::home());
     folders.iter().flat_map(|folder| [folder.join("config.toml"), folder.join("config")]).collect()
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use toml::Table;
 
 use crate::arguments::Given;
-use crate::cargo::Cargo;
+use crate::cargo::{self, Cargo};
 use crate::error::Error;
 
 /// A workspace, or a package without one.
@@ -69,10 +69,27 @@ impl Member {
 /// again.
 pub(crate) fn relayed(stderr: &str) -> Error {
     let text = stderr.trim();
-    match text.find("error: ") {
+    let error = match text.find("error: ") {
         Some(at) => Error::new(&text[at + "error: ".len()..]),
         None => Error::new(text),
+    };
+    match cargo::home().and_then(|home| remedy_at_home(text, &home)) {
+        Some(remedy) => error.help(remedy),
+        None => error,
     }
+}
+
+/// Returns the remedy if cargo may not write to its home directory, where it unpacks packages.
+fn remedy_at_home(text: &str, home: &Path) -> Option<String> {
+    let home = home.to_str()?;
+    // EACCES and EROFS. Cargo quotes the path.
+    let is_denied = text.contains("(os error 13)") || text.contains("(os error 30)");
+    (is_denied && text.contains(&format!("`{home}/"))).then(|| {
+        format!(
+            "cargo unpacks packages in `{home}`: run this command once as a user who may write there, \
+             or set CARGO_HOME to a copy of that directory that you may write to"
+        )
+    })
 }
 
 /// Reads a file of TOML.
@@ -83,4 +100,26 @@ pub(crate) fn read_toml(path: &Path) -> Result<Table, Error> {
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_cargo_home_without_write_access_has_a_remedy() {
+        let text = |path: &str, code: u8| {
+            format!(
+                "failed to download `mio v1.2.4`\n\nCaused by:\n  failed to create directory \
+                 `{path}/registry/src/index.crates.io-19/mio-1.2.4`\n\nCaused by:\n  Error (os error {code})"
+            )
+        };
+        let remedy = |text: &str| remedy_at_home(text, Path::new("/home/me/.cargo"));
+        for code in [13, 30] {
+            let found = remedy(&text("/home/me/.cargo", code)).expect("cargo may not write there");
+            assert!(found.contains("in `/home/me/.cargo`: ") && found.contains("CARGO_HOME"), "{found}");
+        }
+        assert_eq!(remedy(&text("/home/me/.cargo", 28)), None);
+        assert_eq!(remedy(&text("/project/target", 13)), None);
+    }
 }

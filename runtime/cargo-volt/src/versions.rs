@@ -5,6 +5,9 @@
 /// items that are new in it.
 pub(crate) const TESTED: &str = "1.54.1";
 
+/// The oldest version that the facade replaces: the first one with the API of Tokio 1.
+pub(crate) const OLDEST: &str = "1.0.0";
+
 /// Whether the facade can replace a version of Tokio.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -12,13 +15,13 @@ pub(crate) enum Verdict {
     Tested,
     /// It is newer.
     Untested,
-    /// It has another major version, and so another API.
+    /// It is older than Tokio 1 or has a later major version, and so another API.
     Other,
 }
 
 /// Judges a version.
 pub(crate) fn verdict(version: &str) -> Verdict {
-    if !version.starts_with("1.") {
+    if line(version) != line(OLDEST) || numbers(version) < numbers(OLDEST) {
         Verdict::Other
     } else if numbers(version) <= numbers(TESTED) {
         Verdict::Tested
@@ -73,10 +76,19 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_names_the_oldest_and_the_tested_version() {
+        let guide = include_str!("../../../docs/drop-in.md");
+        for text in [format!("Tokio {OLDEST} or later"), format!("or {TESTED} if yours is older")] {
+            assert!(guide.contains(&text), "`{text}` is missing");
+        }
+    }
+
+    #[test]
     fn only_tokio_1_is_replaced() {
         assert_eq!(verdict(TESTED), Verdict::Tested);
         assert_eq!(verdict("1.9.0"), Verdict::Tested);
         assert_eq!(verdict("1.999.0"), Verdict::Untested);
-        assert_eq!(verdict("0.2.25"), Verdict::Other);
+        assert_eq!(["0.2.25", "0.3.7", "2.0.0", "10.0.0"].map(verdict), [const { Verdict::Other }; 4]);
+        assert_eq!(verdict(OLDEST), Verdict::Tested);
     }
 }

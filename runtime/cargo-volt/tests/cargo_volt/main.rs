@@ -188,6 +188,22 @@ fn a_project_without_tokio_is_an_error() {
 }
 
 #[test]
+fn a_tokio_before_1_is_refused_with_the_remedy() {
+    let folder = Folder::with_project("ancient");
+    folder.write("Cargo.toml", &folder.read("Cargo.toml").replace("resolver", "exclude = [\"old\"]\nresolver"));
+    folder.write("old/Cargo.toml", "[package]\nname = \"tokio\"\nversion = \"0.3.7\"\nedition = \"2024\"\n");
+    folder.write("old/src/lib.rs", "");
+    let manifest = folder.read("service/Cargo.toml");
+    let (package, _) = manifest.split_once("tokio").expect("it requires tokio");
+    folder.write("service/Cargo.toml", &format!("{package}tokio = {{ path = \"../old\" }}\n"));
+    let expected =
+        ["from v1.0.0 on, and this project uses tokio v0.3.7", "`service v0.1.0`", "`cargo update -p tokio`"];
+    folder.run("check -p leaf").fails_with(&expected);
+    let done = folder.run("doctor");
+    assert!(done.code == Some(1) && done.stdout.contains("this project uses tokio v0.3.7"), "{done:?}");
+}
+
+#[test]
 fn a_second_tokio_is_an_error_once_it_is_there() {
     let folder = Folder::with_project("second");
     folder.run("check -p leaf").succeeds();

@@ -231,6 +231,12 @@ impl Builder {
         self.enable_time()
     }
 
+    /// Enables I/O. Volt reads and writes files on threads for blocking work.
+    #[cfg(tokio_unstable)]
+    pub fn enable_io_uring(&mut self) -> &mut Self {
+        self.enable_io()
+    }
+
     /// Lets a worker hand the driver to another worker before it polls tasks that the driver woke.
     #[cfg(tokio_unstable)]
     pub fn enable_eager_driver_handoff(&mut self) -> &mut Self {

@@ -70,6 +70,12 @@ impl HistogramConfiguration {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogHistogram(());
 
+/// What [`LogHistogram::builder`] returns.
+pub type LogHistogramBuilder = LogHistogram;
+
+/// The error of a value that has no effect.
+pub type InvalidHistogramConfiguration = Infallible;
+
 impl LogHistogram {
     /// Returns a value that cannot be used.
     pub fn builder() -> Self {
@@ -97,7 +103,7 @@ impl LogHistogram {
     }
 
     /// Has no effect.
-    pub fn max_buckets(&mut self, _max_buckets: usize) -> Result<Self, Infallible> {
+    pub fn max_buckets(&mut self, _max_buckets: usize) -> Result<Self, InvalidHistogramConfiguration> {
         Ok(*self)
     }
 

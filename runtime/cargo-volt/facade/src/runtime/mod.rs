@@ -9,10 +9,15 @@ mod multi;
 pub use builder::Builder;
 pub use local::LocalRuntime;
 #[cfg(tokio_unstable)]
+pub(crate) use missing::Panics;
+#[cfg(tokio_unstable)]
 #[allow(deprecated, reason = "the users of the name get the warning")]
 pub use missing::dump::Dump;
 #[cfg(tokio_unstable)]
-pub use missing::{HistogramConfiguration, HistogramScale, LogHistogram, RngSeed, UnhandledPanic, dump};
+pub use missing::{
+    HistogramConfiguration, HistogramScale, InvalidHistogramConfiguration, LogHistogram, LogHistogramBuilder, RngSeed,
+    UnhandledPanic, dump,
+};
 pub use multi::Runtime;
 #[cfg(tokio_unstable)]
 pub use volt::runtime::TaskMeta;
