@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde_json::json;
 use volt_telemetry::client::{Client, ConnectError};
-use volt_telemetry::dump::Query;
+use volt_telemetry::dump::{Group, Query};
 use volt_telemetry::why::{State, Why};
 
 use crate::error::Error;
@@ -43,7 +43,11 @@ fn add_resources(client: &mut Client, chain: &mut Why) {
     let query = Query { task: Some(format!("#{}", link.task)), ..Query::default() };
     // The chain is the answer also if the program is too old for dumps, or cannot make one now.
     if let Ok(dump) = client.dump(Some(&chain.runtime), &query) {
-        link.resources = dump.groups.into_iter().flat_map(|group| group.resources).collect();
+        // The task may have moved on since the chain was read.
+        let is_there = |group: &Group| (&group.awaits, &group.awaits_at) == (&link.awaits, &link.awaits_at);
+        let groups = dump.groups.into_iter().filter(is_there);
+        let resources = groups.flat_map(|group| group.resources).collect();
+        link.resources = resources;
     }
 }
 

@@ -24,7 +24,7 @@ pub static COLUMNS: [Column; 9] = [
         ..column("longest", DURATION_WIDTH, Content::Time(|route| route.longest_poll_ns))
     },
     Column { is_extra: true, ..column("delay", DURATION_WIDTH, Content::Time(|route| route.delay_ns)) },
-    Column { is_extra: true, ..column("dropped", COUNT_WIDTH, Content::Count(|route| route.abandoned)) },
+    Column { is_extra: true, ..column("abandoned", COUNT_WIDTH, Content::Count(|route| route.abandoned)) },
 ];
 
 /// The title of the route, by which rows can be sorted too.

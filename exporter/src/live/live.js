@@ -291,7 +291,9 @@ function showBlame(runtime) {
 function showRoutes(runtime) {
   const rates = runtime.rates ? [...runtime.rates.routes] : [];
   $("http").hidden = rates.length === 0;
-  rates.sort((a, b) => b.requests_per_second - a.requests_per_second || b.busy_workers - a.busy_workers);
+  // Those with failures first.
+  rates.sort((a, b) => b.failed_per_second - a.failed_per_second || b.requests_per_second - a.requests_per_second);
+  $("http").querySelector("h2").textContent = `HTTP requests by route${rates.length > 10 ? ` (10 of ${rates.length} routes)` : ""}`;
   const rows = rates.slice(0, 10).map((route) => {
     const row = element("tr");
     row.append(element("td", "text", `${route.method} ${route.path}`));

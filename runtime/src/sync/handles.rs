@@ -45,7 +45,8 @@ impl OfSender {
     /// Returns the channel, whose receivers a sender awaits.
     pub(super) fn awaited(&self, kind: &'static str, receivers: usize, messages: Option<usize>) -> Awaited {
         let (receivers, messages) = (Some(receivers as u64), messages.map(|messages| messages as u64));
-        Awaited::new(Key::of(Arc::as_ptr(&self.0)), kind, Resource { receivers, messages, ..Resource::default() })
+        let key = Key::receivers_of(Arc::as_ptr(&self.0));
+        Awaited::new(key, kind, Resource { receivers, messages, ..Resource::default() })
     }
 }
 

@@ -54,8 +54,11 @@ pub fn draw<T, R>(
     let [list, below, _] =
         rows(area, [Constraint::Length(height), Constraint::Length(foot_height), Constraint::Fill(1)]);
     let shown = window(table.rows.len(), selected, usize::from(list.height) - 1);
-    let columns: Vec<(usize, &Column<T, R>)> =
-        table.columns.iter().enumerate().filter(|(_, column)| !column.is_extra || area.width >= EXTRAS_FROM).collect();
+    // The column of the order is shown in any case.
+    let is_shown = |(index, column): &(usize, &Column<T, R>)| {
+        !column.is_extra || area.width >= EXTRAS_FROM || model.list().order == *index
+    };
+    let columns: Vec<(usize, &Column<T, R>)> = table.columns.iter().enumerate().filter(is_shown).collect();
     let room = usize::from(area.width) - 1 - columns.iter().map(|(_, column)| column.full_width() + 1).sum::<usize>();
     let filter = if model.list().filter.is_empty() { "" } else { "filtered " };
     let heads = heads(model, &columns, table.title, room, &format!("{filter}{}", part(&shown, table.rows.len())));

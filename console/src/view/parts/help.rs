@@ -133,7 +133,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "active   requests that are being handled",
             "p50, p99 time to the response, without its body, of half and 99% of",
             "         the requests since the runtime started",
-            "failed   status 500 or above   dropped  ended without a response",
+            "failed   status 500 or above   abandoned  ended without a response",
             "busy     total time of their polls    longest  longest poll",
             "delay    total time in which their tasks waited for a worker, before",
             "         the handler was called and between its polls",

@@ -30,33 +30,31 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
         let room = columns.saturating_sub(TITLE_WIDTH + 1);
         let fact = |title: &str, text: &str| Line::from(vec![layout::title(title, theme), Span::raw(head(text, room))]);
         let route = row.item;
-        let per_request = |ns: u64| match route.ended() {
-            0 => "-".into(),
-            requests => duration(ns / requests),
-        };
+        let mean = |ns: u64, requests: u64| ns.checked_div(requests).map_or("-".into(), duration);
+        let begun = route.ended().saturating_add(route.active);
         let requests = format!(
-            "{} succeeded, {} failed, {} dropped",
+            "{} succeeded, {} failed, {} abandoned",
             count(route.succeeded),
             count(route.failed),
             count(route.abandoned)
         );
         let each = format!(
-            "{} to the response, {} of that on a worker; {} delay (averages)",
-            per_request(route.duration.sum_ns()),
-            per_request(route.busy_ns),
-            per_request(route.delay_ns)
+            "{} to the response   {} on a worker   {} delay",
+            mean(route.duration.sum_ns(), route.duration.count()),
+            mean(route.busy_ns, begun),
+            mean(route.delay_ns, begun)
         );
         let name = route.name();
         let incident = latest(scene.snapshot, |incident| incident.route.as_ref() == Some(&name));
         let meaning = [
             "p50, p99: time to the response, without its body, since the runtime started",
-            "failed: status 500 or above   busy: in polls, in total   longest: longest poll",
+            "failed: status 500 or above   busy: total time in polls   longest: longest poll",
         ];
         let meaning = meaning.map(|text| Line::styled(format!(" {text}"), theme.label()));
         let facts = [
             fact("route", &tail(&name, room)),
             fact("requests", &requests),
-            fact("each", &each),
+            fact("mean", &each),
             fact("incident", &incident),
         ];
         facts.into_iter().chain(meaning).collect()

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 
 use super::Handle;
 use crate::clock;
+use crate::context::TryCurrentError;
 use crate::scheduler::current::with_worker;
 use crate::scheduler::shared::Shared;
 use crate::stats::routes::{Outcome, Place};
 use crate::task::current;
+use crate::task::resources::is_traced;
 
 /// A request that a server handles, counted under its route.
 ///
@@ -20,7 +22,9 @@ use crate::task::current;
 /// long their tasks waited for a worker. While a poll of the request is in progress, the console
 /// and the records of stuck polls name the route.
 ///
-/// Dropping it without [`end`](Self::end) counts the request as abandoned.
+/// Dropping it without [`end`](Self::end) counts the request as abandoned. If a request is polled
+/// inside the poll of another one, the time of that poll counts for both, and the delay of the task
+/// for the outer one.
 ///
 /// ```
 /// use std::future::{Future, poll_fn};
@@ -48,8 +52,6 @@ pub struct Request {
     /// The index of its route in the table of the runtime.
     route: usize,
     began_at_ns: u64,
-    /// The number of the task's poll whose delay was added last.
-    poll_seq: u64,
     outcome: Outcome,
 }
 
@@ -63,12 +65,23 @@ impl Request {
     /// does not define are counted as `other`. A path longer than 256 bytes is cut.
     ///
     /// # Panics
-    /// If called outside a runtime.
+    /// If called outside a runtime; see [`try_begin`](Self::try_begin).
     #[track_caller]
     pub fn begin(method: &str, path: &str) -> Self {
-        let shared = Handle::current().shared;
+        Self::begin_in(Handle::current().shared, method, path)
+    }
+
+    /// Like [`begin`](Self::begin), but does not panic.
+    ///
+    /// # Errors
+    /// Fails outside a runtime, and in destructors of thread-locals at the end of a thread.
+    pub fn try_begin(method: &str, path: &str) -> Result<Self, TryCurrentError> {
+        Ok(Self::begin_in(Handle::try_current()?.shared, method, path))
+    }
+
+    fn begin_in(shared: Arc<Shared>, method: &str, path: &str) -> Self {
         let route = shared.routes.index_of(method, path);
-        let request = Self { shared, route, began_at_ns: clock::now_ns(), poll_seq: 0, outcome: Outcome::Abandoned };
+        let request = Self { shared, route, began_at_ns: clock::now_ns(), outcome: Outcome::Abandoned };
         // ORDERING: Relaxed; the end, which comes after it, is published.
         request.place().begun.fetch_add(1, Ordering::Relaxed);
         request
@@ -76,9 +89,10 @@ impl Request {
 
     /// Calls `poll`, which polls the handler of this request, and adds the time that it takes to
     /// the time of the route on workers. Returns what `poll` returns.
+    ///
+    /// Outside the workers of the runtime, and in a poll for a dump, it only calls `poll`.
     pub fn poll<R>(&mut self, poll: impl FnOnce() -> R) -> R {
-        self.add_delay();
-        let _named = Named::begin(self);
+        let _poll = if is_traced() { None } else { Named::begin(self) };
         poll()
     }
 
@@ -89,22 +103,6 @@ impl Request {
 
     fn place(&self) -> &Place {
         self.shared.routes.get(self.route).expect("places are never freed")
-    }
-
-    /// Adds the time for which the task waited for this poll, once for each poll of the task.
-    fn add_delay(&mut self) {
-        let submitted_at_ns = current::with(|task| Some(task?.header().submitted_at_ns()));
-        let poll = with_worker(|worker| {
-            let worker = worker.filter(|worker| worker.is_of(&self.shared))?;
-            worker.cells().poll_after(submitted_at_ns?)
-        });
-        if let Some((poll_seq, delay_ns)) = poll
-            && poll_seq != self.poll_seq
-        {
-            self.poll_seq = poll_seq;
-            // ORDERING: Relaxed; only a statistic.
-            self.place().delay_ns.fetch_add(delay_ns, Ordering::Relaxed);
-        }
     }
 }
 
@@ -120,7 +118,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// A poll of a request: while this lives, the worker's cells have the route.
+/// A poll of a request on a worker: while this lives, the worker's cells have the route.
 struct Named<'a> {
     request: &'a Request,
     began_at_ns: u64,
@@ -129,15 +127,24 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn begin(request: &'a Request) -> Self {
-        let former = name(request, request.route as u64 + 1);
-        Self { request, began_at_ns: clock::now_ns(), former }
+    /// Returns `None` if this thread is no worker of the request's runtime.
+    fn begin(request: &'a Request) -> Option<Self> {
+        let submitted_at_ns = current::with(|task| Some(task?.header().submitted_at_ns()));
+        let former = with_worker(|worker| {
+            let cells = worker.filter(|worker| worker.is_of(&request.shared))?.cells();
+            if let Some(delay_ns) = submitted_at_ns.and_then(|at_ns| cells.take_delay(at_ns)) {
+                // ORDERING: Relaxed; only a statistic.
+                request.place().delay_ns.fetch_add(delay_ns, Ordering::Relaxed);
+            }
+            Some(cells.set_route(request.route as u64 + 1))
+        })?;
+        Some(Self { request, began_at_ns: clock::now_ns(), former })
     }
 }
 
 impl Drop for Named<'_> {
     fn drop(&mut self) {
-        name(self.request, self.former);
+        with_worker(|worker| worker.map(|worker| worker.cells().set_route(self.former)));
         let took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
         let place = self.request.place();
         // ORDERING: Relaxed, both; only statistics.
@@ -146,12 +153,4 @@ impl Drop for Named<'_> {
             place.longest_poll_ns.fetch_max(took_ns, Ordering::Relaxed);
         }
     }
-}
-
-/// Stores a route in the cells of the worker of this thread, if that is one of the request's
-/// runtime. Returns the former one.
-fn name(request: &Request, route: u64) -> u64 {
-    with_worker(|worker| {
-        worker.filter(|worker| worker.is_of(&request.shared)).map_or(0, |worker| worker.cells().set_route(route))
-    })
 }

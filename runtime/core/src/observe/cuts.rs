@@ -1,9 +1,10 @@
 //! Makes a reply that is too large fit a frame. The least useful parts are removed first.
 //!
 //! The names of the parts of a snapshot that were removed are stored in its `incomplete`. The order
-//! is: the stacks of incidents, except the newest ones; the other stacks; the histograms;
-//! the workers. Stacks are the largest part, and belong to incidents that were sent before. Without
-//! histograms and workers there is nothing left to draw.
+//! is: the stacks of incidents, except the newest ones; the other stacks; the histograms of HTTP
+//! routes; the routes; the histograms of workers; the workers. Stacks are the largest part, and
+//! belong to incidents that were sent before. Without histograms and workers there is nothing left
+//! to draw.
 //!
 //! A list loses rows. A dump loses the outer ends of the stacks of running tasks, then groups, then
 //! all of these stacks and the running tasks. Its `groups_left_out` and `remarks` report that.
@@ -31,9 +32,18 @@ const RUNNING_CUT: &str = "running tasks were left out, since the dump was too l
 /// there were any.
 type Cut = (&'static [&'static str], fn(&mut Snapshot) -> bool);
 
-const CUTS: [Cut; 4] = [
+const CUTS: [Cut; 6] = [
     (&["incidents.stack"], |snapshot| cut_stacks(snapshot, STACKS_KEPT)),
     (&["incidents.stack"], |snapshot| cut_stacks(snapshot, 0)),
+    (&["routes.duration"], |snapshot| {
+        snapshot.routes.iter_mut().for_each(|route| route.duration = Histogram::default());
+        !snapshot.routes.is_empty()
+    }),
+    (&["routes"], |snapshot| {
+        let has_any = !snapshot.routes.is_empty();
+        snapshot.routes.clear();
+        has_any
+    }),
     (&["poll_time", "schedule_delay"], |snapshot| {
         for worker in &mut snapshot.workers {
             (worker.poll_time, worker.schedule_delay) = (Histogram::default(), Histogram::default());

@@ -14,7 +14,8 @@
 //!
 //! Which tasks own the senders of a channel is not known: a sender may be moved anywhere.
 //!
-//! Bound: the first `RESOURCES_MAX` distinct ones of a poll.
+//! Bound: the first `RESOURCES_MAX` distinct ones of a poll. That there were more is recorded,
+//! since the counts of a dump are not complete then.
 //!
 //! Rejected: an entry in the table of `waits` for each operation that waits, as locks have. The
 //! lock of the table and the look-up cost a tenth of what a message to a waiting task costs.
@@ -34,6 +35,8 @@ const RESOURCES_MAX: usize = 16;
 pub enum Key {
     /// The address of the primitive, or of the only handle that can wait.
     Address(usize),
+    /// The address of a channel, of which a sender awaits that the receivers are dropped.
+    Receivers(usize),
     /// The number of a channel whose handles are at different addresses.
     Channel(u64),
     /// The id of the task whose end is awaited.
@@ -44,6 +47,12 @@ impl Key {
     /// Returns the key of a primitive at this address.
     pub fn of<T: ?Sized>(primitive: *const T) -> Self {
         Self::Address(primitive.addr())
+    }
+
+    /// Returns the key of the receivers of the channel at this address, which are awaited by a
+    /// sender.
+    pub fn receivers_of<T: ?Sized>(channel: *const T) -> Self {
+        Self::Receivers(channel.addr())
     }
 
     /// Returns the number of a new channel, for its handles.
@@ -69,10 +78,18 @@ impl Awaited {
     }
 }
 
+/// What the operations await that were pending in a poll for a dump.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Noted {
+    pub(crate) awaited: Vec<Awaited>,
+    /// Whether there were more than `RESOURCES_MAX`.
+    pub(crate) is_cut: bool,
+}
+
 thread_local! {
     /// Whether this thread polls a task for a dump.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
-    static RECORDED: RefCell<Vec<Awaited>> = const { RefCell::new(Vec::new()) };
+    static NOTED: RefCell<Noted> = const { RefCell::new(Noted { awaited: Vec::new(), is_cut: false }) };
     /// The next number for a channel, as in `id`.
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
@@ -89,27 +106,37 @@ pub fn note(awaited: impl FnOnce() -> Option<Awaited>) {
 
 #[cold]
 fn record(awaited: Awaited) {
-    RECORDED.with_borrow_mut(|recorded| {
-        if recorded.len() < RESOURCES_MAX && !recorded.contains(&awaited) {
-            recorded.push(awaited);
+    NOTED.with_borrow_mut(|noted| {
+        if noted.awaited.contains(&awaited) {
+            return;
+        }
+        noted.is_cut = noted.awaited.len() >= RESOURCES_MAX;
+        if !noted.is_cut {
+            noted.awaited.push(awaited);
         }
     });
 }
 
+/// Returns whether this thread polls a task for a dump.
+#[inline]
+pub(crate) fn is_traced() -> bool {
+    IS_TRACED.get()
+}
+
 /// Runs `poll`, and returns what the operations recorded that were pending in it.
-pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Vec<Awaited>) {
+pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Noted) {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
             IS_TRACED.set(false);
         }
     }
-    RECORDED.take();
+    NOTED.take();
     let reset = Reset;
     IS_TRACED.set(true);
     let polled = poll();
     drop(reset);
-    (polled, RECORDED.take())
+    (polled, NOTED.take())
 }
 
 #[cfg(test)]
@@ -124,11 +151,11 @@ mod tests {
     fn only_a_poll_for_a_dump_records_resources_and_each_once() {
         note(|| unreachable!("no dump"));
         let ((), recorded) = recorded_in(|| (0..100).for_each(|number| note(|| Some(channel(number % 3)))));
-        assert_eq!(recorded, [0, 1, 2].map(channel));
+        assert_eq!((recorded.awaited, recorded.is_cut), ([0, 1, 2].map(channel).to_vec(), false));
         note(|| unreachable!("no dump any more"));
         let ((), recorded) = recorded_in(|| (0..100).for_each(|number| note(|| Some(channel(number)))));
-        assert_eq!(recorded.len(), RESOURCES_MAX);
-        assert_eq!(recorded_in(|| ()).1, []);
+        assert_eq!((recorded.awaited.len(), recorded.is_cut), (RESOURCES_MAX, true));
+        assert_eq!(recorded_in(|| ()).1, Noted::default());
     }
 
     #[test]

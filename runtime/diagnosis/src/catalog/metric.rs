@@ -248,6 +248,13 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Adds the histogram of each HTTP route, unless the snapshot lacks them.
+    pub(super) fn each_route_duration(&mut self) {
+        if !self.snapshot.lacks("routes.duration") {
+            self.each_route(|route| route.duration.clone());
+        }
+    }
+
     /// Adds the ended requests of each HTTP route, by how they ended.
     pub(super) fn each_route_end(&mut self) {
         for route in &self.snapshot.routes {

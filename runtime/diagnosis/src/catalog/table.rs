@@ -440,7 +440,7 @@ pub static METRICS: &[Metric] = &[
         ..histogram(
             "volt_route_duration_seconds",
             "Time from the call of an HTTP handler to its response, without the body.",
-            |r| r.each_route(|route| route.duration.clone()),
+            |r| r.each_route_duration(),
         )
     },
     counter(

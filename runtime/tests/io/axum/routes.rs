@@ -136,6 +136,90 @@ fn the_delay_of_a_request_is_that_of_its_task() {
 }
 
 #[test]
+fn a_dump_adds_nothing_to_a_request_that_waits() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let address = serve(Router::new().route("/", get(std::future::pending::<()>))).await;
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(HELLO).await.unwrap();
+            let route = || Handle::current().snapshot().routes.pop();
+            while route().is_none_or(|route| route.busy_ns == 0) {
+                volt::task::yield_now().await;
+            }
+            let before = route();
+            for _ in 0..3 {
+                volt::time::sleep(Duration::from_millis(2)).await;
+                let dump = Handle::current().dump().await;
+                assert!(dump.groups.iter().any(|group| group.awaits.is_none() && group.tasks > 0), "{dump:#?}");
+            }
+            assert_eq!(route(), before);
+        });
+    });
+}
+
+#[test]
+fn methods_that_a_path_does_not_have_are_counted_together() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let address = serve(hello()).await;
+            let mut client = connect(address).await;
+            for method in ["GET", "PUT", "DELETE", "PATCH", "TRACE", "GET"] {
+                let request = Request::builder().method(method).uri("/").header("host", "localhost");
+                client.ready().await.unwrap();
+                let response = client.send_request(request.body(Full::default()).unwrap()).await.unwrap();
+                response.into_body().collect().await.unwrap();
+            }
+            let routes = routes().await;
+            assert_eq!(names(&routes), ["GET /", "PUT /", "other /"]);
+            assert_eq!(routes.iter().map(Route::ended).collect::<Vec<_>>(), [2, 1, 3]);
+        });
+    });
+}
+
+#[test]
+fn outside_a_runtime_a_layer_passes_requests_on_uncounted() {
+    use tower_service::Service;
+
+    let mut router = hello().layer(RouteLayer::new());
+    let request = Request::builder().uri("/").body(axum::body::Body::empty()).unwrap();
+    let response = futures_lite::future::block_on(router.call(request)).unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert!(observe::Request::try_begin("GET", "/").is_err());
+}
+
+#[test]
+fn a_poll_adds_its_delay_to_one_of_its_requests() {
+    watchdog::watched(|| {
+        let runtime = watchdog::builder(1).build().unwrap();
+        let requests = runtime.spawn(async {
+            for _ in 0..20 {
+                let mut request = observe::Request::begin("GET", "/");
+                request.poll(|| ());
+                request.end(true);
+            }
+        });
+        runtime.block_on(requests).unwrap();
+        let snapshot = runtime.handle().snapshot();
+        assert!(snapshot.routes[0].delay_ns <= snapshot.schedule_delay().sum_ns(), "{snapshot:#?}");
+        assert_eq!(snapshot.routes[0].succeeded, 20);
+    });
+}
+
+#[test]
+fn the_polls_of_a_thread_that_is_no_worker_are_not_counted() {
+    watchdog::watched(|| {
+        let runtime = watchdog::builder(1).build().unwrap();
+        runtime.block_on(async {
+            let mut request = observe::Request::begin("GET", "/");
+            request.poll(|| ());
+            request.end(true);
+        });
+        let route = &runtime.handle().snapshot().routes[0];
+        assert_eq!((route.succeeded, route.busy_ns, route.delay_ns), (1, 0, 0));
+    });
+}
+
+#[test]
 fn a_stuck_poll_is_reported_with_its_route() {
     watchdog::watched(|| {
         let runtime = watchdog::builder(2).sentinel_interval(Some(Duration::from_millis(10))).build().unwrap();

@@ -334,6 +334,25 @@ fn stacks_go_first_the_oldest_before_the_newest() {
 }
 
 #[test]
+fn routes_go_before_workers_their_histograms_first() {
+    const ROUTES: usize = volt_telemetry::routes::MAX_ROUTES + 1;
+    let fake = || Fake { workers: 2, routes: ROUTES, ..Fake::default() };
+    for (reply_bytes, incomplete, routes) in
+        [(256 * 1024, &["routes.duration"][..], ROUTES), (24 * 1024, &["routes.duration", "routes"], 0)]
+    {
+        let scene = Scene::with(Limits { reply_bytes, ..Limits::DEFAULT }, fake());
+        let program = scene.client().snapshot().unwrap();
+        let runtime = &program.runtimes[0];
+        assert_eq!(
+            (&runtime.incomplete[..], runtime.routes.len()),
+            (&incomplete.iter().map(|of| of.to_string()).collect::<Vec<_>>()[..], routes)
+        );
+        assert_eq!(runtime.workers.len(), 2);
+        assert!(runtime.poll_time().count() > 0);
+    }
+}
+
+#[test]
 fn an_oversized_snapshot_drops_histograms_and_then_workers() {
     let histograms = Limits { reply_bytes: 24 * 1024, ..Limits::DEFAULT };
     let everything = Limits { reply_bytes: 4 * 1024, ..Limits::DEFAULT };

@@ -15,6 +15,7 @@ use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::{Frame, Incident, Incidents};
+use volt_telemetry::routes::Route;
 use volt_telemetry::snapshot::{Snapshot, Worker};
 use volt_telemetry::socket::Environment;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
@@ -80,6 +81,8 @@ struct Fake {
     workers: u32,
     /// Incidents, each with a deep stack.
     incidents: usize,
+    /// HTTP routes with full histograms.
+    routes: usize,
     taken: AtomicU64,
     is_broken: AtomicBool,
     recorder: OnceLock<Arc<Recorder>>,
@@ -127,7 +130,8 @@ impl Observed for Fake {
         let latest = vec![Incident { stack, ..Incident::default() }; self.incidents];
         let incidents = Incidents { latest, ..Incidents::default() };
         let workers = workers.collect();
-        Snapshot { runtime: self.name.clone(), at_ns: taken, workers, incidents, ..Snapshot::default() }
+        let routes = vec![Route { duration: poll_time, ..Route::default() }; self.routes];
+        Snapshot { runtime: self.name.clone(), at_ns: taken, workers, incidents, routes, ..Snapshot::default() }
     }
 }
 

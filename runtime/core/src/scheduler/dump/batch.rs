@@ -25,7 +25,7 @@ use crate::task::details::awaits::Awaits;
 use crate::task::details::dump::SPAWNED_AT;
 use crate::task::header::{Header, Place};
 use crate::task::join::JoinHandle;
-use crate::task::resources::{self, Awaited};
+use crate::task::resources::{self, Noted};
 
 /// How long a batch polls tasks before it yields to other tasks.
 pub(super) const SLICE: Duration = Duration::from_micros(50);
@@ -66,7 +66,7 @@ pub(super) struct Traced {
     pub(super) still_waits: bool,
     pub(super) recorded: Recorded,
     /// What the operations that are pending await.
-    pub(super) resources: Vec<Awaited>,
+    pub(super) resources: Noted,
 }
 
 /// A batch that was spawned. It is aborted when this is dropped.

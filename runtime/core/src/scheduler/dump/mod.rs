@@ -86,7 +86,7 @@ use super::worker::Worker;
 use crate::clock;
 use crate::task::details::awaits::Awaits;
 use crate::task::details::dump;
-use crate::task::resources::Awaited;
+use crate::task::resources::Noted;
 
 mod batch;
 mod chain;
@@ -251,7 +251,7 @@ impl Maker<'_> {
         let Listed { targets, chosen, unread } = self.selection.list(&self.shared.registry, self.began_at_ns);
         (self.dump.waiting, self.unread) = (chosen, unread);
         if !self.query.polls {
-            targets.iter().for_each(|target| self.add(target, Stacks::default(), Vec::new()));
+            targets.iter().for_each(|target| self.add(target, Stacks::default(), Noted::default()));
             return;
         }
         let is_all = self.query.task.is_none() && unread == 0;
@@ -339,7 +339,7 @@ impl Maker<'_> {
         self.add(&target, stacks, resources);
     }
 
-    fn add(&mut self, target: &Target, stacks: Stacks, awaited: Vec<Awaited>) {
+    fn add(&mut self, target: &Target, stacks: Stacks, awaited: Noted) {
         let Stacks { calls, times, left_out } = stacks;
         let key = Key { spawned_at: target.spawned_at, stacks: calls, awaits: target.awaits, left_out };
         let waiting_ns = self.began_at_ns.saturating_sub(target.since_ns);

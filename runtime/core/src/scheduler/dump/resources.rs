@@ -23,7 +23,7 @@ use std::mem;
 use volt_telemetry::dump::{Group, MAX_EXAMPLES, MAX_RESOURCES, Resource};
 
 use crate::task::registry::Registry;
-use crate::task::resources::{Awaited, Key};
+use crate::task::resources::{Awaited, Key, Noted};
 
 /// The number of primitives whose tasks are counted: more than most dumps have tasks.
 const PRIMITIVES_MAX: usize = 262_144;
@@ -36,6 +36,8 @@ pub(super) struct Primitives {
     waiters: HashMap<Key, Waiters>,
     /// Whether all waiting tasks of the runtime were polled.
     pub(super) is_complete: bool,
+    /// Whether a task awaits more primitives than it records.
+    is_cut: bool,
 }
 
 /// The tasks that await a primitive.
@@ -57,6 +59,8 @@ pub(super) struct Resources(HashMap<Resource, Numbered>);
 struct Numbered {
     /// The number of tasks that await one of them.
     tasks: u64,
+    /// The task that was added last.
+    last: u64,
     keys: HashSet<Key>,
     /// Whether a primitive is missing in `keys`.
     is_cut: bool,
@@ -88,7 +92,9 @@ impl Primitives {
 
 impl Resources {
     /// Adds what a task awaits, which was woken last at `since_ns`.
-    pub(super) fn add(&mut self, awaited: Vec<Awaited>, since_ns: u64, task: u64, primitives: &mut Primitives) {
+    pub(super) fn add(&mut self, noted: Noted, since_ns: u64, task: u64, primitives: &mut Primitives) {
+        let Noted { awaited, is_cut } = noted;
+        primitives.is_cut |= is_cut;
         for Awaited { key, mut resource } in awaited {
             let is_counted = primitives.add(key, since_ns, task);
             let awaited_tasks = mem::take(&mut resource.awaited_tasks);
@@ -96,8 +102,9 @@ impl Resources {
                 continue;
             }
             let numbered = self.0.entry(resource).or_default();
-            numbered.tasks += 1;
-            numbered.is_cut |= !is_counted;
+            // It may await several primitives with these numbers.
+            numbered.tasks += u64::from(mem::replace(&mut numbered.last, task) != task);
+            numbered.is_cut |= !is_counted || is_cut;
             if is_counted {
                 numbered.keys.insert(key);
             }
@@ -122,14 +129,14 @@ impl Resources {
     /// Adds the entries to the group, those that most tasks await first.
     pub(super) fn add_to(self, group: &mut Group, primitives: &Primitives, registry: &Registry) {
         let of = |(numbers, numbered): (Resource, Numbered)| {
-            let Numbered { tasks, keys, is_cut, awaited_tasks } = numbered;
+            let Numbered { tasks, keys, is_cut, awaited_tasks, .. } = numbered;
             let count = (!is_cut).then_some(keys.len() as u64);
             let mut resource = Resource { tasks, primitives: count, ..numbers };
             resource.awaited_tasks = awaited_tasks.into_iter().collect();
             if let (Some(1), [only]) = (count, &resource.awaited_tasks[..]) {
                 resource.awaited_name = registry.name_by_id(*only);
             }
-            let only = keys.iter().next().filter(|_| count == Some(1) && primitives.is_complete);
+            let only = keys.iter().next().filter(|_| count == Some(1) && primitives.is_complete && !primitives.is_cut);
             if let Some(waiters) = only.and_then(|key| primitives.waiters.get(key)) {
                 resource.waiters_len = Some(waiters.tasks);
                 resource.queue = waiters.first.iter().map(|&(_, task)| task).collect();
@@ -161,6 +168,36 @@ mod tests {
         Awaited::new(Key::Channel(number), "mpsc", Resource { senders: Some(1), ..Resource::default() })
     }
 
+    fn noted<const N: usize>(awaited: [Awaited; N]) -> Noted {
+        Noted { awaited: awaited.to_vec(), is_cut: false }
+    }
+
+    #[test]
+    fn a_task_that_awaits_two_channels_is_one_task() {
+        let (mut primitives, mut resources) =
+            (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
+        resources.add(
+            noted([channel(1), channel(2)].map(|of| Awaited { resource: channel(3).resource, ..of })),
+            1,
+            9,
+            &mut primitives,
+        );
+        let mut group = Group::default();
+        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        let [resource] = &group.resources[..] else { panic!("one entry") };
+        assert_eq!((resource.tasks, resource.primitives), (1, Some(2)));
+    }
+
+    #[test]
+    fn a_task_that_awaits_too_many_leaves_the_counts_unknown() {
+        let (mut primitives, mut resources) =
+            (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
+        resources.add(Noted { is_cut: true, ..noted([channel(1)]) }, 1, 9, &mut primitives);
+        let mut group = Group::default();
+        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        assert_eq!((group.resources[0].primitives, group.resources[0].waiters_len), (None, None));
+    }
+
     #[test]
     fn the_tasks_that_began_to_wait_first_are_listed_in_order() {
         let (mut primitives, mut resources) =
@@ -168,7 +205,7 @@ mod tests {
         for task in (1..=20).rev() {
             let other =
                 Awaited { resource: Resource { senders: Some(2), ..channel(7).resource }, key: Key::Channel(7) };
-            resources.add(vec![channel(7), other], 100 * task, task, &mut primitives);
+            resources.add(noted([channel(7), other]), 100 * task, task, &mut primitives);
         }
         let mut group = Group::default();
         resources.add_to(&mut group, &primitives, &Registry::new(1));
@@ -185,12 +222,12 @@ mod tests {
             (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
         let tasks = PRIMITIVES_MAX as u64 + 1;
         for task in 1..=tasks {
-            resources.add(vec![channel(task)], 1, task, &mut primitives);
+            resources.add(noted([channel(task)]), 1, task, &mut primitives);
         }
         let mut group = Group::default();
         resources.add_to(&mut group, &primitives, &Registry::new(1));
         let [resource] = &group.resources[..] else { panic!("one entry") };
         assert_eq!((resource.tasks, resource.primitives, resource.waiters_len), (tasks, None, None));
-        assert_eq!(resource.queue, []);
+        assert!(resource.queue.is_empty());
     }
 }

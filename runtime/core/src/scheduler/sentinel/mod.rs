@@ -25,10 +25,11 @@
 //!    declare it stuck immediately. If it burns processor time, make the poll yield, and declare it
 //!    stuck after `BURN_AFTER`, and only a limited number at a time: more threads than processors
 //!    do not help for long. If it could run but the kernel runs other threads, the poll is not the
-//!    cause, and a yield would only surprise it. Treat it like one that burns, after `WAIT_AFTER`,
-//!    if work waits, since it may burn all the time that it gets. If it is stopped, or its quota is
-//!    spent, do nothing: a spare would get no processor time either. The thread of a current-thread
-//!    runtime is never replaced: no other thread may run its tasks.
+//!    cause, and a yield would only surprise it. After `WAIT_AFTER`, treat it like one that burns,
+//!    since it may burn all the time that it gets; but make it yield only if work waits. If it is
+//!    stopped, or its quota is spent, the same holds for the yield. Do not replace it: a spare
+//!    would get no processor time either. The thread of a current-thread runtime is never replaced:
+//!    no other thread may run its tasks.
 //! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
 //!    that none was available (*capped*).
 //! 5. A worker is stuck or blocks: move the tasks that it holds to the global queue, at each check,
@@ -162,7 +163,7 @@ impl Rounds {
             shared.sentinel.pauses.add(1);
         }
         let was_paused = pause.is_some();
-        let (stuck, moving, is_suspicious) = self.compare(now_ns, pause.map_or(0, |pause| pause.late_ns));
+        let (stuck, moving, is_suspicious) = self.compare(now_ns, pause);
         // A block that was announced is no stall.
         for stuck in stuck.iter().filter(|stuck| stuck.duty != Duty::Blocking && !was_paused) {
             self.witness.see(stuck.slot, stuck.for_ns, now_ns);
@@ -210,8 +211,11 @@ impl Rounds {
     }
 
     /// Returns the stuck workers, the number of other workers, and whether any poll is long.
-    fn compare(&mut self, now_ns: u64, paused_ns: u64) -> (Vec<Stuck>, usize, bool) {
+    fn compare(&mut self, now_ns: u64, pause: Option<Pause>) -> (Vec<Stuck>, usize, bool) {
         let shared = &self.shared;
+        let paused_ns = pause.map_or(0, |pause| pause.late_ns);
+        // A poll is not excused for time before it began.
+        let since_ns = pause.map_or(0, |pause| now_ns.saturating_sub(pause.until_ns));
         let (mut stuck, mut moving, mut is_suspicious) = (Vec::new(), 0, false);
         for (slot, remote) in shared.remotes_in_use().iter().enumerate() {
             let seen = &mut self.seen[slot];
@@ -235,7 +239,7 @@ impl Rounds {
                     self.witness.ends(slot, now_ns);
                     for_ns
                 }
-                _ => paused_ns.min(for_ns),
+                _ => paused_ns.min(for_ns.saturating_sub(since_ns)),
             };
             seen.excused_ns = excused_ns + excused_now_ns;
             let for_ns = for_ns - excused_now_ns;
@@ -293,8 +297,7 @@ impl Rounds {
                 let doing = self.witness.doing(stuck.slot, now_ns);
                 let is_to_yield = match doing {
                     Doing::Blocks | Doing::Burns => true,
-                    Doing::Waits => does_work_wait && stuck.for_ns >= clock::saturating_ns(WAIT_AFTER),
-                    Doing::Held => false,
+                    Doing::Waits | Doing::Held => does_work_wait && stuck.for_ns >= clock::saturating_ns(WAIT_AFTER),
                 };
                 if is_to_yield && remote.cells.ask_to_yield(stuck.poll_seq) {
                     sentinel.preempts.add(1);

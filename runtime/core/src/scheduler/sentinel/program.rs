@@ -50,7 +50,7 @@ use std::time::Duration;
 use volt_stacks::fork::Home;
 
 use super::doze::Alarm;
-use super::lateness::{Lateness, Pause};
+use super::lateness::{Lateness, Pause, Turn};
 use super::reader::Reader;
 use super::{QUIET_CHECKS, Rounds};
 use crate::clock;
@@ -155,16 +155,14 @@ impl Program {
     /// The main function of the sentinel's thread.
     fn run(&self) {
         let mut lateness = Lateness::new();
-        // The turn before this one, unless it ended with a sleep without a time-out: when it began,
-        // and how long its waits for stacks and its sleep were to last.
-        let mut last: Option<(u64, Duration)> = None;
+        // The turn before this one, unless it ended with a sleep without a time-out.
+        let mut last: Option<Turn> = None;
         // While it lingers: until when, and how many runtimes had entered before.
         let mut lingers: Option<(u64, u64)> = None;
         let mut turn = Vec::new();
         loop {
             let began_at_ns = clock::check();
-            let pause =
-                last.and_then(|(since_ns, expected)| lateness.pause(expected, began_at_ns.saturating_sub(since_ns)));
+            let pause = last.and_then(|turn| lateness.pause(turn, began_at_ns));
             let awake = |watched: &&Arc<Watched>| !watched.shared.sentinel.doze.is_dozing();
             {
                 let mut state = self.lock();
@@ -192,7 +190,7 @@ impl Program {
                 due_at_ns = until_ns;
             }
             let sleep = (due_at_ns < u64::MAX).then(|| Duration::from_nanos(due_at_ns.saturating_sub(now_ns)));
-            last = sleep.map(|sleep| (began_at_ns, waited + sleep));
+            last = sleep.map(|sleep| Turn { began_at_ns, waited, slept_at_ns: now_ns, sleep });
             state.is_asleep = sleep.is_none();
             drop(state);
             self.alarm.sleep(sleep);

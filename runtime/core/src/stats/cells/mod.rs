@@ -75,6 +75,8 @@ pub(crate) struct WorkerCells {
     /// The index of the HTTP route that the poll handles, plus one; 0 = none. Reset before the poll
     /// ends.
     route: Gauge,
+    /// The number of the last poll whose delay was added to a route.
+    delay_taken_seq: Gauge,
 
     // How the worker's time is spent.
     phase_seq: AtomicU64,
@@ -396,12 +398,16 @@ impl WorkerCells {
         former
     }
 
-    /// Returns the number of the poll in flight, and for how long its task had waited for it since
-    /// `submitted_at_ns`; `None` if the task was submitted again during the poll. For the worker
-    /// itself.
-    pub(crate) fn poll_after(&self, submitted_at_ns: u64) -> Option<(u64, u64)> {
-        let delay_ns = self.poll_began_at_ns.get().checked_sub(submitted_at_ns)?;
-        Some((self.poll_seq(), delay_ns))
+    /// Returns for how long the task of the poll in flight had waited for it since
+    /// `submitted_at_ns`. Returns `None` if it was returned for this poll before, and if the task
+    /// was submitted again during the poll. For the worker itself.
+    pub(crate) fn take_delay(&self, submitted_at_ns: u64) -> Option<u64> {
+        let poll_seq = self.poll_seq();
+        if self.delay_taken_seq.get() == poll_seq {
+            return None;
+        }
+        self.delay_taken_seq.set(poll_seq);
+        self.poll_began_at_ns.get().checked_sub(submitted_at_ns)
     }
 
     /// Returns the poll in flight, if there is one, and where its task and its route are found.

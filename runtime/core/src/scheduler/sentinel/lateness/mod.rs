@@ -41,6 +41,19 @@ pub(super) struct Pause {
     pub(super) late_ns: u64,
     /// `Unknown` if the kernel reports no cause.
     pub(super) cause: Cause,
+    /// When it was certainly over: a poll that began later is not excused.
+    pub(super) until_ns: u64,
+}
+
+/// A turn of the sentinel's thread, up to the end of its sleep.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    pub(super) began_at_ns: u64,
+    /// For how long its checks waited for stacks.
+    pub(super) waited: Duration,
+    /// When its sleep began, and how long that was to last.
+    pub(super) slept_at_ns: u64,
+    pub(super) sleep: Duration,
 }
 
 impl Lateness {
@@ -51,10 +64,11 @@ impl Lateness {
         Self { own, thread, cgroup: host::cgroup().map(Cgroup::sample), checks: 0 }
     }
 
-    /// Returns the pause, if there was one, in a turn whose waits and sleep were to last for
-    /// `expected`, and which took `elapsed_ns`.
-    pub(super) fn pause(&mut self, expected: Duration, elapsed_ns: u64) -> Option<Pause> {
-        let expected_ns = clock::saturating_ns(expected);
+    /// Returns the pause, if there was one, in a turn that is over at `now_ns`.
+    pub(super) fn pause(&mut self, turn: Turn, now_ns: u64) -> Option<Pause> {
+        let sleep_ns = clock::saturating_ns(turn.sleep);
+        let expected_ns = clock::saturating_ns(turn.waited).saturating_add(sleep_ns);
+        let elapsed_ns = now_ns.saturating_sub(turn.began_at_ns);
         let late_ns = elapsed_ns.saturating_sub(expected_ns);
         if late_ns < clock::saturating_ns(PAUSE) {
             self.refresh();
@@ -69,7 +83,10 @@ impl Lateness {
             _ => Some(Cause::Unknown),
         };
         (self.thread, self.cgroup, self.checks) = (after, cgroup, 0);
-        cause.map(|cause| Pause { late_ns, cause })
+        // If the sleep was about as long as it was to be, the pause was in the checks before it.
+        let overslept_ns = now_ns.saturating_sub(turn.slept_at_ns).saturating_sub(sleep_ns);
+        let until_ns = if overslept_ns < late_ns / 8 { turn.slept_at_ns } else { now_ns };
+        cause.map(|cause| Pause { late_ns, cause, until_ns })
     }
 
     fn refresh(&mut self) {

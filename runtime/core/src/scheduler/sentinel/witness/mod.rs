@@ -50,6 +50,10 @@ const P99_AGE_MAX: Duration = Duration::from_secs(1);
 /// The minimum time between two samples of a thread; samples that are closer together show nothing.
 const SAMPLES_APART_NS: u64 = 1_000_000;
 
+/// For how long a copy of a stack can take: `STACK_PATIENCE`, and the time for an answer that is
+/// under way then.
+const STACK_WAIT_MAX: Duration = Duration::from_millis(8);
+
 /// See [`Groups`].
 const GROUPS_GOOD_FOR_NS: u64 = 10_000_000;
 
@@ -365,7 +369,7 @@ impl Witness {
         let stack = sampler.capture(&thread, STACK_PATIENCE).map_or(Stack::Missed, Stack::Copied);
         let took = Duration::from_nanos(clock::now_ns().saturating_sub(began_at_ns));
         // If it took longer, the machine did not run this thread.
-        self.waited += took.min(STACK_PATIENCE);
+        self.waited += took.min(STACK_WAIT_MAX);
         stack
     }
 
