@@ -148,7 +148,6 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     ///
     /// # Safety
     /// The caller is the runner.
-    #[inline(always)]
     unsafe fn poll_future(&self, waker: &Waker) -> Poll<()> {
         // SAFETY: One runner: no other thread accesses the stage.
         let stage = unsafe { &mut *self.stage.get() };
