@@ -92,7 +92,7 @@ impl Request {
     ///
     /// Outside the workers of the runtime, and in a poll for a dump, it only calls `poll`.
     pub fn poll<R>(&mut self, poll: impl FnOnce() -> R) -> R {
-        let _poll = if is_traced() { None } else { Named::begin(self) };
+        let _poll = if is_traced() { None } else { PolledHere::begin(self) };
         poll()
     }
 
@@ -119,14 +119,14 @@ impl fmt::Debug for Request {
 }
 
 /// A poll of a request on a worker: while this lives, the worker's cells have the route.
-struct Named<'a> {
+struct PolledHere<'a> {
     request: &'a Request,
     began_at_ns: u64,
     /// The route that the cells had before.
     former: u64,
 }
 
-impl<'a> Named<'a> {
+impl<'a> PolledHere<'a> {
     /// Returns `None` if this thread is no worker of the request's runtime.
     fn begin(request: &'a Request) -> Option<Self> {
         let submitted_at_ns = current::with(|task| Some(task?.header().submitted_at_ns()));
@@ -142,7 +142,7 @@ impl<'a> Named<'a> {
     }
 }
 
-impl Drop for Named<'_> {
+impl Drop for PolledHere<'_> {
     fn drop(&mut self) {
         with_worker(|worker| worker.map(|worker| worker.cells().set_route(self.former)));
         let took_ns = clock::now_ns().saturating_sub(self.began_at_ns);

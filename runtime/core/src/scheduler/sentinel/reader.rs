@@ -239,6 +239,7 @@ fn tell(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>
             worker = incident.worker,
             task = incident.task_id,
             name = incident.task_name.as_deref(),
+            route = incident.route.as_deref(),
             spawn = %incident.spawned_at,
             cause = incident.cause.name(),
             for_ms = incident.for_ns / 1_000_000,

@@ -22,6 +22,7 @@
 //!   phase, so that the figures advance while a worker is stuck. The phase is a sequence lock too:
 //!   (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.
 
+mod in_flight;
 mod main_poll;
 mod phases;
 mod times;
@@ -32,6 +33,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 use volt_telemetry::{GlobalChecks, InFlight, Phase, Unparks, Worker};
 
+pub(crate) use self::in_flight::Keys;
 pub(crate) use self::phases::PHASES;
 use self::phases::phase_index;
 use crate::stats::blame::BlameTable;
@@ -39,16 +41,7 @@ use crate::stats::counting;
 use crate::stats::numbers::{Counter, Gauge, HistogramCells};
 use crate::stats::reasons::Trigger;
 use crate::stats::tally::Tally;
-use crate::task::header::{Ended, Header, Place};
-
-/// Where the names of a poll in flight are found.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Keys {
-    /// The place of the task in the registry.
-    pub(crate) task: Place,
-    /// The index of the HTTP route.
-    pub(crate) route: Option<usize>,
-}
+use crate::task::header::{Ended, Header};
 
 /// A poll that has ended.
 #[derive(Clone, Copy, Debug)]
@@ -388,47 +381,6 @@ impl WorkerCells {
         // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
         // since `poll_seq` was odd.
         Some((unsafe { &*location }, began_at_ns))
-    }
-
-    /// Stores the route that the poll in flight handles: its index plus one, or 0. Returns the
-    /// former one. For the worker itself.
-    pub(crate) fn set_route(&self, route: u64) -> u64 {
-        let former = self.route.get();
-        self.route.set(route);
-        former
-    }
-
-    /// Returns for how long the task of the poll in flight had waited for it since
-    /// `submitted_at_ns`. Returns `None` if it was returned for this poll before, and if the task
-    /// was submitted again during the poll. For the worker itself.
-    pub(crate) fn take_delay(&self, submitted_at_ns: u64) -> Option<u64> {
-        let poll_seq = self.poll_seq();
-        if self.delay_taken_seq.get() == poll_seq {
-            return None;
-        }
-        self.delay_taken_seq.set(poll_seq);
-        self.poll_began_at_ns.get().checked_sub(submitted_at_ns)
-    }
-
-    /// Returns the poll in flight, if there is one, and where its task and its route are found.
-    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Keys)> {
-        let (task_id, place, began_at_ns, location, route) = self.read_in_flight(|| {
-            // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
-            let location = self.location.load(Ordering::Relaxed);
-            (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location, self.route.get())
-        })?;
-        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
-        // since `poll_seq` was odd.
-        let location = unsafe { &*location };
-        let for_ns = now_ns.saturating_sub(began_at_ns);
-        let poll = InFlight { task_id, spawned_at: location.to_string(), for_ns, ..InFlight::default() };
-        Some((poll, Keys { task: Place::from_u64(place), route: route.checked_sub(1).map(|route| route as usize) }))
-    }
-
-    /// Same as [`in_flight`](Self::in_flight), if it is the poll with this number. Numbers only
-    /// grow, so the values belong to no other poll.
-    pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Keys)> {
-        self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
     }
 
     /// Returns the present phase, how long it has lasted, and the time spent in each phase

@@ -1,0 +1,62 @@
+//! The poll in flight: what a reader gets of it, and the HTTP route that it handles.
+//!
+//! The cells and their sequence lock are described in the header of `cells`.
+
+use std::sync::atomic::Ordering;
+
+use volt_telemetry::InFlight;
+
+use super::WorkerCells;
+use crate::task::header::Place;
+
+/// Where the names of a poll in flight are found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// The place of the task in the registry.
+    pub(crate) task: Place,
+    /// The index of the HTTP route.
+    pub(crate) route: Option<usize>,
+}
+
+impl WorkerCells {
+    /// Stores the route that the poll in flight handles: its index plus one, or 0. Returns the
+    /// former one. For the worker itself.
+    pub(crate) fn set_route(&self, route: u64) -> u64 {
+        let former = self.route.get();
+        self.route.set(route);
+        former
+    }
+
+    /// Returns for how long the task of the poll in flight had waited for it since
+    /// `submitted_at_ns`. Returns `None` if it was returned for this poll before, and if the task
+    /// was submitted again during the poll. For the worker itself.
+    pub(crate) fn take_delay(&self, submitted_at_ns: u64) -> Option<u64> {
+        let poll_seq = self.poll_seq();
+        if self.delay_taken_seq.get() == poll_seq {
+            return None;
+        }
+        self.delay_taken_seq.set(poll_seq);
+        self.poll_began_at_ns.get().checked_sub(submitted_at_ns)
+    }
+
+    /// Returns the poll in flight, if there is one, and where its task and its route are found.
+    pub(crate) fn in_flight(&self, now_ns: u64) -> Option<(InFlight, Keys)> {
+        let (task_id, place, began_at_ns, location, route) = self.read_in_flight(|| {
+            // ORDERING: Relaxed; guarded by the two readings of `poll_seq`.
+            let location = self.location.load(Ordering::Relaxed);
+            (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location, self.route.get())
+        })?;
+        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
+        // since `poll_seq` was odd.
+        let location = unsafe { &*location };
+        let for_ns = now_ns.saturating_sub(began_at_ns);
+        let poll = InFlight { task_id, spawned_at: location.to_string(), for_ns, ..InFlight::default() };
+        Some((poll, Keys { task: Place::from_u64(place), route: route.checked_sub(1).map(|route| route as usize) }))
+    }
+
+    /// Same as [`in_flight`](Self::in_flight), if it is the poll with this number. Numbers only
+    /// grow, so the values belong to no other poll.
+    pub(crate) fn in_flight_of(&self, poll_seq: u64, now_ns: u64) -> Option<(InFlight, Keys)> {
+        self.in_flight(now_ns).filter(|_| self.poll_seq() == poll_seq)
+    }
+}
