@@ -5,6 +5,9 @@
 
 use clap::builder::{StyledStr, Styles};
 
+/// The largest width of the help, also on a wider terminal and in a file.
+pub(crate) const COLUMNS: usize = 80;
+
 /// The title and the lines of a section.
 pub(crate) type Chapter = (&'static str, &'static str);
 
@@ -390,7 +393,7 @@ mod tests {
         let name = command.get_name().to_owned();
         let (short, long) = (command.render_help().to_string(), command.render_long_help().to_string());
         for line in short.lines().chain(long.lines()) {
-            assert!(line.chars().count() <= super::super::HELP_COLUMNS, "{name}: {line:?} is too wide");
+            assert!(line.chars().count() <= super::COLUMNS, "{name}: {line:?} is too wide");
         }
         assert!(long.contains("\nExamples:\n  #"), "{name} has no example:\n{long}");
         assert!(long.contains(&format!("\n  volt-console {}", if name == "volt-console" { "" } else { &name })));

@@ -25,12 +25,9 @@ use volt_telemetry::listing::MAX_ROWS;
 use volt_telemetry::processes;
 use volt_telemetry::tasks::Rank;
 
-/// The shortest interval between two snapshots.
+/// The shortest and the longest interval between two snapshots.
 const INTERVAL_MIN: Duration = Duration::from_millis(20);
-/// The longest interval between two snapshots.
 const INTERVAL_MAX: Duration = Duration::from_secs(3600);
-/// The largest width of the help, also on a wider terminal and in a file.
-const HELP_COLUMNS: usize = 80;
 
 /// Inspect running Volt programs
 ///
@@ -43,7 +40,7 @@ const HELP_COLUMNS: usize = 80;
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     subcommand_value_name = "COMMAND",
-    max_term_width = HELP_COLUMNS,
+    max_term_width = help::COLUMNS,
     after_help = help::SHORT,
     after_long_help = help::chapters(&help::CHAPTERS)
 )]

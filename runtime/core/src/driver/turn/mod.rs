@@ -269,8 +269,7 @@ impl Driver {
         }
     }
 
-    /// Returns whether the program's clock has had a fault of its counter that this runtime's log
-    /// does not contain yet.
+    /// Returns whether this runtime's log lacks a fault of the counter of the program's clock.
     #[inline]
     pub(crate) fn has_clock_news(&self) -> bool {
         // ORDERING: Relaxed; a hint, `report_clock` decides.
@@ -295,8 +294,7 @@ impl Driver {
         }
     }
 
-    /// Arms a timer, and unparks the thread that sleeps in the driver if it would sleep past the
-    /// deadline.
+    /// Arms a timer, and unparks a thread that would sleep in the driver past the deadline.
     #[inline]
     pub(crate) fn arm_timer(&self, deadline_ns: u64, waker: Waker) -> Result<Key, IsShutDown> {
         let (key, armed) = self.timers.arm(deadline_ns, waker)?;
