@@ -12,39 +12,41 @@
 
 use std::future::poll_fn;
 use std::process;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::process::watch::Watch;
 use volt_core::handle::Handle;
-use volt_stacks::fork::Home;
+use volt_stacks::fork::PerProcess;
 
-static LEFT: Mutex<Vec<(process::Child, Home)>> = Mutex::new(Vec::new());
+/// Locks the list of this process. A forked child does not wait for the orphans of its parent.
+fn left() -> MutexGuard<'static, Vec<process::Child>> {
+    static LEFT: PerProcess<Mutex<Vec<process::Child>>> = PerProcess::new();
+    LEFT.get_or_make(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// An orphan that a task waits for. It is moved to the list if the task is dropped first.
 struct Orphan {
     /// `None` after the exit was seen.
     child: Option<process::Child>,
-    home: Home,
 }
 
 impl Drop for Orphan {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            leave(child, self.home);
+            leave(child);
         }
     }
 }
 
 /// Takes over `child`, which no other code waits for.
 pub(super) fn adopt(child: process::Child, mut watch: Watch, runtime: &Handle) {
-    let home = runtime.shared().home;
-    let mut orphan = Orphan { child: Some(child), home };
-    if !home.is_here() {
+    if !runtime.shared().home.is_here() {
         // This is the copy of a forked child process. The orphan is a child of its parent, not of
         // itself.
-        std::mem::forget(orphan.child.take());
+        std::mem::forget(child);
         return;
     }
+    let mut orphan = Orphan { child: Some(child) };
     runtime.spawn(async move {
         let child = orphan.child.as_mut().expect("it is taken out at the end only");
         if poll_fn(|cx| watch.poll_exit(cx, child)).await.is_ok() {
@@ -53,16 +55,14 @@ pub(super) fn adopt(child: process::Child, mut watch: Watch, runtime: &Handle) {
     });
 }
 
-fn leave(mut child: process::Child, home: Home) {
-    if !matches!(child.try_wait(), Ok(None)) {
-        return;
+/// Adds the child to the list, unless it has exited, or is a child of another process.
+fn leave(mut child: process::Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        left().push(child);
     }
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.push((child, home));
 }
 
 /// Waits for the orphans in the list that have exited, and removes them.
 pub(super) fn reap() {
-    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-    left.retain_mut(|(child, home)| home.is_here() && matches!(child.try_wait(), Ok(None)));
+    left().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }

@@ -94,29 +94,89 @@ impl<T: Send + Sync> Computed<T> {
 
     /// Returns the value. Calls `compute` if there is none yet.
     pub fn get_or_compute(&self, compute: impl FnOnce() -> T) -> &T {
-        // ORDERING: Acquire; pairs with the Release of the exchange below, which publishes it.
+        // ORDERING: Acquire; pairs with the Release in `publish`.
         let found = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or from `Box::into_raw` below and never freed once it is stored here. `T`
-        // is `Send` and `Sync`, so that any thread may refer to a value that another one has made.
+        // SAFETY: null, or stored by `publish`, so it is never freed. `T` is `Send` and `Sync`, so
+        // that any thread may refer to a value that another one has made.
         if let Some(value) = unsafe { found.as_ref() } {
             return value;
         }
-        let own = Box::into_raw(Box::new(compute()));
-        // ORDERING: Release publishes the value; Acquire on failure, since the found value is used.
-        match self.0.compare_exchange(ptr::null_mut(), own, Ordering::Release, Ordering::Acquire) {
-            // SAFETY: as above.
-            Ok(_) => unsafe { &*own },
-            Err(other) => {
-                // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
-                drop(unsafe { Box::from_raw(own) });
-                // SAFETY: as above.
-                unsafe { &*other }
-            }
-        }
+        // SAFETY: null, or stored by `publish`.
+        unsafe { publish(&self.0, found, compute()) }
     }
 }
 
 impl<T: Send + Sync> Default for Computed<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Stores `value` in the place of `found`, unless another thread has stored one meanwhile. Returns
+/// the stored value, which is never freed.
+///
+/// # Safety
+/// All that is ever stored in `place` is null or comes from here.
+unsafe fn publish<T: Send + Sync>(place: &AtomicPtr<T>, found: *mut T, value: T) -> &T {
+    let own = Box::into_raw(Box::new(value));
+    // ORDERING: Release publishes the value; Acquire on failure, since the found value is used.
+    match place.compare_exchange(found, own, Ordering::Release, Ordering::Acquire) {
+        // SAFETY: from `Box::into_raw` above, and never freed once it is stored.
+        Ok(_) => unsafe { &*own },
+        Err(other) => {
+            // SAFETY: from `Box::into_raw` above, and no other thread has seen it.
+            drop(unsafe { Box::from_raw(own) });
+            // SAFETY: not null, since null is only found before the first value; so it was stored
+            // above by another thread.
+            unsafe { &*other }
+        }
+    }
+}
+
+/// A value of which each process has its own: a forked child does not use that of its parent, whose
+/// locks may have been held by threads that stayed there.
+///
+/// It has no lock itself, like [`Computed`]. The parent's value is never freed in the child.
+pub struct PerProcess<T>(AtomicPtr<Made<T>>);
+
+struct Made<T> {
+    forks: u32,
+    value: T,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// Creates it without a value. For statics: values are never freed.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Returns the value of this process. Calls `make` if there is none yet. Threads that need it
+    /// while it is made may call it as well, and only one result is kept.
+    #[inline]
+    pub fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
+        self.get_after(count(), make)
+    }
+
+    #[inline]
+    fn get_after(&self, forks: u32, make: impl FnOnce() -> T) -> &T {
+        // ORDERING: Acquire; pairs with the Release in `publish`.
+        let found = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or stored by `publish`, so it is never freed. `T` is `Send` and `Sync`.
+        match unsafe { found.as_ref() } {
+            Some(made) if made.forks == forks => &made.value,
+            _ => self.make(found, forks, make),
+        }
+    }
+
+    #[cold]
+    fn make(&self, found: *mut Made<T>, forks: u32, make: impl FnOnce() -> T) -> &T {
+        watch();
+        // SAFETY: only this function stores values.
+        &unsafe { publish(&self.0, found, Made { forks, value: make() }) }.value
+    }
+}
+
+impl<T: Send + Sync> Default for PerProcess<T> {
     fn default() -> Self {
         Self::new()
     }
@@ -184,5 +244,14 @@ mod tests {
         end.send(()).unwrap();
         assert_eq!(slow.join().unwrap(), "fast", "all see the value that was first");
         assert_eq!(VALUE.get_or_compute(|| unreachable!()), "fast");
+    }
+
+    #[test]
+    fn each_process_has_a_value_of_its_own() {
+        static VALUE: PerProcess<String> = PerProcess::new();
+        assert_eq!(VALUE.get_after(0, || "parent".to_owned()), "parent");
+        assert_eq!(VALUE.get_after(0, || unreachable!()), "parent");
+        assert_eq!(VALUE.get_after(1, || "child".to_owned()), "child");
+        assert_eq!(VALUE.get_after(1, || unreachable!()), "child");
     }
 }

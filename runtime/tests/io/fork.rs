@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use crate::signals::sigquit::{self, Stderr, sigquit, until_waiting};
 use crate::watchdog::{alone, alone_with, builder, runtime, watched};
@@ -168,6 +168,43 @@ fn a_child_builds_a_runtime_of_its_own() {
             let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
             assert_eq!(client.snapshot().unwrap().pid, std::process::id());
             drop(parents);
+        });
+    });
+}
+
+/// Waits for the lock once, while it is held.
+fn contend(lock: &volt::sync::Mutex<()>) {
+    let guard = lock.try_lock().expect("only this thread uses it");
+    let mut second = std::pin::pin!(lock.lock());
+    assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(guard);
+}
+
+#[test]
+fn a_child_waits_for_locks_of_its_own() {
+    alone(|| {
+        watched(|| {
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let _stop = StopAtLast(&stop);
+                // So that the program forks while this thread is in the table of waits.
+                let stop = &stop;
+                scope.spawn(move || {
+                    let lock = volt::sync::Mutex::new(());
+                    while !stop.load(Ordering::Relaxed) {
+                        contend(&lock);
+                    }
+                });
+                for _ in 0..100 {
+                    in_child(|| {
+                        // Enough that each part of the table has some of them.
+                        let locks: Vec<_> = (0..512).map(|_| volt::sync::Mutex::new(())).collect();
+                        locks.iter().for_each(contend);
+                        let runtime = runtime(1);
+                        assert_eq!(runtime.block_on(runtime.spawn(async { 1 })).unwrap(), 1);
+                    });
+                }
+            });
         });
     });
 }

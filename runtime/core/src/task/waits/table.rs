@@ -9,6 +9,7 @@ use super::shard::{Shard, Ticketed, hash};
 use crate::clock;
 use crate::task::current;
 use crate::task::details::awaits::Awaits;
+use volt_stacks::fork::PerProcess;
 
 /// The number of shards of the table: more than threads that wait at the same moment.
 const SHARDS: usize = 64;
@@ -101,14 +102,19 @@ impl Drop for Wait<'_> {
 #[repr(align(128))]
 struct Room(Mutex<Shard<Waiter>>);
 
-static TABLE: [Room; SHARDS] = [const { Room(Mutex::new(Shard::new())) }; SHARDS];
+/// Returns the table of this process: in a forked child, the locks of the parent's may be held by
+/// threads that stayed there, and no task of the parent runs.
+fn table() -> &'static [Room; SHARDS] {
+    static TABLE: PerProcess<[Room; SHARDS]> = PerProcess::new();
+    TABLE.get_or_make(|| [const { Room(Mutex::new(Shard::new())) }; SHARDS])
+}
 
 fn lock(room: &Room) -> MutexGuard<'_, Shard<Waiter>> {
     room.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn shard_of(key: usize) -> MutexGuard<'static, Shard<Waiter>> {
-    lock(&TABLE[hash(key) as usize % SHARDS])
+    lock(&table()[hash(key) as usize % SHARDS])
 }
 
 /// A copy of a lock that operations wait for.
@@ -132,14 +138,14 @@ impl Held {
 
 /// Returns whether any operation waits for a lock.
 pub(crate) fn is_any() -> bool {
-    TABLE.iter().any(|room| lock(room).waiting > 0)
+    table().iter().any(|room| lock(room).waiting > 0)
 }
 
 /// Returns the locks that operations wait for, each with at most `waiters_max` of these, and with
 /// at most `max` in total. Locks one shard after the other, so the copies are of different moments.
 pub(crate) fn held(max: usize, waiters_max: usize) -> Vec<Held> {
     let (mut held, mut left) = (Vec::new(), max);
-    for room in &TABLE {
+    for room in table() {
         let shard = lock(room);
         for (&key, resource) in shard.resources.iter().filter(|(_, resource)| !resource.waiters.is_empty()) {
             if left == 0 {
