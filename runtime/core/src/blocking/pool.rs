@@ -8,11 +8,11 @@
 //! Shutdown: under the lock, the queue is emptied and the crew is marked as shut down. Queued jobs
 //! are cancelled, with two exceptions, which stay in the queue. A job for which a thread is on its
 //! way counts as started. *Mandatory* jobs are always run: data that was written to a file must not
-//! be lost. The submit made sure that a thread is awake or on its way for them.
-//! Each thread that exits wakes the thread that shuts the pool down. That one waits in the driver,
-//! so that timers and sockets of jobs still work. If a job of the pool itself shuts the pool down,
-//! the shutdown does not wait for the thread of that job, which cannot end before. That thread
-//! exits later like the others.
+//! be lost. The submit made sure that a thread is awake or on its way for them. Each thread that
+//! exits wakes the thread that shuts the pool down, which waits in the driver, so that timers and
+//! sockets of jobs still work. If a job of the pool itself shuts the pool down, the shutdown does
+//! not wait for the thread of that job, which cannot end before. That thread exits later like the
+//! others.
 //!
 //! If no thread can be started, jobs wait for the existing ones. If there are none, the jobs are
 //! refused, with the cause in their error.

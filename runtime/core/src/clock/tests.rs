@@ -1,5 +1,5 @@
-//! The clock of a real runtime, on a counter that is injected and made wrong. Each test does it in
-//! a child process, since there is one clock per program.
+//! Tests of the clock of a real runtime, on a counter that a test injects and makes wrong. Each
+//! test runs in a child process, since there is one clock per program.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -62,7 +62,7 @@ pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
 /// The limit of that doubling. From there on only the worker in the I/O driver has a time-out.
 pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest spin of a waiting thread before it sleeps, if its recent waits were short. A thread
-/// whose processor is in a sleep state takes about this long to answer. So two threads that wake
+/// whose processor is in a sleep state takes about this long to respond. So two threads that wake
 /// each other soon stop sleeping in between.
 pub(crate) const PARK_SPIN: Duration = Duration::from_micros(40);
 /// The upper bound of [`PARK_SPIN`]. A sleep costs both sides together some 10 µs of processor

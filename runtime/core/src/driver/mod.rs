@@ -1,4 +1,4 @@
-//! The driver: what an idle worker sleeps on, and where timers and I/O are polled.
+//! The driver: idle workers sleep in it, and workers poll timers and I/O through it.
 //!
 //! `parker` is each worker's park word, and `spin` decides whether a thread stays awake for a
 //! moment before it sleeps. `turn` has the timers (`timers` and `wheel`) and the sockets

@@ -32,7 +32,7 @@ pub(super) struct Limits {
     pub(super) dumps: usize,
     /// Processor time that a client's answers may take before it has to wait.
     pub(super) credit: Duration,
-    /// How long the observer continues after the last runtime that wants it. Zero: the drop of that
+    /// How long the observer continues after the last runtime that needs it. Zero: the drop of that
     /// runtime waits until the observer has ended.
     pub(super) linger: Duration,
     /// How long the drop of the last runtime waits for the observer to end: long enough for a

@@ -1,5 +1,5 @@
-//! The control socket: how this program exposes its runtimes to the console, the doctor and other
-//! clients. If the user requests it, also a page of metrics for Prometheus.
+//! The control socket, through which this program exposes its runtimes to the console, the doctor
+//! and other clients; and, if the user requests it, a page of metrics for Prometheus.
 //!
 //! The module keeps the list of the program's runtimes, and a thread `volt-observer` that serves
 //! the socket. Its parts, bottom to top:
@@ -18,13 +18,13 @@
 //! * *Never a worker*: `volt-observer` and `volt-metrics` are plain threads. They share two locks
 //!   with workers: that of the registry shard with a polled task's name, and that of the blocking
 //!   pool. Both are held for a few instructions and never across user code, so they respond while
-//!   every worker is stuck. So is `volt-quit`, which waits for workers.
+//!   every worker is stuck. `volt-quit` is a plain thread, too, but it waits for workers.
 //! * *Read-only*: no request changes scheduling. A client can only change whether the flight
 //!   recorder records the workers' events.
 //! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and
 //!   counted.
-//! * *Asleep unless asked*: without a client there is no wake-up, except one or two after the last
-//!   runtime has ended.
+//! * *Asleep without clients*: without a client there is no wake-up, except one or two after the
+//!   last runtime has ended.
 //! * *It never stops the application*: without a socket the program continues, with a warning.
 
 mod connection;

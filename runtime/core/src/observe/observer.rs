@@ -16,7 +16,7 @@ use super::server::{self, Server};
 const THREAD_NAME: &str = "volt-observer";
 
 impl Registration {
-    /// Makes the runtime visible to observers, and opens a control socket if it wants one.
+    /// Makes the runtime visible to observers, and opens a control socket if it needs one.
     ///
     /// If the socket cannot be opened, logs a warning; the next runtime tries again.
     pub(crate) fn show(&self, runtime: Weak<dyn Observed>, open_socket: bool) {
@@ -63,7 +63,7 @@ impl Registry {
     /// The main function of the observer's thread.
     fn observe(&self, server: Server) {
         let mut run = Run { registry: self, server: Some(server) };
-        // While it lingers: until when, and how many runtimes had wanted a socket before.
+        // While it lingers: until when, and how many runtimes had needed a socket before.
         let mut lingers: Option<(Instant, u64)> = None;
         while let Some(server) = &mut run.server {
             let turn = server.turn(self, lingers.map(|(until, _)| until));

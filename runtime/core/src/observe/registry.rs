@@ -1,5 +1,5 @@
 //! The list of this program's runtimes, and the protocol by which the observer's thread starts and
-//! ends. The thread runs while a runtime wants a control socket, and for a moment afterwards.
+//! ends. The thread runs while a runtime needs a control socket, and for a moment afterwards.
 //!
 //! An ordinary case: a program builds its only runtime, which opens the socket and starts the
 //! thread. The runtime ends, and the thread lingers for a second. A test suite builds the next
@@ -11,12 +11,12 @@
 //!
 //! Protocol, all under the one lock except the sleeps:
 //! * Start: (1) take a place in the list, and with it a name; (2) enter the runtime; (3) if it
-//!   wants a socket and no observer of this program runs, open the socket and start the thread.
-//! * End: (1) give up the place; (2) if no runtime wants a socket now, wake the observer, unless it
-//!   lingers already; (3) if it does not linger, wait until it has ended or a runtime wants it
+//!   needs a socket and no observer of this program runs, open the socket and start the thread.
+//! * End: (1) give up the place; (2) if no runtime needs a socket now, wake the observer, unless it
+//!   lingers already; (3) if it does not linger, wait until it has ended or a runtime needs it
 //!   again.
-//! * The observer, when woken: if no runtime wants a socket, *linger*: wait for some time, without
-//!   holding the lock. If no runtime has wanted one meanwhile, close and unlink the socket, record
+//! * The observer, when woken: if no runtime needs a socket, *linger*: wait for some time, without
+//!   holding the lock. If no runtime has needed one meanwhile, close and unlink the socket, record
 //!   that the thread has ended, and end. It does all this before it releases the lock.
 //! * Exit of the program: unlink the socket, if the observer still has it.
 //!
@@ -27,7 +27,7 @@
 //! * *No lock is held while a snapshot is taken*. No worker takes the lock, except in a task that
 //!   calls this module's functions, or that builds or drops a runtime.
 //! * *One name, one runtime*: no two places in the list have the same name, so that consoles,
-//!   metrics and logs can tell runtimes apart by name.
+//!   metrics and logs can distinguish runtimes by name.
 //! * *A forked child starts with nothing*: the threads were not copied, and one of them may have
 //!   held the lock. So this list is the parent's, and the child creates its own.
 //!
@@ -149,7 +149,7 @@ pub(super) struct Registry {
     pub(super) environment: Box<dyn Fn() -> Environment + Send + Sync>,
     pub(super) limits: Limits,
     pub(super) state: Mutex<State>,
-    /// Notified when an observer has ended, or a runtime wants one again.
+    /// Notified when an observer has ended, or a runtime needs one again.
     pub(super) changed: Condvar,
     /// Written by the observer's thread and by that of the page.
     health: Mutex<Health>,
@@ -163,7 +163,7 @@ pub(super) struct Registry {
 pub(super) struct State {
     /// How many runtimes have ever registered.
     next_id: u64,
-    /// How many runtimes have ever wanted a control socket.
+    /// How many runtimes have ever needed a control socket.
     pub(super) wanted: u64,
     /// In the order of registration.
     pub(super) entries: Vec<Entry>,
@@ -191,7 +191,7 @@ pub(super) struct Observer {
     pub(super) thread: JoinHandle<()>,
     pub(super) waker: Waker,
     pub(super) file: Arc<SocketFile>,
-    /// No runtime wants it, and its thread is to end after a while.
+    /// No runtime needs it, and its thread is to end after a while.
     pub(super) is_lingering: bool,
 }
 
@@ -405,7 +405,7 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Returns the name of the runtime: the one it wanted, or that with a number if it was taken.
+    /// Returns the name of the runtime: the requested one, or that with a number if it was taken.
     /// It is unique in the program for as long as this lives.
     pub(crate) fn name(&self) -> &str {
         &self.name

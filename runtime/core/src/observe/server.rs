@@ -15,13 +15,13 @@
 //! 6. drop clients that exceeded a time limit.
 //!
 //! Invariants:
-//! * *one snapshot a turn*, whatever clients request;
+//! * *one snapshot per turn*, whatever clients request;
 //! * *watching is cheap*: after a turn's snapshot the subscriptions pause in proportion to its
 //!   processor time. So an expensive snapshot (many workers, incidents with their stacks) is taken
 //!   less often than requested;
 //! * *a client cannot delay the others*, since each gets one request and one attempt at sending
 //!   per turn;
-//! * *a panic in a snapshot is answered* with an error, not passed on.
+//! * *a panic in a snapshot* leads to an error response and is not passed on.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -15,7 +15,7 @@
 //! * *No thread waits*: a thread without a lane that finds the lock taken counts the event as
 //!   missed and continues.
 //! * *Its own clock*: times are those of the caller, which has read the clock anyway.
-//! * *On while wanted*: it is on if it was switched on, or if a recording keeps it on.
+//! * *On while needed*: the recorder is on if it was switched on, or if a recording keeps it on.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;

@@ -7,8 +7,7 @@
 //! its cells have the index of the route.
 //!
 //! Unlike the other cells these have many writers, so they are counted with read-modify-writes.
-//! That costs 5 to 20 ns each, which does not matter once per request, and would for each poll of
-//! any task.
+//! Each of these costs 5 to 20 ns: little for a request, but too much for each poll of a task.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

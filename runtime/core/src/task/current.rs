@@ -157,8 +157,7 @@ impl<'a> Current<'a> {
     }
 
     /// Ends the poll: the former task is current again. Returns whether this task has woken itself
-    /// since the poll began, and what it last recorded that it waits for. See *Read once it is
-    /// over*.
+    /// since the poll began, and the wait that it recorded last. See *Read once it is over*.
     #[inline]
     pub(super) fn leave(self) -> (bool, Note) {
         let ended = replace(self.former);

@@ -93,7 +93,7 @@ unsafe fn wake(data: *const ()) {
     unsafe { wake_unreported(data) }
 }
 
-/// Apart, so that a wake without a subscriber saves no registers for the report.
+/// A separate function, so that a wake without a subscriber saves no registers for the report.
 ///
 /// # Safety
 /// As for `wake_unreported`.

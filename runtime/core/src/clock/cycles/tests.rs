@@ -1,4 +1,4 @@
-//! The clock on a counter and a system clock that a test controls.
+//! Tests of the clock on a counter and a system clock that a test controls.
 
 use std::cell::Cell;
 

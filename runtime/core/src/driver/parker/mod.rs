@@ -1,4 +1,4 @@
-//! The park word: what a thread with nothing to do sleeps on.
+//! The park word: an atomic word on which a thread with nothing to do sleeps.
 //!
 //! Each worker and each thread in `block_on` has one; that thread is its *owner*. The owner sleeps,
 //! and any thread may *unpark* it. An unpark leaves a *token*, so that an unpark just before the

@@ -234,8 +234,8 @@ impl Timers {
     #[inline]
     pub(crate) fn has_fired(&self, deadline_ns: u64) -> bool {
         // ORDERING: Acquire; pairs with the Release in `fire`. A thread that reads a boundary at or
-        // after the timer's tick can rely on it that the entry was removed. A smaller, older value
-        // only costs that thread the lock.
+        // after the timer's tick can rely on the removal of the entry. A smaller, older value only
+        // costs that thread the lock.
         self.boundary_of(deadline_ns) <= self.published.fired_through_ns.load(Ordering::Acquire)
     }
 

@@ -10,8 +10,8 @@
 //! tick, the timer is taken out of its slot of level 0 and fires.
 //!
 //! Shape. Ticks are absolute, 64 bits, cut into groups of 6 bits. An entry lies on the level of the
-//! highest group in which its tick differs from `elapsed`, in the slot that this group of its tick
-//! names:
+//! highest group in which its tick differs from `elapsed`. The value of that group in its tick is
+//! the number of its slot:
 //!
 //! ```text
 //! tick     | 28 bits: beyond | level 5 | level 4 | level 3 | level 2 | level 1 | level 0 |

@@ -1,12 +1,12 @@
 //! One client of the control socket: the bytes that it sends, the bytes sent to it, and the answers
-//! that it is owed.
+//! that are due to it.
 //!
 //! Only the thread of the server's loop uses it. `inbox` contains the bytes received that are not
 //! yet a whole request. `outbox` contains whole frames that the kernel has not yet accepted.
 //! Nothing here blocks, and nothing here takes a snapshot.
 //!
 //! Invariants:
-//! * *One answer at a time*: while an answer is owed or in the outbox, no further request is read.
+//! * *One answer at a time*: while an answer is due or in the outbox, no further request is read.
 //!   So a client that sends too many requests blocks itself instead of using our memory.
 //! * *The inbox is bounded* by one frame and one read; a declared length allocates nothing.
 //! * *A client's share is bounded*: the processor time of its answers is paid off by waiting,

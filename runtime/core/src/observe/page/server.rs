@@ -8,12 +8,12 @@
 //! 4. rest in proportion to the processor time that the connection took.
 //!
 //! Invariants:
-//! * *One connection at a time*. Others wait in the kernel's queue. A client holds them up for at
+//! * *One connection at a time*. Others wait in the kernel's queue. A client delays them for at
 //!   most [`Limits::read`] until its request is complete, for at most [`Limits::write`] until the
 //!   response is sent, and for at most [`Limits::end`] until it closes the connection.
 //! * *Cheap*: whatever clients request, the thread uses at most a fifth of one processor.
-//! * *It never ends*: errors of a client end its connection, a panic in a page is answered with an
-//!   error, and after an error of the listener it tries again.
+//! * *It never ends*: errors of a client end its connection, a panic in a page leads to an error
+//!   response, and after an error of the listener it tries again.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

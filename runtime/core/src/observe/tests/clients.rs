@@ -1,4 +1,4 @@
-//! Answers to clients, and the end of clients that misbehave.
+//! Tests of the answers to clients, and of the end of clients that misbehave.
 
 use super::*;
 

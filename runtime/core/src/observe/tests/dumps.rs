@@ -1,4 +1,4 @@
-//! Dumps for clients: several at the same time, cancelled ones, and those that fail.
+//! Tests of dumps for clients: several at the same time, cancelled ones, and those that fail.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The names of runtimes, and when the socket opens and closes.
+//! Tests of the names of runtimes, and of when the socket opens and closes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The observer over its real socket, with clients that behave, misbehave or do nothing.
+//! Tests of the observer over its real socket, with clients that behave, misbehave or do nothing.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};

@@ -170,7 +170,7 @@ fn name_of(frame: &Frame) -> Option<String> {
         None => frame.file.as_deref().filter(|_| !frame.is_user_code).and_then(module_of),
     };
     match (module, name) {
-        // Each future has a `poll`, so the name says nothing.
+        // Each future has a `poll`, so the name is of no use.
         (Some(module), None | Some("poll")) => Some(module),
         (Some(module), Some(name)) => Some(format!("{module}::{name}")),
         (None, name) => name.map(str::to_owned),

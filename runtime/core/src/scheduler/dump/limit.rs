@@ -1,4 +1,4 @@
-//! What ends a dump early: its client has gone, or its time is over.
+//! Ends a dump early, if its client has disconnected or its time is over.
 //!
 //! The thread that makes a dump owns a [`Limit`]. The requester of the dump owns the [`Canceller`],
 //! and drops it when it no longer needs the dump. The thread checks the limit between slices of

@@ -1,4 +1,5 @@
-//! The lease that a task holds on its runtime, which is also the task's scheduler.
+//! The lease of a task on its runtime. It is also the task's `Schedule`: the task reaches the
+//! runtime only through it.
 
 use std::ops::Deref;
 use std::ptr::NonNull;

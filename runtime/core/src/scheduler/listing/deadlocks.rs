@@ -35,9 +35,9 @@
 //! borrowed ones. Then no timer, no other future and no other task can end the cycle, short of an
 //! abort. (A borrowed guard of a `static` lock can be moved to another task. That is not detected.)
 //!
-//! A lock is *held for long* if its holder and the first operation that waits for it have both been
-//! there for `HELD_AFTER_NS`. That operation must be unwoken, as in (2): a lock that is released
-//! goes to it. Locks of a cycle are not reported a second time.
+//! A lock is *held for long* if its holder has had it for `HELD_AFTER_NS`, and the first operation
+//! that waits for it has waited as long. That operation must be unwoken, as in (2): a lock that is
+//! released goes to it. Locks of a cycle are not reported a second time.
 //!
 //! A request handler in the task of its connection is never certain: the connection has a waker for
 //! its socket, and drops the handler when the client closes the connection.

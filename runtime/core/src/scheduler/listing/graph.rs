@@ -133,9 +133,9 @@ fn is_for_another(cycle: &[Edge<'_>]) -> bool {
     matches!(cycle, [Edge { of: Of::Lock { holding, .. }, .. }] if holding.guard == Guard::Owned)
 }
 
-/// Returns what identifies the waits of a cycle, in two copies of different moments. A wait for a
-/// lock is identified by its first poll, since the lock is fair: as long as the operation waits,
-/// nothing that came after it acquires the lock.
+/// Returns the identity of the waits of a cycle, by which two copies from different moments are
+/// compared. A wait for a lock is identified by its first poll, since the lock is fair: as long as
+/// the operation waits, no operation that came after it acquires the lock.
 pub(super) fn fixed(cycle: &[Edge<'_>]) -> Vec<Fixed> {
     let of = |edge: &Edge<'_>| match edge.of {
         Of::Lock { held, .. } => held.key as u64,

@@ -1,7 +1,7 @@
 //! Lists the tasks of a runtime one by one: those that rank highest by the criterion of a query.
 //!
-//! The console and other observers call this on their own threads, one at a time. Protocol of an
-//! answer:
+//! The console and other observers call this on their own threads, one at a time. A request takes
+//! these steps:
 //! 1. Read from the workers' cells which tasks are being polled.
 //! 2. Choose: walk through the registry, a few tasks under a lock at a time, and keep the ids and
 //!    places of the highest-ranking ones, as many as requested.

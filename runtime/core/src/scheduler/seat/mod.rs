@@ -15,9 +15,8 @@
 //! then finds itself claimed, as after a sleep.
 //!
 //! The race: a thread that waits is woken because the seat is free, but its main future becomes
-//! ready in the same moment, so that it does not want the seat any more. The other threads that
-//! wait would then sleep for ever beside a free seat. So a thread that gives up waiting passes the
-//! wake-up on.
+//! ready in the same moment, so that it no longer needs the seat. The other threads that wait would
+//! then sleep for ever beside a free seat. So a thread that gives up waiting passes the wake-up on.
 //!
 //! # Protocol
 //!

@@ -15,7 +15,7 @@
 //!    incident since the last one or a finding is open. If tasks seem to wait for each other, it
 //!    stays awake for some examinations more.
 //! 2. The thread that resolves stacks takes a snapshot.
-//! 3. The thread that takes a snapshot, this one or any other, judges it: the history of findings
+//! 3. The thread that takes a snapshot, this one or any other, examines it: the history of findings
 //!    (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings are
 //!    added to it. So the findings of an idle runtime become past findings when a snapshot is
 //!    taken.

@@ -25,13 +25,13 @@
 //!    declare it stuck immediately. If it burns processor time, make the poll yield, and declare it
 //!    stuck after `BURN_AFTER`, and only a limited number at a time: more threads than processors
 //!    do not help for long. If it could run but the kernel runs other threads, the poll is not the
-//!    cause, and a yield would only surprise it. After `WAIT_AFTER`, treat it like one that burns,
-//!    since it may burn all the time that it gets; but make it yield only if work waits. If it is
-//!    stopped, or its quota is spent, the same holds for the yield. Do not replace it: a spare
-//!    would get no processor time either. The thread of a current-thread runtime is never replaced:
-//!    no other thread may run its tasks.
-//! 4. Fewer workers are able than the runtime has, and no worker is parked: call a spare, or count
-//!    that none was available (*capped*).
+//!    cause, and a yield would not help. After `WAIT_AFTER`, treat it like one that burns, since it
+//!    may burn all the time that it gets; but make it yield only if work waits. If it is stopped,
+//!    or its quota is spent, make it yield in the same case, but do not replace it: a spare would
+//!    get no processor time either. The thread of a current-thread runtime is never replaced: no
+//!    other thread may run its tasks.
+//! 4. Fewer workers are *able*, that is, neither stuck nor blocking, than the runtime has, and no
+//!    worker is parked: call a spare, or count that none was available (*capped*).
 //! 5. A worker is stuck or blocks: move the tasks that it holds to the global queue, at each check,
 //!    since a stuck poll may wake more tasks.
 //!

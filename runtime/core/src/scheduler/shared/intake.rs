@@ -1,8 +1,8 @@
 //! The state of submits from outside the workers: which worker takes the next task, and how many
 //! tasks arrived. `spawn` and `wake` have the submits.
 //!
-//! Writers: all threads. Each number that many of them write has a cache line, except the placer's
-//! turn, which `Placement::Global` does not use.
+//! Writers: all threads. Each number that many of them write has its own cache line, except the
+//! placer's turn, which `Placement::Global` does not use.
 
 use std::sync::atomic::AtomicUsize;
 

@@ -1,9 +1,9 @@
 //! Snapshots: reads all counters of a runtime into plain data.
 //!
 //! The thread that requests a snapshot takes it. It reads cells, queue lengths and the kernel's
-//! counts, and stops no worker. No worker takes its own locks (`time_floors`, `census`,
-//! `deadlocks`, `long_waits`, the doctor's history). Those of the registry and of the table of
-//! waits, which workers take, too, are held for some µs at a time.
+//! counts, and stops no worker. No worker takes the locks that only snapshots need (`time_floors`,
+//! `census`, `deadlocks`, `long_waits`, the doctor's history). Those of the registry and of the
+//! table of waits, which workers take, too, are held for some µs at a time.
 //!
 //! Consistency: each cell is exact, but the cells are not read at the same moment. Ends are counted
 //! before spawns, so that the number of tasks alive is never negative.

@@ -1,9 +1,9 @@
 //! Spawns tasks: counts a new task, calls the program's callbacks, and submits it.
 //!
-//! If the thread is a worker of the runtime, the task goes into that worker's own queues.
-//! Otherwise it goes to the global queue or to an inbox, and a parked worker is woken for it
-//! (`wake`). Here is also the trait `Schedule` for the tasks of a runtime, by which they are
-//! submitted in the same two ways when they are woken.
+//! If the thread is a worker of the runtime, the task goes into that worker's own queues. Otherwise
+//! it goes to the global queue or to an inbox, and a parked worker is woken for it (`wake`). This
+//! file also implements the trait `Schedule` for the tasks of a runtime, which submits them in the
+//! same two ways when they are woken.
 
 use std::future::Future;
 use std::panic::Location;

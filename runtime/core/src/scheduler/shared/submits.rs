@@ -4,7 +4,7 @@
 //! may take the processor away from the submitting thread in between, for as long as it likes. If a
 //! parked worker's time-out ends in that interval, the worker finds a task that no thread has woken
 //! it for. That is no lost wake-up: it is still to come. So the worker checks here whether a submit
-//! is under way before it counts one.
+//! is under way before it counts a lost wake-up.
 //!
 //! Any thread writes. Both numbers are in one word: a submit costs two read-modify-writes of it.
 
@@ -49,8 +49,8 @@ impl Submits {
     /// Returns whether a thread has begun a submit and not ended it.
     pub(crate) fn is_any_under_way(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release at the end of a submit. A read-modify-write, so
-        // that it reads the last value and not an old one. Called only when a worker's time-out has
-        // ended beside a task.
+        // that it reads the last value and not an old one. Called only when the park of a worker
+        // timed out although there was a task.
         !self.0.fetch_add(0, Ordering::Acquire).is_multiple_of(FINISHED)
     }
 }

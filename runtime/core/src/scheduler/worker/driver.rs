@@ -1,4 +1,5 @@
-//! How a worker polls the driver between two polls of tasks, and wakes the tasks that this yields.
+//! How a worker polls the driver between two polls of tasks, and wakes the tasks whose timers are
+//! due or whose sockets are ready.
 //!
 //! The driver is the I/O backend with the timers; one worker at a time has its *turn*.
 

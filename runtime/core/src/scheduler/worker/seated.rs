@@ -4,9 +4,8 @@
 //! the main future if it was woken, then one tick of tasks, and so on. If the main future has woken
 //! itself, as `yield_now` does, and no task is ready, the thread polls the driver in between: a
 //! program that yields expects that events which have arrived take effect. It parks as any worker
-//! does.
-//! The check before the sleep, Park (2) of `parking`, includes whether the main future was woken.
-//! The waker of the main future is a submit: it sets the flag, and wakes the worker if it is
+//! does. The check before the sleep, Park (2) of `parking`, includes whether the main future was
+//! woken. The waker of the main future is a submit: it sets the flag, and wakes the worker if it is
 //! parked.
 
 use std::sync::Arc;

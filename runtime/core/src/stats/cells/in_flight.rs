@@ -1,4 +1,4 @@
-//! The poll in flight: what a reader gets of it, and the HTTP route that it handles.
+//! The poll in flight: the data that a reader gets about it, and the HTTP route that it handles.
 //!
 //! The cells and their sequence lock are described in the header of `cells`.
 

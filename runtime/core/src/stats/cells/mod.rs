@@ -7,7 +7,7 @@
 //!
 //! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write. With one
 //! writer nothing can come between the two, and a locked instruction would cost twenty times as
-//! much. Whether anything is counted at all: see `counting`.
+//! much. `counting` decides whether anything is counted at all.
 //!
 //! Invariants:
 //! * *Odd inside a poll*: `poll_seq` grows by one when a poll begins and by one when it ends.
@@ -16,8 +16,8 @@
 //!   may be one poll behind `poll_seq` while a worker searches for its next task.
 //! * *In-flight is a sequence lock*: begin: (1) write task, location, begin; (2) make `poll_seq`
 //!   odd, Release. End: (1) make it even; (2) fence Release. A reader loads `poll_seq` (Acquire),
-//!   the fields, and after an Acquire fence `poll_seq` again. Same and odd: the fields belong
-//!   together.
+//!   the fields, and after an Acquire fence `poll_seq` again. If both values are the same and odd,
+//!   the fields belong together.
 //! * *Time adds up*: a worker is in one phase at a time. The reader adds the time of the present
 //!   phase, so that the figures advance while a worker is stuck. The phase is a sequence lock too:
 //!   (1) make `phase_seq` odd, fence Release; (2) write the fields; (3) make it even, Release.

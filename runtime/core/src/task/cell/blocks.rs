@@ -1,9 +1,9 @@
 //! The allocator of tasks: each worker keeps the memory blocks of tasks that ended on it, and
 //! reuses them for tasks that are spawned on it.
 //!
-//! For the general allocator, a task is one call to allocate and one to free, and with many tasks
-//! also a walk through its lists: a fifth of the instructions of a spawn. Here each operation takes
-//! a few instructions.
+//! With the general allocator, a task costs a call to allocate and a call to free, and with many
+//! tasks also a walk through the allocator's lists: a fifth of the instructions of a spawn. Here
+//! each operation takes a few instructions.
 //!
 //! Shape: each thread has a list of free blocks per size class, linked through their first words. A
 //! class is 16 bytes wide. Its blocks are as long as those of the C library anyway, so no task
@@ -18,8 +18,8 @@
 //! * *Bounded*: a thread keeps at most [`MOST_BYTES`]. If that is reached, a block of another class
 //!   is freed to make room, so that the thread keeps the sizes in current use and not those of the
 //!   past.
-//! * *One layout a class*: a block is allocated and freed with the layout of its class, regardless
-//!   of the types that used it.
+//! * *One layout per class*: a block is allocated and freed with the layout of its class,
+//!   regardless of the types that used it.
 //!
 //! Under Miri no block is kept, so that a use after free is detected.
 //!
@@ -123,12 +123,12 @@ fn from_allocator(layout: Layout) -> NonNull<Free> {
 pub(super) unsafe fn free<T>(block: NonNull<T>) {
     let block = block.cast();
     if let Some(class) = const { class_of::<T>() }
-        // SAFETY: One layout a class; by contract the caller owns the block.
+        // SAFETY: One layout per class; by contract the caller owns the block.
         && KEPT.with(|kept| unsafe { kept.put(class, block) })
     {
         return;
     }
-    // SAFETY: One layout a class, or the layout of T, as in `allocate`.
+    // SAFETY: One layout per class, or the layout of T, as in `allocate`.
     unsafe { dealloc(block.as_ptr().cast(), layout::<T>()) };
 }
 
@@ -187,7 +187,7 @@ impl Kept {
     /// Frees one kept block of `class`.
     fn give_back(&self, class: usize) {
         if let Some(block) = self.take(class) {
-            // SAFETY: One layout a class; the block was removed from its list.
+            // SAFETY: One layout per class; the block was removed from its list.
             unsafe { dealloc(block.as_ptr().cast(), layout_of(class)) };
         }
     }

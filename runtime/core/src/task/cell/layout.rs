@@ -1,4 +1,4 @@
-//! The allocation of a task, and what frees it.
+//! The allocation of a task, and the function that frees it.
 
 use std::cell::UnsafeCell;
 use std::future::Future;

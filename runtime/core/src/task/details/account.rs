@@ -14,8 +14,8 @@
 //!
 //! Rejected: a count of wake-ups by cause. It needs 8 bytes and a store per wake-up, and adds
 //! little to the last wake-up (in the header), the chain of `why` and the table of spawn locations.
-//! Also rejected: the last worker. With stealing it says little about a waiting task, and a running
-//! task is shown with its worker.
+//! Also rejected: the last worker. With stealing it is of little use for a waiting task, and a
+//! running task is shown with its worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -398,7 +398,7 @@ impl State {
     }
 
     /// Ends a poll: SCHEDULED → IDLE, unless the task was woken since `start` or must be cancelled.
-    /// `has_woken_itself` says that the task woke itself in this poll, which the word does not
+    /// `has_woken_itself` means that the task woke itself in this poll, which the word does not
     /// record.
     #[inline]
     pub(crate) fn pause(&self, has_woken_itself: bool) -> Pause {

@@ -82,7 +82,7 @@ impl Holder {
         self.since.store(since, Ordering::Relaxed);
         // ORDERING: Release; pairs with the Acquire in `read`: a copy with this location has this
         // task, or that of a later owner. A copy that mixes two owners is discarded (`read`),
-        // outdated (module documentation), or says *shared*, which is never certain.
+        // outdated (module documentation), or is marked *shared*, which is never certain.
         self.at.store(ptr::from_ref(at).cast_mut(), Ordering::Release);
     }
 

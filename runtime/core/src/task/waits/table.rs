@@ -1,4 +1,4 @@
-//! The table of the program, and the operations that wait.
+//! The program's table of waits, and the entries of the operations that wait.
 
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What the table has while operations wait, in one thread and in several.
+//! Tests of the content of the table while operations wait, in one thread and in several.
 
 use std::panic::Location;
 use std::task::{Context, Waker};

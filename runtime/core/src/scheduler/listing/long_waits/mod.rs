@@ -56,7 +56,7 @@ const REST: u64 = 200;
 const LINES_MAX: usize = 512;
 /// The number of tasks of a line that are checked for the end of their wait.
 const SAMPLE: usize = 16;
-/// If a wait may have ended later than this after it was seen, its age then says little about its
+/// If a wait may have ended later than this after it was seen, its age then is no measure of its
 /// duration.
 const GAP_MAX_NS: u64 = 5_000_000_000;
 /// The least duration of a wait that is reported. The doctor waits for longer.

@@ -20,7 +20,7 @@
 //! ended. It follows only wakes and polls, and is independent of the queues.
 //! * *Once*: a task is taken out of a queue only if it is queued; it is polled only by the worker
 //!   that took it.
-//! * *Conserved*: the queues hold exactly the queued tasks, each once; spawned = completed +
+//! * *Conserved*: the queues contain exactly the queued tasks, each once; spawned = completed +
 //!   cancelled + panicked + alive.
 //! * *No task waits*: when every worker sleeps and none is claimed, no task is queued. Also, while
 //!   some worker sleeps and there is work that no worker is about to run, there is a searcher, or a
@@ -32,7 +32,7 @@
 //! * *Counted*: `searching` is the number of workers that are searchers by their own state, plus
 //!   the claimed ones. A bit is set if and only if its worker is parked and not claimed.
 //! * *Bounded*: see `check`.
-//! * *No net*: a park time-out counts no `lost_wakeup_rescues`, unless an actor was delayed for
+//! * *No rescue*: a park time-out counts no `lost_wakeup_rescues`, unless an actor was delayed for
 //!   that long between two steps that normally follow each other immediately, for example between a
 //!   submission and its wake-up. Then the time-out has caught a late wake-up, not a lost one.
 //!
