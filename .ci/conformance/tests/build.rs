@@ -1,4 +1,4 @@
-//! Building a runtime of the drop-in: what Tokio's own tests leave out.
+//! Tests of building a runtime of the drop-in, for cases that Tokio's own tests leave out.
 
 use std::io::ErrorKind;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The drop-in's `LocalSet` with `--cfg tokio_unstable`, which is a type of the drop-in.
+//! Tests of `LocalSet` with `--cfg tokio_unstable`, where it is a type of the drop-in itself.
 #![cfg(tokio_unstable)]
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
 //! Items of Tokio's unstable API that Volt does not have: each line with the word `missing` has an
-//! error on Volt, which says what to use instead. On Tokio, the file compiles.
+//! error on Volt, which names the replacement. On Tokio, the file compiles.
 #![cfg(tokio_unstable)]
 #![allow(dead_code)]
 

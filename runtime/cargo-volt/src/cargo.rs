@@ -17,9 +17,9 @@ use crate::shell::Shell;
 const OLDEST: (u32, u32) = (1, 95);
 /// The first version in which this is stable.
 const STABLE_LOCK_PATH: (u32, u32) = (1, 97);
-/// With this variable, a stable cargo accepts unstable options. It does not affect rustc. The name
-/// says that it is not meant for users; `cargo volt` sets it only for the releases that need it,
-/// and only for cargo: programs that cargo starts see the channel that cargo has.
+/// With this variable, a stable cargo accepts unstable options. It does not affect rustc. Its name
+/// marks it as not meant for users; `cargo volt` sets it only for the releases that need it, and
+/// only for cargo: programs that cargo starts see the channel that cargo has.
 const CHANNEL: &str = "__CARGO_TEST_CHANNEL_OVERRIDE_DO_NOT_USE_THIS";
 
 /// The cargo that called this program, or the one in the path.

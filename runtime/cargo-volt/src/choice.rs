@@ -1,4 +1,5 @@
-//! Which tokio of a project the facade replaces, and which projects have none that it can replace.
+//! Selects the version of tokio in a project that the facade replaces, or reports why there is none
+//! that it can replace.
 
 use std::path::Path;
 

@@ -218,7 +218,7 @@ pub(crate) fn of_source(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// Returns what to know if settings take effect that this cargo would otherwise ignore.
+/// Returns a remark if settings take effect that this cargo would otherwise ignore.
 pub(crate) fn of_unstable(cargo: &Cargo, layers: &Layers) -> Option<String> {
     let keys = layers.unstable();
     if keys.is_empty() || !cargo.pretends() {

@@ -1,4 +1,5 @@
-//! Lock files: which tokio is in one, what requires it, and one for the build on Volt.
+//! Reads lock files: which versions of tokio one contains, and which packages require them. Also
+//! makes the lock file for the build on Volt.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;

@@ -22,9 +22,9 @@
 //! End        once, last            End                                                   MessagePack
 //! ```
 //!
-//! MessagePack maps have named fields. A reader ignores fields that it does not know, uses defaults
-//! for missing ones, and skips frames of an unknown kind. A change that an old reader would
-//! misinterpret increases the major version.
+//! MessagePack maps have named fields. A reader ignores unknown fields, uses defaults for missing
+//! ones, and skips frames of an unknown kind. A change that an old reader would misinterpret
+//! increases the major version.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,5 @@
-//! What dumps do to tasks: nothing that they could notice but one more poll.
+//! Checks that a dump changes nothing for the tasks, except that each waiting task is polled once
+//! more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

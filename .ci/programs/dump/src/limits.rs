@@ -1,4 +1,4 @@
-//! Futures that show less, as the documentation of the dump says.
+//! Futures of which a dump shows less: the limits that the documentation of the dump describes.
 //!
 //! Some have no waker, or keep the first one that they get: nothing is copied. Others poll a child
 //! only after the child's own waker was called: the chain ends at the parent.

@@ -1,8 +1,8 @@
 //! Tests the task dump with the futures of many libraries, on a release build.
 //!
-//! Each [case](case::Case) spawns a task that waits in a known future, compares what the dump says
-//! about it with the marks in the source, wakes the task, and waits for its end. The checks in
-//! [`behaviour`] are about what a dump does to the tasks.
+//! Each [case](case::Case) spawns a task that waits in a known future, compares the dump of it with
+//! the marks in the source, wakes the task, and waits for its end. The checks in [`behaviour`] are
+//! about what a dump does to the tasks.
 //!
 //! `cargo run --release` runs everything. With words as arguments, it runs the cases with one of
 //! them in their name, and prints their dumps.

@@ -64,7 +64,7 @@ fn hyper_http1_in_handler() -> Case {
         connection.await.unwrap(); // AWAIT handler
         drop(theirs);
     })
-    // The connection reads on meanwhile, so that it notices when the client leaves.
+    // The connection reads on meanwhile, so that it detects that the client has left.
     .ends_at(["tokio::sync::notify", "hyper::server::conn::http1"])
     .then(move || other.notify_one())
 }

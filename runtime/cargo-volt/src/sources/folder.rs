@@ -16,7 +16,7 @@ use crate::error::Error;
 /// The name of the file with the stamp.
 const STAMP: &str = ".cargo-volt";
 
-/// Returns whether the folder is complete and was made from what the stamp says.
+/// Returns whether the folder is complete and was made from what the stamp records.
 pub(crate) fn is_current(folder: &Path, stamp: &str) -> bool {
     fs::read_to_string(folder.join(STAMP)).is_ok_and(|found| found.starts_with(stamp))
 }

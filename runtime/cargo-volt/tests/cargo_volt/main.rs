@@ -1,4 +1,4 @@
-//! Tests of `cargo volt` in small projects. What takes a whole build is in `.ci/drop-in`.
+//! Tests of `cargo volt` in small projects. Checks that take a whole build are in `.ci/drop-in`.
 
 mod fixture;
 

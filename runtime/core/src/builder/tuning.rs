@@ -1,8 +1,8 @@
 //! The settings that few programs need: the scheduler, the driver, the sentinel and the recorder.
 //!
-//! The defaults suit most programs. The documentation of each setting therefore says when to change
-//! it, in which direction, and which metric shows whether that helped. [`crate::config`] has the
-//! reasons for the defaults.
+//! The defaults suit most programs. The documentation of each setting therefore states when to
+//! change it, in which direction, and which metric shows whether that helped. [`crate::config`] has
+//! the reasons for the defaults.
 
 use std::time::Duration;
 

@@ -234,7 +234,7 @@ impl Waits<'_> {
     /// Waits until an attempt may succeed, without making one.
     ///
     /// A wait that ends immediately spends a unit of the cooperative budget, but it does so without
-    /// one as well: programs poll it once to learn whether a socket is ready.
+    /// one as well: programs poll it once to find out whether a socket is ready.
     pub async fn ready(self, awaited: impl Into<Flags>) -> io::Result<Seen> {
         let awaited = awaited.into();
         if let Some(seen) = self.0.check(awaited)? {

@@ -1,4 +1,4 @@
-//! What a client costs the program, in processor time.
+//! Measures what a client costs the program, in processor time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The observer's thread: it starts with the first runtime that wants a control socket, and ends
+//! The observer's thread: it starts with the first runtime that needs a control socket, and ends
 //! when no runtime has needed it for a while.
 
 use std::io;

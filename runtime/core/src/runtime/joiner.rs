@@ -56,7 +56,7 @@ fn try_join(thread: JoinThread<()>) -> Result<(), JoinThread<()>> {
     }
 
     // SAFETY: `thread` owns the id, so the thread was neither joined nor detached; a null pointer
-    // means that its result is not wanted.
+    // means that its result is not needed.
     let failed = unsafe { pthread_tryjoin_np(thread.as_pthread_t(), std::ptr::null_mut()) };
     if failed != 0 {
         return Err(thread);

@@ -11,7 +11,7 @@
 //!
 //! * *Healthy is silent*: no finding above [`Severity::Info`] for an idle runtime, for a busy one
 //!   that serves all tasks, or for one that has more work than processors but is fair.
-//! * *Absent does not judge*: a rule whose input the program does not report finds nothing.
+//! * *Missing data is no evidence*: a rule whose input the program does not report finds nothing.
 //! * *One cause, one finding*: if one rule explains the symptom of another, the other does not
 //!   fire. An example is timers that are late while the kernel runs other programs.
 //!

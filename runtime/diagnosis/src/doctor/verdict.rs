@@ -2,7 +2,7 @@
 //!
 //! The console's header, `volt-console top` and the live page show the same line. It counts the
 //! current findings by severity, and names the rule and the line of the worst. If there is nothing
-//! to act on, it says for how long that has been so, from the times of past findings.
+//! to act on, it states for how long that has been so, from the times of past findings.
 //!
 //! A pure function of the findings in snapshots. For programs that send none, a
 //! [`Watch`](super::Watch) adds them first.

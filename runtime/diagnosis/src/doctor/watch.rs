@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //!
-//! * *The program's word counts*: findings that a program sent with a snapshot are not changed, so
-//!   that all readers show the same.
+//! * *The program's findings take precedence*: findings that a program sent with a snapshot are not
+//!   changed, so that all readers show the same.
 //! * *Bounded*: one history per runtime, and none for a runtime that is gone or sends findings.
 
 use std::borrow::Cow;

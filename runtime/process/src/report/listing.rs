@@ -1,8 +1,8 @@
 //! The list of processes for the console: those that rank highest by a criterion of the query.
 //!
 //! A query is answered in two steps. (1) Choose: walk through the registry, a few processes under a
-//! lock at a time, and keep the pids of the highest-ranking ones, as many as the query wants. (2)
-//! Read: find each of these, and read its current values. The choice of (1) remains valid for a
+//! lock at a time, and keep the pids of the highest-ranking ones, as many as the query requests.
+//! (2) Read: find each of these, and read its current values. The choice of (1) remains valid for a
 //! while. So a client that queries often gets current values of the same processes, and the program
 //! rarely pays for a walk.
 //!

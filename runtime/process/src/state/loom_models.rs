@@ -1,6 +1,6 @@
 //! loom models of the state word. For each property there is a model of the protocol as built, and
-//! twins with one step done wrong, which loom must find. E1 to E3 and R1 to R4 are the steps of the
-//! parent module.
+//! twins with one step done wrong, in which loom must find an error. E1 to E3 and R1 to R4 are the
+//! steps of the parent module.
 //!
 //! A mailbox of two relaxed cells replaces the real one, which has a lock: only the state word may
 //! order the access to it. A task that is woken is polled after all threads have finished, as if it

@@ -11,9 +11,9 @@
 //! 4. The alarm is set to the earliest deadline: a back-off that ends, or a child that must be
 //!    killed.
 //!
-//! The supervisor learns of an exit by a monitor, which exists before the child's first step and
-//! which the child cannot remove. Children are also linked with the supervisor, so that they exit
-//! when it does. It ignores `Event::Exit`, except from its parent.
+//! The supervisor is notified of an exit by a monitor, which exists before the child's first step
+//! and which the child cannot remove. Children are also linked with the supervisor, so that they
+//! exit when it does. It ignores `Event::Exit`, except from its parent.
 //!
 //! # Invariants
 //!

@@ -79,8 +79,8 @@ impl Page {
             self.copy(0, 0, sp..self.own.end, WORDS_MAX);
         } else if alternate.contains(&sp) {
             self.copy(0, 0, sp..alternate.end, ALTERNATE_WORDS_MAX);
-            // Only unwinding can tell where on its own stack the thread was interrupted; usually
-            // near the top.
+            // Only unwinding can determine where on its own stack the thread was interrupted;
+            // usually near the top.
             let from = self.own.end.saturating_sub((WORDS_MAX - ALTERNATE_WORDS_MAX) * 8).max(self.own.start);
             self.copy(1, self.parts[0].1, from..self.own.end, WORDS_MAX - ALTERNATE_WORDS_MAX);
         } else {

@@ -141,7 +141,7 @@ impl<'f> Index<'f> {
                 let is_inside = |at: &usize| (range.begin..range.end).contains(&self.addresses[*at]);
                 claimed.extend(left.iter().copied().filter(|at| range.begin > 0 && is_inside(at)));
             }
-            // Only the lines of a unit without ranges tell what it covers.
+            // Only the lines of a unit without ranges show which addresses it covers.
             if !has_ranges && unit.line_program.is_some() {
                 claimed = left.to_vec();
             }

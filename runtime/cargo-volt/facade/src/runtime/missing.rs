@@ -1,7 +1,7 @@
 //! Items of Tokio's unstable API that Volt does not have.
 //!
-//! They exist so that a program that uses one gets an error which says what to use instead. Each of
-//! its functions has a type parameter with a bound that no type meets, so it cannot be called.
+//! They exist so that a program that uses one gets an error that names the replacement. Each of its
+//! functions has a type parameter with a bound that no type meets, so it cannot be called.
 
 use std::convert::Infallible;
 use std::time::Duration;

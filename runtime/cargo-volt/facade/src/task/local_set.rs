@@ -1,4 +1,5 @@
-//! A `LocalSet` that has Tokio's unstable method, for the error that it does not exist on Volt.
+//! A `LocalSet` with Tokio's unstable method, so that a program that calls it gets an error with
+//! the reason.
 
 use std::future::Future;
 use std::ops::Deref;

@@ -1,10 +1,10 @@
 //! loom models of the ring, and of the ring with one incorrect step.
 //!
 //! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself. Each
-//! fault replaces one step by an incorrect one, as its name says, and the model must detect it.
-//! Rings have 2 or 4 slots, and their indices start just before the wrap. loom checks each access
-//! to a slot: a model fails on concurrent accesses of which one is a write, and on a read of an
-//! item that was not published. It also fails if an item is lost or comes out twice.
+//! fault replaces one step by an incorrect one, which its name describes, and the model must detect
+//! it. Rings have 2 or 4 slots, and their indices start just before the wrap. loom checks each
+//! access to a slot: a model fails on concurrent accesses of which one is a write, and on a read of
+//! an item that was not published. It also fails if an item is lost or comes out twice.
 
 use loom::thread;
 use volt_explore::{breaks, holds};

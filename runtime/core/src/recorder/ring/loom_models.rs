@@ -1,8 +1,8 @@
 //! loom models of the flight recorder's ring, and of the ring with one step done wrong.
 //!
 //! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself. Each
-//! fault replaces one step by one that differs as its name says, and the model must detect it. In a
-//! ring of 2 slots only one record is certain to be whole, so every push overwrites.
+//! fault replaces one step by an incorrect one, which its name describes, and the model must detect
+//! it. In a ring of 2 slots only one record is certain to be whole, so every push overwrites.
 
 use loom::thread;
 use volt_explore::{breaks, holds};

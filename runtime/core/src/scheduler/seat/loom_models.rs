@@ -99,7 +99,7 @@ fn a_withdrawal_that_passes_nothing_on_is_found() {
     breaks("deadlock", None, || model(withdraw_silently));
 }
 
-/// Two threads that both want the core.
+/// Two threads that both try to take the core.
 fn two_that_sit(take: fn(&Seat<u32>, &Arc<Parker>) -> Option<u32>) {
     let world = World::new();
     let sit = move |world: &World| {

@@ -181,8 +181,8 @@ impl Rounds {
     }
 
     /// Returns whether the sentinel must not doze yet, although all workers are at rest: tasks seem
-    /// to wait for each other, and it takes two examinations to know. A cycle that is still not
-    /// reported after `SUSPICION` may be none.
+    /// to wait for each other, and two examinations are needed to confirm that. A cycle that is
+    /// still not reported after `SUSPICION` may be none.
     fn is_wary(&mut self, now_ns: u64) -> bool {
         if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config) {
             return false;

@@ -107,7 +107,7 @@ impl Parks for Worker {
 
     /// Timers are not checked: the worker that gets the driver turn sleeps at most until the next
     /// timer, and while another worker has the turn, that worker handles the timers. If the clock
-    /// were read here, every worker that wants to park would spin from the moment a timer is due
+    /// were read here, every worker that is about to park would spin from the moment a timer is due
     /// until the kernel has woken the worker that sleeps for it.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;

@@ -5,7 +5,7 @@
 //!
 //! # Shares
 //!
-//! The time between the samples is divided into three shares. The largest share gives the answer,
+//! The time between the samples is divided into three shares. The largest share gives the cause,
 //! with one exception. A thread that was blocked for less than a quarter of the time and ran for at
 //! least a quarter is classified as `Cpu`. Such threads use the processor time that they get. If
 //! there are more of them than processors, each waits most of the time, and spare workers add to

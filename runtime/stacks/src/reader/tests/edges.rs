@@ -1,4 +1,4 @@
-//! Tests of difficult cases: a stack that is too deep or foreign, no answer, no thread. And of the
+//! Tests of difficult cases (a stack that is too deep or foreign, no answer, no thread), and of the
 //! cost of one stack.
 
 use std::ffi::c_void;

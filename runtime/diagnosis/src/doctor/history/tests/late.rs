@@ -1,4 +1,4 @@
-//! Stalls whose incident or line is recorded after the check that counted them.
+//! Tests of stalls whose incident or line is recorded after the check that counted them.
 
 use super::*;
 

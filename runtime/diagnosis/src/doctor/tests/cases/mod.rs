@@ -1,4 +1,4 @@
-//! For each rule: programs on which it fires, and similar ones on which it does not. All are
+//! Tests of each rule: programs on which it fires, and similar ones on which it does not. All are
 //! modified healthy programs.
 
 pub(super) mod edges;

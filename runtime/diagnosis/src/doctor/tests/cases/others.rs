@@ -1,5 +1,5 @@
-//! Futile effort, machines that are short of processor time, and accumulation; and similar
-//! programs.
+//! Tests of the rules about futile effort, about machines that are short of processor time, and
+//! about accumulation, with similar programs on which they do not fire.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};

@@ -1,4 +1,5 @@
-//! Processes that are too slow or fail, and similar programs.
+//! Tests of the rules about processes that are too slow or fail, with similar programs on which
+//! they do not fire.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::processes::{Failure, Mailbox, Processes};

@@ -1,4 +1,5 @@
-//! Tasks that wait although a worker could run them, and similar programs.
+//! Tests of the rules about tasks that wait although a worker could run them, with similar programs
+//! on which they do not fire.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::rule::Rule;

@@ -1,4 +1,5 @@
-//! Polls that take too long, and similar programs.
+//! Tests of the rules about polls that take too long, with similar programs on which they do not
+//! fire.
 
 use volt_telemetry::finding::Severity;
 use volt_telemetry::incident::{Cause, Incident};
