@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_was_silent_for_a_page_counts_on_where_it_was() {
+    fn counters_continue_after_a_page_without_the_program() {
         let mut page = Page::new();
         let origin = vec!["shop".to_string(), "7".to_string()];
         let mut render = |blame: Option<Vec<Blame>>| {

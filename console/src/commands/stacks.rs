@@ -178,7 +178,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn text_prints_what_is_stuck_and_with_all_what_was() {
+    fn text_lists_stuck_polls_and_with_all_the_past_ones_too() {
         let program = fixture::stalled(fixture::program(4, 3), 7);
         let now = text(&program, false);
         assert_eq!(now.matches("incident ").count(), 1, "{now}");

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_stand_by_frequency_and_those_never_seen_are_left_out() {
+    fn causes_are_sorted_by_frequency_and_unseen_ones_left_out() {
         let mut incidents = Incidents { by_cause: vec![1, 12_345, 0, 1], ..Incidents::default() };
         assert_eq!(causes(&incidents), "sleep 12.3k, cpu 1, io 1");
         incidents.by_cause.clear();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_is_half_full_at_half_of_any_room() {
+    fn a_mailbox_is_half_full_at_half_of_any_capacity() {
         let tone = |mailbox_len, mailbox_capacity| {
             mailbox_tone(&Process { mailbox_len, mailbox_capacity, ..Process::default() })
         };

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_and_go_whole() {
+    fn groups_of_columns_appear_and_disappear_as_a_whole() {
         for line_width in 70..260 {
             let (columns, _) = fitting(line_width);
             for rank in 0..10 {

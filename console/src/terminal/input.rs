@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_filter_is_typed_only_its_end_keys_are_commands() {
+    fn while_a_filter_is_typed_only_keys_that_end_it_are_commands() {
         let typed = |code| {
             let key = KeyEvent::new(code, KeyModifiers::NONE);
             action(&Event::Key(key), true, &Hits::default())
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_click_means_what_lies_on_top_there_and_the_wheel_moves() {
+    fn a_click_hits_the_topmost_area_and_the_wheel_scrolls() {
         let mut hits = Hits::default();
         hits.add(ratatui::layout::Rect::new(0, 0, 10, 10), Action::Pick(1));
         hits.add(ratatui::layout::Rect::new(0, 5, 10, 1), Action::Pick(2));

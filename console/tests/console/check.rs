@@ -66,7 +66,7 @@ fn check_exits_with_1_and_lists_the_exceeded_limit_and_location() {
 }
 
 #[test]
-fn one_runtime_may_be_checked_alone_and_must_be_there() {
+fn a_single_runtime_can_be_checked_and_must_exist() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
     let arguments = ["check", "--max-poll", "50ms", "--for", "200ms", "--runtime"];

@@ -214,7 +214,7 @@ fn a_waiting_top_ends_when_its_output_is_closed() {
 }
 
 #[test]
-fn stacks_prints_what_is_stuck_and_with_all_what_was() {
+fn stacks_prints_stuck_polls_and_with_all_the_past_ones_too() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let text = stdout(&run(&mut folder.console(&["stacks"])));
@@ -357,7 +357,7 @@ fn arguments_that_make_no_sense_exit_with_2() {
 }
 
 #[test]
-fn names_with_escape_sequences_are_printed_without() {
+fn escape_sequences_are_removed_from_printed_names() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "sh\u{1b}[2Jop\u{9b}3J", Speech::Stalled);
     let printed: [&[&str]; 6] = [

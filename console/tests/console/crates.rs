@@ -87,7 +87,7 @@ fn circle(arrows: &Arrows) -> Vec<String> {
 }
 
 #[test]
-fn the_page_lists_the_arrows_between_the_crates() {
+fn the_page_lists_the_dependencies_between_the_crates() {
     let arrows = of_manifests();
     assert!(arrows.len() > 10, "the whole workspace was read: {arrows:?}");
     let block = block_of(PAGE);
@@ -122,7 +122,7 @@ fn the_workspace_has_at_most_20_test_binaries() {
 }
 
 #[test]
-fn a_changed_arrow_and_a_circle_are_found() {
+fn a_changed_dependency_and_a_circle_are_found() {
     let arrows = |all: &[(&str, &[&str])]| -> Arrows {
         let set = |to: &&[&str]| to.iter().map(|name| (*name).to_owned()).collect();
         all.iter().map(|(from, to)| ((*from).to_owned(), set(to))).collect()

@@ -160,7 +160,7 @@ fn replay_applies_display_options_and_has_its_own_help() {
 }
 
 #[test]
-fn half_a_trace_is_none() {
+fn an_incomplete_trace_is_removed() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     let (child, path) = recording(&folder);

@@ -16,7 +16,7 @@ fn attached(folder: &Folder) -> Screen {
 }
 
 #[test]
-fn q_and_control_c_give_the_terminal_back() {
+fn q_and_control_c_restore_the_terminal() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     for key in [b"q", b"\x03"] {
@@ -64,9 +64,9 @@ fn a_terminal_that_is_closed_without_a_signal_ends_the_console() {
 }
 
 #[test]
-fn a_panic_gives_the_terminal_back_before_its_message() {
+fn a_panic_restores_the_terminal_before_its_message() {
     const AS_CHILD: &str = "VOLT_CONSOLE_TEST_PANICS";
-    const NAME: &str = "terminal::a_panic_gives_the_terminal_back_before_its_message";
+    const NAME: &str = "terminal::a_panic_restores_the_terminal_before_its_message";
     if std::env::var_os(AS_CHILD).is_some() {
         let mut terminal = volt_console::terminal::Terminal::enter(true).unwrap();
         terminal.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
@@ -88,7 +88,7 @@ fn a_panic_gives_the_terminal_back_before_its_message() {
 }
 
 #[test]
-fn a_program_that_ends_is_waited_for() {
+fn attach_waits_for_a_program_that_exits_to_come_back() {
     let folder = Folder::new();
     let program = Program::start(&folder.socket(0), "shop", VOLT);
     let mut screen = attached(&folder);
@@ -176,7 +176,7 @@ fn tasks_are_listed_filtered_and_opened_on_their_screen() {
 }
 
 #[test]
-fn the_mouse_chooses_a_screen_by_its_name_and_is_given_back() {
+fn a_click_on_a_tab_selects_a_screen_and_the_mouse_is_released() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let mut screen = attached(&folder);
@@ -194,7 +194,7 @@ fn the_mouse_chooses_a_screen_by_its_name_and_is_given_back() {
 }
 
 #[test]
-fn plain_ascii_without_the_mouse_is_nothing_else() {
+fn plain_ascii_output_has_no_colours_and_no_mouse_codes() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let arguments = ["attach", "--plain", "--ascii", "--no-mouse", "--interval", "50ms"];

@@ -234,7 +234,7 @@ fn workers_that_are_woken_for_nearly_nothing() {
 }
 
 #[test]
-fn a_task_that_waits_by_asking() {
+fn a_task_that_wakes_itself_instead_of_waiting() {
     check(Rule::SelfWakeLoop, &[]);
 }
 

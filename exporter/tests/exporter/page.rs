@@ -76,7 +76,7 @@ fn the_text_follows_the_format_and_repeats_nothing() {
 }
 
 #[test]
-fn numbers_come_out_as_they_went_in_and_move() {
+fn values_are_those_of_the_snapshot_and_change_with_it() {
     let mut page = Page::new();
     let mut main = runtime("main", 2);
     main.workers[1].polls = (1 << 53) + 1;

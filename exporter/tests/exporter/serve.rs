@@ -53,7 +53,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn the_page_shows_each_runtime_of_the_program_and_moves() {
+fn the_page_shows_each_runtime_and_its_counters_grow() {
     let _watchdog = watchdog();
     let exporter = exporter();
     let runtime = volt::Builder::new_multi_thread().worker_threads(2).name("moves").build().unwrap();

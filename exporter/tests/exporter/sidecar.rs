@@ -222,7 +222,7 @@ fn without_a_program_the_page_is_empty_and_the_health_is_good() {
 }
 
 #[test]
-fn a_folder_that_is_none_is_an_error_that_names_it() {
+fn a_path_that_is_no_folder_is_an_error_that_names_it() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(["--discover", "/nowhere/volt"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);

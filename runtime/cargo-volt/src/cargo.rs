@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_takes_time_is_passed_on() {
+    fn only_lines_about_long_operations_are_passed_on() {
         for line in [
             "    Updating crates.io index",
             "    Updating git repository `https://example.org/a`",

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_fit_to_the_tables_that_exist() {
+    fn the_printed_lines_fit_the_manifest_as_it_is() {
         for (manifest, debug) in [
             ("", Some("line-tables-only")),
             ("[patch.crates-io]\nbytes = { path = \"bytes\" }\n[profile.release]\nlto = true\n", None),

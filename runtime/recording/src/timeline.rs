@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_stands_before_the_poll_at_the_same_time() {
+    fn a_wake_up_precedes_the_poll_at_the_same_time() {
         let begin = Record::new(7, Event::PollBegin { task: 1, location: 0, delay_ns: 0 });
         let wake =
             Record::new(7, Event::Wake { task: 1, location: 0, by: volt_telemetry::recording::event::Waker::Task });

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_grows_by_what_comes_up_in_it_but_not_for_ever() {
+    fn triggers_extend_a_window_up_to_its_maximum() {
         let mut windows = Windows::new(REACH);
         assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
         for at_ns in (1_010..=1_300).step_by(10) {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_closes_what_is_open() {
+    fn an_end_closes_the_open_window() {
         let mut windows = Windows::new(REACH);
         assert_eq!(windows.close(5), None);
         assert_eq!(windows.fire(1_000, Trigger::Request), Verdict::Opened);

@@ -32,7 +32,7 @@ async fn use_tokio() {
 }
 
 #[test]
-fn tokio_is_at_hand_wherever_code_of_the_runtime_runs() {
+fn tokio_is_available_wherever_code_of_the_runtime_runs() {
     watched(|| {
         let runtime = runtime(2);
         let tasks: Vec<_> = (0..16).map(|_| runtime.spawn(use_tokio())).collect();
@@ -46,7 +46,7 @@ fn tokio_is_at_hand_wherever_code_of_the_runtime_runs() {
 }
 
 #[test]
-fn tokio_is_at_hand_on_a_spare_worker() {
+fn tokio_is_available_on_a_spare_worker() {
     watched(|| {
         let runtime = runtime(1);
         let (open, is_open) = mpsc::channel::<()>();
@@ -76,7 +76,7 @@ fn a_paused_clock_moves_on_while_only_tokio_is_waited_for() {
 }
 
 #[test]
-fn volt_is_at_hand_in_what_tokio_runs() {
+fn volt_is_available_in_tasks_that_tokio_runs() {
     watched(|| {
         let runtime = runtime(1);
         let answer = runtime.block_on(async {

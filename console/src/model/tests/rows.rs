@@ -134,7 +134,7 @@ fn another_program_or_runtime_has_incidents_of_its_own() {
 }
 
 #[test]
-fn a_paused_picture_keeps_its_incidents() {
+fn a_paused_screen_keeps_its_incidents() {
     let mut model = fixture::stalled_model(2, 2);
     act(&mut model, Action::Show(Screen::Incidents));
     act(&mut model, Action::TogglePause);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_about_what_came_between_its_readings() {
+    fn a_line_has_the_figures_between_two_readings() {
         let (before, mut now) = (reading(100, 1_000), reading(300, 4_000));
         now.at = before.at + Duration::from_secs(2);
         let line = line(Duration::from_secs(7), &before, &now);

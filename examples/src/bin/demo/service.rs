@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_time_is_twice_the_work() {
+    fn computing_twice_as_long_does_twice_the_work() {
         let pace = Pace { rounds_per_ms: 4_000 };
         assert_eq!(pace.compute(Duration::from_micros(500), 7), mix(7, 2_000));
         assert_eq!(pace.compute(Duration::from_millis(1), 7), mix(mix(7, 2_000), 2_000));

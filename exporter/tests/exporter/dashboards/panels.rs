@@ -47,7 +47,7 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 }
 
 #[test]
-fn every_panel_obeys_the_variables_that_its_metric_can_obey() {
+fn every_panel_uses_the_variables_that_apply_to_its_metric() {
     for (file, names) in DASHBOARDS.iter().zip([
         &["datasource", "job", "instance", "runtime"][..],
         &["datasource", "job", "instance", "runtime", "worker"],

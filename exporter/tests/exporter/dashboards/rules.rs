@@ -42,7 +42,7 @@ fn recorded_series_are_named_level_metric_operation() {
 }
 
 #[test]
-fn every_alert_has_a_severity_words_and_a_test_each_way() {
+fn every_alert_has_a_severity_a_text_and_tests_of_both_outcomes() {
     let tests = read("dashboards/prometheus/volt-alerts.test.yml");
     let alerts = rules(RULES[1]);
     assert!(alerts.len() >= 9, "{}", alerts.len());

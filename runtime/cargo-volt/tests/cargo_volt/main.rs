@@ -160,7 +160,7 @@ fn a_member_without_std_is_built_and_noted() {
 }
 
 #[test]
-fn two_at_once_wait_for_each_other() {
+fn a_preparation_waits_for_another_one() {
     let folder = Folder::with_project("two");
     fs::create_dir_all(folder.path("target/volt")).expect("it can be created");
     let other = File::create(folder.path("target/volt/lock")).expect("it can be created");

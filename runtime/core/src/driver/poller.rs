@@ -302,7 +302,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_kernel_without_fine_time_outs_is_served_all_the_same() {
+    fn a_kernel_without_fine_time_outs_is_supported() {
         let mut poller = Poller::new(4).unwrap();
         poller.events.be_coarse();
         waits_and_is_woken(&mut poller);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn spins_in_vain_become_seldom_and_those_that_help_come_back() {
+    fn useless_spins_become_rare_and_useful_ones_return() {
         let mut habit = Habit::new();
         let mut spins = 0;
         for _ in 0..100_000 {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_ends_with_what_comes_or_with_its_limit() {
+    fn a_spin_ends_with_an_event_or_at_its_limit() {
         if processors() == 1 {
             return;
         }

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outsider_counts_while_it_lives_and_is_awake() {
+    fn a_thread_outside_prevents_rest_while_it_lives_and_is_awake() {
         let clock = TestClock::new(true);
         assert!(clock.are_outsiders_at_rest());
         let parker = Arc::new(Parker::new());

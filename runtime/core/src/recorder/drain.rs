@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flush_has_what_came_since_the_last_one_of_every_lane() {
+    fn a_flush_has_the_records_of_every_lane_since_the_last_one() {
         let recorder = Recorder::new(2, 0, 8, true);
         let first = recorder.claim(FIRST).unwrap();
         first.note(1, Event::SearchBegin);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clocks_of_an_anchor_go_on_together() {
+    fn the_clocks_of_an_anchor_advance_together() {
         let (before, after) = (anchor(), anchor());
         assert!(before.at_ns <= after.at_ns && before.monotonic_ns <= after.monotonic_ns);
         assert!(before.unix_ns.is_some() && before.cycles <= after.cycles);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn no_label_holds_what_a_terminal_would_obey() {
+    fn no_label_contains_control_characters_of_terminals() {
         let runtime = Snapshot { runtime: "a\u{1b}[2J\u{202e}b\n".to_owned(), ..Snapshot::default() };
         let program = Program { runtimes: vec![runtime], ..Program::default() };
         let origin = vec!["evil\u{1b}]0;x\u{7}\u{200b}".to_owned(), "7".to_owned()];

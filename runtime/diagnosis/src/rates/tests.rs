@@ -79,7 +79,7 @@ fn half_of_the_workers_may_search_and_one_alone_may_too() {
 }
 
 #[test]
-fn spares_off_duty_do_not_thin_out_the_mean() {
+fn spares_off_duty_do_not_lower_the_mean() {
     let (earlier, mut later) = (snapshot(2 * SECOND, 100), snapshot(4 * SECOND, 300));
     let spare = Worker { is_spare: true, duty: Duty::Off, ..Worker::default() };
     later.workers.push(spare);
@@ -101,7 +101,7 @@ fn a_thread_without_kernel_statistics_has_no_cpu_ratio() {
 }
 
 #[test]
-fn locations_are_found_by_name_wherever_they_stand() {
+fn locations_are_found_by_name_in_any_order() {
     let blame = |at: &str, ns: u64| Blame { spawned_at: at.into(), delay_caused_ns: ns, stalls: 1, ..Blame::default() };
     let (mut earlier, mut later) = (snapshot(2 * SECOND, 1), snapshot(4 * SECOND, 2));
     earlier.blame = vec![blame("a", 9 * SECOND), blame("b", SECOND)];

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_sender_that_gave_up_is_anybodys_if_none_waits() {
+    fn the_room_of_a_sender_that_gave_up_is_free_if_none_waits() {
         let mailbox = full();
         for _ in 0..3 {
             let mut gives_up = Box::pin(mailbox.push(message()));

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_lost_is_heard_no_more() {
+    fn frames_of_a_lost_peer_are_ignored() {
         let (sink, traffic) = (Sink::default(), Traffic::default());
         let line = open(&traffic);
         drop(line.lose());

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_is_led_to_by_the_wake_up_before_it_once() {
+    fn a_wake_up_is_paired_once_with_the_poll_after_it() {
         let mut pairing = Pairing::default();
         assert_eq!(pairing.link(5, WAKE), Some(Link::Wake(0)));
         assert_eq!(pairing.link(8, Event::Spawn { task: 2, location: 0 }), Some(Link::Wake(1)));

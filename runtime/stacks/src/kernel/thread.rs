@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_of_zero_is_none_and_a_long_one_is_cut() {
+    fn a_wait_channel_of_zero_is_none_and_a_long_one_is_cut() {
         assert_eq!(WaitChannel::parse("0"), None);
         assert_eq!(WaitChannel::parse("anon_pipe_read").unwrap().as_str(), "anon_pipe_read");
         assert_eq!(WaitChannel::parse(&"ä".repeat(80)).unwrap().as_str(), "ä".repeat(CHANNEL_MAX_BYTES / 2));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_of_nothing_is_a_sleep() {
+    fn a_poll_without_descriptors_has_the_cause_sleep() {
         for (number, some, none) in [(libc::SYS_ppoll, [0x7f, 1], [0, 0]), (libc::SYS_pselect6, [4, 0x7f], [0, 0])] {
             assert_eq!(call(number, some), Some(Wait::Io));
             assert_eq!(call(number, none), Some(Wait::Sleep));

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_cut_off_is_no_trouble() {
+    fn a_truncated_name_causes_no_error() {
         for name in ["", "<", ">", "{", "}", "demo::{", "demo::{{clo", "a<b", "::<", "{#", "é<é>::{é"] {
             let _read = readable(name, None);
             let _crate = crate_of(name);

@@ -260,7 +260,7 @@ note: no names
     }
 
     #[test]
-    fn a_note_says_how_many_tasks_are_missing() {
+    fn a_note_has_the_number_of_missing_tasks() {
         let dump = Dump { waiting: 9, read: 5, progressed: 1, groups_left_out: 2, ..Dump::default() };
         let text = dump.text();
         assert!(text.contains("2 more groups of tasks left out"), "{text}");

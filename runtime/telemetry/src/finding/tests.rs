@@ -57,7 +57,7 @@ fn read_with(change: impl Fn(&mut serde_json::Value)) -> Vec<Finding> {
 }
 
 #[test]
-fn one_place_or_number_of_tomorrow_costs_only_itself() {
+fn an_unknown_place_or_number_costs_only_itself() {
     let of_tomorrow = serde_json::json!({ "kind": "awaits", "at": "src/main.rs:3", "since_ns": 5 });
     let read = read_with(|json| json["locations"].as_array_mut().unwrap().insert(0, of_tomorrow.clone()));
     assert_eq!(read, [finding()]);
@@ -111,7 +111,7 @@ fn every_field_survives_a_message() {
 }
 
 #[test]
-fn a_severity_of_tomorrow_is_a_warning() {
+fn an_unknown_severity_is_a_warning() {
     let read = read_with(|json| {
         json["severity"] = "catastrophic".into();
         json["seen"]["worst"] = "catastrophic".into();

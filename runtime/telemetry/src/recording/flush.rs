@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_hold_together_what_the_whole_does() {
+    fn the_pieces_of_a_flush_contain_the_whole_flush() {
         let record = |at_ns| Record::new(at_ns, Event::SearchBegin);
         let chunk = |track, lost, count| Chunk { track, lost, records: (0..count).map(record).collect() };
         let whole = Flush {

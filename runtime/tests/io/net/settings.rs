@@ -34,7 +34,7 @@ fn backlog_of(listener: &TcpListener) -> u32 {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_listener_has_a_backlog_of_1024_or_as_asked_for() {
+fn a_listener_has_a_backlog_of_1024_or_as_requested() {
     let limit: u32 = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap();
     with_workers(|runtime| {
         runtime.block_on(async {

@@ -44,7 +44,7 @@ fn value(page: &str, series: &str) -> Option<f64> {
 }
 
 #[test]
-fn the_page_shows_the_runtimes_and_moves() {
+fn the_page_shows_the_runtimes_and_their_counters_grow() {
     alone_with(ANY_PORT, || {
         watched(|| {
             assert_eq!(metrics_addr(), None, "nothing is served before the first runtime");

@@ -27,7 +27,7 @@ fn a_current_thread_runtime_is_dumped_while_a_thread_drives_it() {
 }
 
 #[test]
-fn an_undriven_runtime_says_why_there_is_no_chain() {
+fn an_undriven_runtime_has_the_reason_why_there_is_no_chain() {
     let runtime = Builder::new_current_thread().name("undriven").build().unwrap();
     runtime.spawn(pending::<()>());
     runtime.block_on(volt::task::yield_now());

@@ -58,7 +58,7 @@ fn a_poll_over_the_limit_exceeds_it_and_names_its_worker() {
 }
 
 #[test]
-fn a_percentile_lets_the_few_be() {
+fn a_percentile_limit_permits_a_few_longer_polls() {
     let polls: Vec<u64> = (0..1000).map(|number| if number < 3 { 70 } else { 1 }).collect();
     let tally = seen([runtime(100, &[]), runtime(200, &polls)]);
     for (of, is_exceeded) in [("p99=20ms", false), ("p99.7=20ms", false), ("p99.8=20ms", true), ("max=20ms", true)] {

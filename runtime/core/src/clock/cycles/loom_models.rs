@@ -174,7 +174,7 @@ fn loom_threads_that_all_renew_never_go_back() {
 }
 
 #[test]
-fn loom_a_counter_that_steps_back_takes_no_reader_along() {
+fn loom_a_counter_that_steps_back_takes_no_reader_back() {
     holds(Some(2), || {
         let world = World::new();
         let readers = (0..2).map(|index| {

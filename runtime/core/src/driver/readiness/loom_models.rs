@@ -127,17 +127,17 @@ fn tellings<S: Steps>(begin: Flags, items: usize, take: fn(&Socket, &StdArc<Slee
 }
 
 #[test]
-fn a_task_in_the_slot_misses_no_telling() {
+fn a_task_in_the_slot_misses_no_report() {
     holds(None, || tellings::<AsBuilt>(Flags::NONE, 2, Socket::take_in_slot::<AsBuilt>));
 }
 
 #[test]
-fn a_task_in_the_queue_misses_no_telling() {
+fn a_task_in_the_queue_misses_no_report() {
     holds(None, || tellings::<InQueue>(Flags::NONE, 2, Socket::take_in_queue));
 }
 
 #[test]
-fn a_telling_between_an_attempt_and_its_clear_is_kept() {
+fn a_report_between_an_attempt_and_its_clear_is_kept() {
     holds(None, || tellings::<AsBuilt>(Flags::READABLE, 2, Socket::take_in_slot::<AsBuilt>));
 }
 

@@ -38,7 +38,7 @@ fn an_interval_shorter_than_the_shortest_is_raised_to_it() {
 }
 
 #[test]
-fn ticks_that_were_slept_through_are_not_made_up_for() {
+fn missed_ticks_are_not_sent_later() {
     let (mut connection, client, now) = pair();
     ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
     connection.tick(now + SECOND / 2);

@@ -41,7 +41,7 @@ fn a_subscription_ticks_until_its_client_leaves() {
 }
 
 #[test]
-fn an_interval_without_end_is_no_panic() {
+fn an_endless_interval_causes_no_panic() {
     let scene = Scene::new();
     let stream = scene.raw();
     ask(&stream, &Request::Subscribe { interval_ms: u64::MAX });
@@ -186,7 +186,7 @@ fn the_largest_request_is_read_and_a_newer_one_is_answered() {
 }
 
 #[test]
-fn silence_is_waited_for_only_so_long() {
+fn the_wait_for_a_silent_client_is_bounded() {
     let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
     let scene = Scene::with(limits, Fake::default());
     let never_asked = scene.raw();
@@ -286,7 +286,7 @@ fn excess_clients_are_refused_until_a_slot_is_free() {
 }
 
 #[test]
-fn a_panic_in_a_snapshot_is_an_answer_and_the_observer_lives_on() {
+fn a_panic_in_a_snapshot_is_an_error_and_the_observer_continues() {
     let scene = Scene::new();
     let mut client = scene.client();
     // ORDERING: SeqCst; a test's own switch.
@@ -300,7 +300,7 @@ fn a_panic_in_a_snapshot_is_an_answer_and_the_observer_lives_on() {
 }
 
 #[test]
-fn a_panic_in_a_recording_is_its_end_and_the_observer_lives_on() {
+fn a_panic_in_a_recording_ends_it_and_the_observer_continues() {
     let scene = Scene::new();
     let mut client = scene.client();
     // ORDERING: SeqCst; a test's own switch.
@@ -314,7 +314,7 @@ fn a_panic_in_a_recording_is_its_end_and_the_observer_lives_on() {
 }
 
 #[test]
-fn stacks_go_first_the_oldest_before_the_newest() {
+fn an_oversized_snapshot_drops_the_oldest_stacks_first() {
     let deep = |name: &str| Fake { name: name.into(), workers: 4, incidents: 64, ..Fake::default() };
     let scene = Scene::with(Limits::DEFAULT, deep("main"));
     let second = Arc::new(deep("second"));
@@ -334,7 +334,7 @@ fn stacks_go_first_the_oldest_before_the_newest() {
 }
 
 #[test]
-fn routes_go_before_workers_their_histograms_first() {
+fn an_oversized_snapshot_drops_routes_before_workers() {
     const ROUTES: usize = volt_telemetry::routes::MAX_ROUTES + 1;
     let fake = || Fake { workers: 2, routes: ROUTES, ..Fake::default() };
     for (reply_bytes, incomplete, routes) in

@@ -31,7 +31,7 @@ fn a_runtime_under_construction_reserves_its_name_unlisted() {
 }
 
 #[test]
-fn names_taken_at_once_differ() {
+fn names_taken_at_the_same_time_differ() {
     const THREADS: usize = 8;
     const EACH: usize = 50;
     let registry = Registry::new(|| unreachable!("no socket is wanted"), Limits::DEFAULT);

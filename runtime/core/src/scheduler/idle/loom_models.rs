@@ -658,7 +658,7 @@ impl Steps for ClaimsByLoad {
 }
 
 #[test]
-fn two_that_claim_the_same_are_found() {
+fn two_claims_of_the_same_worker_are_found() {
     breaks("a worker was left behind", None, || model::<ClaimsByLoad>(ONE_WITH_TWO_SUBMITTERS));
 }
 

@@ -40,7 +40,7 @@ fn a_local_task_waits_for_one_batch_at_most() {
 }
 
 #[test]
-fn helpers_come_for_all_that_a_foreign_waker_starts() {
+fn workers_are_woken_for_tasks_that_a_foreign_waker_spawns() {
     const WORKERS: usize = 4;
     struct Starts(Arc<Shared>);
     impl Wake for Starts {

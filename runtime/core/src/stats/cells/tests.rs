@@ -132,7 +132,7 @@ fn a_concurrent_reader_gets_consistent_worker_counters() {
 }
 
 #[test]
-fn ends_are_counted_by_how() {
+fn ends_are_counted_by_kind() {
     let cells = WorkerCells::new();
     [Ended::Completed, Ended::Completed, Ended::Panicked].into_iter().for_each(|ended| cells.count_end(ended));
     assert_eq!(cells.ended(), [2, 0, 1]);

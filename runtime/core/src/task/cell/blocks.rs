@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_so_much_and_what_is_used_now() {
+    fn a_thread_keeps_a_bounded_number_of_blocks_of_current_sizes() {
         keep_at_most(LIMIT, || {
             allocate_and_free([0_u8; 200], 2 * LIMIT / 200);
             assert!(held() <= LIMIT && held() > LIMIT - 200, "{}", held());

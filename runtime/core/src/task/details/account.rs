@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_and_delay_at_their_largest_stay_there() {
+    fn polls_and_delay_saturate() {
         const FULL: u64 = u32::MAX as u64;
         for (polls, delay) in [(FULL, 0), (0, FULL), (FULL, FULL), (FULL - 1, FULL - 1)] {
             for units in [0, 1, FULL] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_at_their_largest() {
+    fn all_numbers_saturate() {
         let account = Account { begun: AtomicU64::new(u64::MAX - ONE_POLL - 5), ..Account::default() };
         for _ in 0..2 {
             account.begin(u64::MAX / 2, 0);

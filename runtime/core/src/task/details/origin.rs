@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_give_back_what_they_were_made_of() {
+    fn both_kinds_of_origin_return_the_parts_they_were_made_of() {
         let here = Location::caller();
         let plain = Origin::new(here, None);
         assert!(plain.extra().is_none());

@@ -132,7 +132,7 @@ fn a_walk_lets_waiting_threads_in() {
 }
 
 #[test]
-fn a_search_ends_at_the_first_that_is_it() {
+fn a_search_ends_at_the_first_match() {
     let registry = Registry::new(2);
     let tasks: Vec<_> = (0..9).map(|_| task(None)).collect();
     tasks.iter().enumerate().for_each(|(at, (task, _))| assert!(!registry.keep(task.task(), at)));
@@ -147,7 +147,7 @@ fn a_search_ends_at_the_first_that_is_it() {
 }
 
 #[test]
-fn the_memory_of_a_crowd_that_has_left_is_given_back() {
+fn memory_is_released_after_many_tasks_have_ended() {
     let registry = Registry::new(1);
     let slots = || registry.shards[0].lock().slots.slots.capacity();
     let crowd: Vec<_> = (0..8 * SLOTS_KEPT).map(|_| task(None)).collect();

@@ -111,7 +111,7 @@ fn a_current_thread_runtime_that_no_thread_runs_is_no_finding() {
 }
 
 #[test]
-fn healthy_programs_are_left_in_peace() {
+fn no_rule_fires_on_healthy_programs() {
     for (what, (before, after)) in [("idle", idle()), ("busy", busy()), ("saturated", saturated())] {
         assert_eq!(examine(&before, &after), [], "{what}");
     }
@@ -196,7 +196,7 @@ fn the_metric_counts_findings_by_severity() {
 }
 
 #[test]
-fn a_poll_not_written_down_has_the_cause_and_no_line_of_another() {
+fn an_unrecorded_poll_has_its_cause_and_no_line_of_another() {
     let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
     let (before, after) = case.sick();
     let findings = examine(&before, &after);

@@ -96,7 +96,7 @@ fn a_duplicate_frame_is_accepted_once() {
 }
 
 #[test]
-fn frames_that_change_places_are_never_taken_in_the_wrong_order() {
+fn reordered_frames_are_never_handled_in_the_wrong_order() {
     with_meddler(async |deeds, _incoming, alpha, beta| {
         let (pid, mut hears) = probe(&beta);
         deeds.lock().unwrap().push_back(Deed::Hold);
@@ -145,7 +145,7 @@ fn frames_that_are_lost_break_the_conversation_off_at_both_ends() {
 }
 
 #[test]
-fn a_full_relay_refuses_messages_and_keeps_the_news_of_ends() {
+fn a_full_relay_refuses_messages_and_keeps_reports_of_exits() {
     with_meddler(async |deeds, _incoming, alpha, beta| {
         let (here, _here_hears) = probe(&alpha);
         let (there, mut hears) = probe(&beta);
@@ -160,7 +160,7 @@ fn a_full_relay_refuses_messages_and_keeps_the_news_of_ends() {
 }
 
 #[test]
-fn a_full_relay_keeps_watches_links_and_kills_of_the_living() {
+fn a_full_relay_keeps_monitors_links_and_kills() {
     with_meddler(async |deeds, _incoming, alpha, beta| {
         let (watcher, mut hears) = probe(&alpha);
         let (there, _there_hears) = probe(&beta);

@@ -252,7 +252,7 @@ fn exits_are_reported_across_nodes_and_spread_over_links() {
 }
 
 #[test]
-fn a_link_that_was_taken_away_ties_no_more() {
+fn a_removed_link_to_another_node_has_no_effect() {
     with_two(async |_hub, alpha, beta| {
         let (one, other) = (mortal(&alpha), mortal(&beta));
         order(&alpha, one, Order::Link(other)).await;

@@ -49,17 +49,17 @@ fn naps(cause: Cause, nap: impl Fn() + Send + 'static) {
 }
 
 #[test]
-fn a_sleep_is_a_sleep() {
+fn a_thread_that_sleeps_has_the_cause_sleep() {
     naps(Cause::Sleep, || thread::sleep(NAP));
 }
 
 #[test]
-fn a_poll_of_nothing_is_a_sleep() {
+fn a_poll_without_descriptors_has_the_cause_sleep() {
     naps(Cause::Sleep, || assert_eq!(poll(&mut [], Some(&NAP_SPEC)).unwrap(), 0));
 }
 
 #[test]
-fn a_mutex_locked_by_another_thread_is_a_lock() {
+fn a_mutex_locked_by_another_thread_has_the_cause_lock() {
     let mutex = Arc::new(Mutex::new(()));
     let guard = mutex.lock().unwrap();
     let same = Arc::clone(&mutex);
@@ -67,7 +67,7 @@ fn a_mutex_locked_by_another_thread_is_a_lock() {
 }
 
 #[test]
-fn a_read_lock_behind_a_writer_is_a_lock() {
+fn a_read_lock_behind_a_writer_has_the_cause_lock() {
     let lock = Arc::new(RwLock::new(()));
     let guard = lock.write().unwrap();
     let same = Arc::clone(&lock);
@@ -75,7 +75,7 @@ fn a_read_lock_behind_a_writer_is_a_lock() {
 }
 
 #[test]
-fn a_condition_that_does_not_come_is_a_lock() {
+fn a_condition_that_does_not_come_has_the_cause_lock() {
     let pair = Arc::new((Mutex::new(false), Condvar::new()));
     let same = Arc::clone(&pair);
     let body = move || drop(same.1.wait_while(same.0.lock().unwrap(), |is_over| !*is_over).unwrap());
@@ -86,26 +86,26 @@ fn a_condition_that_does_not_come_is_a_lock() {
 }
 
 #[test]
-fn a_condition_with_a_time_limit_is_a_lock_and_not_a_sleep() {
+fn a_condition_with_a_time_limit_has_the_cause_lock_not_sleep() {
     let pair = (Mutex::new(()), Condvar::new());
     naps(Cause::Lock, move || drop(pair.1.wait_timeout(pair.0.lock().unwrap(), NAP).unwrap()));
 }
 
 #[test]
-fn a_channel_that_is_empty_is_a_lock() {
+fn an_empty_channel_has_the_cause_lock() {
     let (sender, receiver) = mpsc::channel();
     held_up(Cause::Lock, move || receiver.recv().unwrap(), || sender.send(()).unwrap());
 }
 
 #[test]
-fn a_thread_that_is_joined_is_a_lock() {
+fn joining_a_thread_has_the_cause_lock() {
     let (end, is_over) = mpsc::channel::<()>();
     let other = thread::spawn(move || is_over.recv().unwrap());
     held_up(Cause::Lock, move || other.join().unwrap(), || end.send(()).unwrap());
 }
 
 #[test]
-fn a_child_process_that_is_waited_for_is_a_lock() {
+fn waiting_for_a_child_process_has_the_cause_lock() {
     // `cat` exits at the end of its input.
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = child.stdin.take();
@@ -124,7 +124,7 @@ fn reopened(file: &File) -> File {
 }
 
 #[test]
-fn a_file_that_another_has_locked_is_a_lock() {
+fn a_file_locked_through_another_handle_has_the_cause_lock() {
     let file = file();
     let same = reopened(&file);
     flock(&file, FlockOperation::LockExclusive).unwrap();
@@ -132,7 +132,7 @@ fn a_file_that_another_has_locked_is_a_lock() {
 }
 
 #[test]
-fn a_part_of_a_file_that_another_process_has_locked_is_a_lock() {
+fn a_part_of_a_file_locked_by_another_has_the_cause_lock() {
     // Such locks belong to a process, so another process must hold it.
     if super::is_child() {
         let file: File = File::options().read(true).write(true).open(std::env::var("VOLT_LOCKED").unwrap()).unwrap();
@@ -143,7 +143,7 @@ fn a_part_of_a_file_that_another_process_has_locked_is_a_lock() {
     }
     let path = std::env::temp_dir().join(format!("volt-locked-{}", std::process::id()));
     let file = File::create(&path).unwrap();
-    let test = concat!(module_path!(), "::a_part_of_a_file_that_another_process_has_locked_is_a_lock");
+    let test = concat!(module_path!(), "::a_part_of_a_file_locked_by_another_has_the_cause_lock");
     let child = super::Again::start_with(test, &[("VOLT_LOCKED", path.as_os_str())]);
     while child.line() != "locked" {}
     std::fs::remove_file(&path).unwrap();
@@ -151,19 +151,19 @@ fn a_part_of_a_file_that_another_process_has_locked_is_a_lock() {
 }
 
 #[test]
-fn an_empty_pipe_is_io() {
+fn an_empty_pipe_has_the_cause_io() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     held_up(Cause::Io, move || assert_eq!(reader.read(&mut [0]).unwrap(), 0), || drop(writer));
 }
 
 #[test]
-fn a_full_pipe_is_io() {
+fn a_full_pipe_has_the_cause_io() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     held_up(Cause::Io, move || drop(writer.write_all(&vec![0; 1 << 21]).unwrap_err()), || drop(reader));
 }
 
 #[test]
-fn a_listener_without_a_caller_is_io() {
+fn a_listener_without_a_client_has_the_cause_io() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     held_up(Cause::Io, move || drop(listener.accept().unwrap()), || drop(TcpStream::connect(address).unwrap()));
@@ -178,7 +178,7 @@ fn a_silent_tcp_peer_has_the_cause_io() {
 }
 
 #[test]
-fn a_datagram_that_does_not_come_is_io() {
+fn a_datagram_that_does_not_come_has_the_cause_io() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -199,14 +199,14 @@ fn a_silent_unix_socket_has_the_cause_io() {
 }
 
 #[test]
-fn a_poll_of_something_is_io() {
+fn a_poll_with_descriptors_has_the_cause_io() {
     let (reader, writer) = std::io::pipe().unwrap();
     let body = move || assert_eq!(poll(&mut [PollFd::new(&reader, PollFlags::IN)], None).unwrap(), 1);
     held_up(Cause::Io, body, || drop(writer));
 }
 
 #[test]
-fn an_epoll_by_hand_is_io() {
+fn an_epoll_by_hand_has_the_cause_io() {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
     let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     epoll::add(&set, &event, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
@@ -218,7 +218,7 @@ fn an_epoll_by_hand_is_io() {
 }
 
 #[test]
-fn an_event_that_does_not_come_is_io() {
+fn an_event_that_does_not_come_has_the_cause_io() {
     let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let same = Arc::clone(&event);
     let body = move || assert_eq!(rustix::io::read(&same, &mut [0_u8; 8]).unwrap(), 8);

@@ -49,12 +49,12 @@ fn state_of(pid: Pid) -> String {
 }
 
 #[test]
-fn a_watcher_whose_whole_program_was_stopped_blames_the_stop() {
+fn a_watcher_in_a_stopped_program_reports_the_stop() {
     if is_child() {
         return watch_the_clock();
     }
     let _alone = processors();
-    let child = Again::start(concat!(module_path!(), "::a_watcher_whose_whole_program_was_stopped_blames_the_stop"));
+    let child = Again::start(concat!(module_path!(), "::a_watcher_in_a_stopped_program_reports_the_stop"));
     while child.line() != "watching" {}
     let pid = pid_of(&child);
     kill_process(pid, Signal::STOP).unwrap();

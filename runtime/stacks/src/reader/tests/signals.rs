@@ -31,7 +31,7 @@ fn is_blocked(signal: c_int) -> bool {
 }
 
 #[test]
-fn a_handler_before_ours_runs_with_the_mask_it_asked_for() {
+fn a_handler_before_ours_runs_with_its_own_mask() {
     let (asked_for, blocked, other) = (libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH);
     mask(libc::SIG_BLOCK, blocked);
     for (signal, flags) in [(own_signal(9), 0), (own_signal(10), libc::SA_NODEFER)] {

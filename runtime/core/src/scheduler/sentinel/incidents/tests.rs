@@ -23,7 +23,7 @@ fn similar_incidents_are_recorded_once_a_second_and_counted() {
 }
 
 #[test]
-fn of_those_that_last_one_a_second_is_written_down_late() {
+fn one_lasting_incident_per_second_is_recorded_late() {
     let (log, second) = (Log::default(), 1_000_000_000);
     assert_eq!(log.open(incident("a:1", Cause::Sleep), second), Some(1));
     assert_eq!([1, 2, 3].map(|ns| log.open(incident("a:1", Cause::Sleep), second + ns)), [None; 3]);
@@ -37,7 +37,7 @@ fn of_those_that_last_one_a_second_is_written_down_late() {
 }
 
 #[test]
-fn one_written_late_as_another_cause_is_counted_once() {
+fn a_late_incident_with_another_cause_is_counted_once() {
     let log = Log::default();
     let second = 1_000_000_000;
     for cause in [Cause::Lock, Cause::Sleep] {
@@ -52,7 +52,7 @@ fn one_written_late_as_another_cause_is_counted_once() {
 }
 
 #[test]
-fn a_kind_that_was_written_late_keeps_its_limit() {
+fn a_kind_that_was_recorded_late_keeps_its_limit() {
     let (log, second) = (Log::default(), 1_000_000_000);
     for n in 1..KINDS_MAX {
         log.open(incident(&format!("file:{n}"), Cause::Cpu), second);
@@ -65,7 +65,7 @@ fn a_kind_that_was_written_late_keeps_its_limit() {
 }
 
 #[test]
-fn usual_ones_are_all_counted_and_logged_once_a_minute() {
+fn usual_incidents_are_all_counted_and_logged_once_a_minute() {
     let (log, second) = (Log::default(), 1_000_000_000);
     let mut logged = Vec::new();
     for n in 1..=150 {

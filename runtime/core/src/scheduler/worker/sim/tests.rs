@@ -103,7 +103,7 @@ fn a_broken_chain_is_found() {
 }
 
 #[test]
-fn a_retract_that_is_not_listened_to_is_found() {
+fn a_retract_whose_result_is_ignored_is_found() {
     breaks(Fault::RetractIgnored, &["workers search, and", "ONE-TOKEN", "its bit is wrong"]);
 }
 

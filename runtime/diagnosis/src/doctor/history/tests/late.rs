@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_poll_that_is_written_down_late_is_one_finding() {
+fn a_poll_that_is_recorded_late_is_one_finding() {
     let mut history = History::default();
     history.check(&at(9));
     let mut now = at(10);
@@ -31,7 +31,7 @@ fn a_poll_that_is_written_down_late_is_one_finding() {
 }
 
 #[test]
-fn a_poll_written_down_late_does_not_wait_for_the_next_check() {
+fn a_poll_recorded_late_does_not_wait_for_the_next_check() {
     let mut history = History::default();
     history.check(&at(9));
     let mut now = at(10);

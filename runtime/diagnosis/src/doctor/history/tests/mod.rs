@@ -375,7 +375,7 @@ fn a_stall_of_an_unknown_line_is_charged_to_no_known_line() {
 }
 
 #[test]
-fn a_poll_that_was_not_written_down_has_no_line_of_another() {
+fn an_unrecorded_poll_has_no_line_of_another() {
     let mut history = History::default();
     history.check(&at(9));
     let mut now = at(10);
