@@ -8,8 +8,8 @@
 //!
 //! Division of work: Volt polls a Volt task, whatever it awaits. A wake-up may come from Tokio's
 //! thread, as from any thread that is not a worker. Tasks passed to `tokio::spawn` and
-//! `tokio::task::spawn_blocking` run outside Volt, without budget, sentinel or blame. The snapshot
-//! reports how many there are.
+//! `tokio::task::spawn_blocking` run outside Volt: its budget, its sentinel and its statistics do
+//! not cover them. The snapshot reports how many there are.
 //!
 //! Shutdown: after the workers and the blocking threads, whose futures may contain Tokio's sockets,
 //! within the rest of the time limit. The copy in a forked child is leaked, as the runtime's is:

@@ -5,6 +5,14 @@
 //! dead. An operation on two processes locks both lives in the order of their pids. No thread holds
 //! more than these two locks, and no user code runs under them.
 //!
+//! An ordinary case: process A monitors process B. Under both locks, B becomes a watched process of
+//! A, and A a watcher of B. B exits: it is marked dead, and its relations are taken out. Then its
+//! lock is released, and for each watcher the watcher's lock is taken, the monitor is removed
+//! there, and the event is added.
+//!
+//! The race: A removes the monitor while B exits. The thread that locks A first decides: the event
+//! is in the mailbox before the removal returns, or it is never added.
+//!
 //! The number of relations has no bound: each was requested by a process or a future that is alive.
 //! A bound would make monitors fail, and everything that depends on them. At most one upgrade waits
 //! at a time.

@@ -5,6 +5,11 @@
 //! yet a whole request. `outbox` contains whole frames that the kernel has not yet accepted.
 //! Nothing here blocks, and nothing here takes a snapshot.
 //!
+//! An ordinary case: a console requests a snapshot. Its bytes are read into the inbox until the
+//! request is complete. An answer is due now. The server takes the snapshot, and its frame goes to
+//! the outbox, and from there to the kernel, as far as the kernel accepts it. When all of it is
+//! sent, the next request is read.
+//!
 //! Invariants:
 //! * *One answer at a time*: while an answer is due or in the outbox, no further request is read.
 //!   So a client that sends too many requests blocks itself instead of using our memory.

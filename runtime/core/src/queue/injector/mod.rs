@@ -3,6 +3,13 @@
 //! tasks that a stopping or stuck worker leaves behind. Each worker checks it from time to time and
 //! fetches a batch.
 //!
+//! An ordinary case: a thread outside the workers spawns three tasks, which are pushed. A worker
+//! sees that the length is 3, takes the lock once, and moves the tasks into its batch buffer.
+//!
+//! The race: a worker finds the queue empty and is about to sleep, while another thread pushes a
+//! task. The last check before the sleep takes the lock, so it sees every push that has returned.
+//! After a later push, the pushing thread wakes a worker (`scheduler/idle`).
+//!
 //! # Shape
 //!
 //! A FIFO behind one lock. Each item is stored with the time at which it was pushed. The length of

@@ -4,6 +4,13 @@
 //! and runs next, while its data is still in the caches. The former content of the slot moves to
 //! the ring.
 //!
+//! An ordinary case: the poll of task A wakes task B. The wake-up puts B into the slot, and the
+//! task that was there goes to the ring. When the poll of A has ended, the owner takes B out and
+//! polls it.
+//!
+//! The race: the owner puts a task into a filled slot while a thief takes the task that is in it.
+//! Each of the two removes a pointer with a swap, so exactly one of them gets the former task.
+//!
 //! # Writers and readers
 //!
 //! Only the owner *puts*. Any thread may *take*, with a swap: the owner for its next poll, and a

@@ -1,5 +1,8 @@
 //! loom models of the ring, and of the ring with one incorrect step.
 //!
+//! loom is a model checker. It runs a small program with several threads again and again, in every
+//! interleaving and with every result of a load that the memory orderings permit.
+//!
 //! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself. Each
 //! fault replaces one step by an incorrect one, which its name describes, and the model must detect
 //! it. Rings have 2 or 4 slots, and their indices start just before the wrap. loom checks each

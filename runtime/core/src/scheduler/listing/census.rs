@@ -10,10 +10,11 @@
 //! guard of a shield, or a waker that the task's own future keeps is a reference too, and hides the
 //! task. So the count may be too small, and is never too large, except for an instant.
 //!
-//! The table of blame has a bounded number of rows (`stats::blame`); locations without a row share
-//! the row *other*. So that a leak of tasks is shown with its location, a location without a row
-//! gets a separate row here while it has `ALIVE_WORTH_A_ROW` tasks or more. That row contains only
-//! the numbers of tasks alive and stranded; what its tasks did is counted under *other*.
+//! The table of blame (`stats::blame`) has what the tasks of each spawn location cost and delayed.
+//! Its number of rows is bounded; locations without a row share the row *other*. So that a leak of
+//! tasks is shown with its location, a location without a row gets a separate row here while it has
+//! `ALIVE_WORTH_A_ROW` tasks or more. That row contains only the numbers of tasks alive and
+//! stranded; what its tasks did is counted under *other*.
 //!
 //! Bounds: with more than `TASKS_MAX` tasks, nothing is reported. The result of a walk is reused
 //! for `REST` times the processor time that the walk took, so that all readers together spend at

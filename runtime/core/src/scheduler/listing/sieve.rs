@@ -1,4 +1,4 @@
-//! Accepts tasks by a text that a client has entered.
+//! The filter of a list of tasks: accepts the tasks that contain the text of a client's query.
 
 use std::collections::HashMap;
 use std::panic::Location;

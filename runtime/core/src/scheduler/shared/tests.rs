@@ -1,5 +1,5 @@
-//! Wake-ups of batches and at a shutdown, the park time-out as a safety net, and the room for new
-//! tasks.
+//! Tests of wake-ups of batches and at a shutdown, of the park time-out as a safety net, and of the
+//! room for new tasks.
 
 use std::panic::Location;
 use std::sync::Arc;

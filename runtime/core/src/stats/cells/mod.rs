@@ -5,6 +5,11 @@
 //! one block, on its own cache lines. Only that worker writes its cells (*Single writer*), except
 //! two that the sentinel writes, which are marked.
 //!
+//! An ordinary case: a worker begins a poll, which makes `poll_seq` 7. A snapshot reads 7, then the
+//! id and the location of the task, then 7 again: the task is in that poll. The race: the worker
+//! ends the poll and begins the next one while the snapshot reads the fields. The second reading is
+//! then 9, and the snapshot shows no poll of this worker.
+//!
 //! A cell is written by a Relaxed load and a Relaxed store, not by a read-modify-write. With one
 //! writer nothing can come between the two, and a locked instruction would cost twenty times as
 //! much. `counting` decides whether anything is counted at all.

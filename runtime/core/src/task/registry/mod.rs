@@ -6,6 +6,10 @@
 //! Most tasks of a program that spawns many never wait. A task with a name is added at its spawn,
 //! since observers look it up by name. A task stays in the registry until it ends.
 //!
+//! An ordinary case: the first poll of a task is pending. Its worker adds it to a shard, and stores
+//! its place in the task. Later the task ends, and the worker that runs it removes it from that
+//! place. The race: a shutdown closes the registry while a worker adds a task.
+//!
 //! Writers: workers, when a task first waits or ends; spawns of tasks with a name. Readers:
 //! the shutdown, and observers that look up names or count tasks.
 //!

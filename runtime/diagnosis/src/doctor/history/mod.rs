@@ -11,6 +11,10 @@
 //! the findings for the snapshot. A program keeps a history for each runtime. A reader keeps one
 //! for programs that are too old to do so ([`Watch`](super::Watch)).
 //!
+//! An ordinary case: a handler blocks its worker for 20 ms, a few times in a minute. The check
+//! after the first time finds the stall, which enters as an info. After the third time it is a
+//! warning. When it has not been seen for half a minute or more, it becomes past.
+//!
 //! # Protocol
 //!
 //! 1. A check applies the rules to this snapshot and to the one of the previous check,

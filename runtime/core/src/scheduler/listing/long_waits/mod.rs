@@ -6,6 +6,10 @@
 //! wait there, and the next walk checks which of these waits have ended, and how old they were.
 //! Tasks and workers do nothing for it.
 //!
+//! An ordinary case: tasks that await a lock at some line usually get it within 30 ms. A walk draws
+//! a sample of them. At the next walk these waits have ended, and were at most 30 ms old. One more
+//! task has waited there for ten minutes: its line is reported.
+//!
 //! Protocol of a check, which each snapshot includes:
 //! 1. If the last walk is recent, only report again: (5).
 //! 2. For each task of the samples, read when it was submitted last. If that is the same time as in

@@ -1,4 +1,4 @@
-//! Which waits are reported as far longer than usual, with simulated ages.
+//! Tests of which waits are reported as far longer than usual, with simulated ages.
 
 use std::future::poll_fn;
 use std::sync::Arc;
