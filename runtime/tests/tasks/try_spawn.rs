@@ -42,7 +42,7 @@ fn a_full_runtime_returns_an_error_with_the_future() {
             let tasks: Vec<_> = (0..4).map(|n| runtime.try_spawn(async move { n }).unwrap()).collect();
             let error = runtime.try_spawn(async { "the fifth" }).unwrap_err();
             assert!(error.is_full() && !error.is_shut_down());
-            let message = "global_queue_capacity is 4, and as many tasks wait: try again later, or raise it";
+            let message = "global_queue_capacity is 4, and that many tasks wait: try again later, or raise it";
             assert_eq!(error.to_string(), message);
             assert_eq!(runtime.handle().snapshot().tasks.spawned, 2 + 4, "what was refused is not counted");
             // `spawn` is not refused.
@@ -100,7 +100,7 @@ fn try_spawn_after_shutdown_returns_the_future() {
         let inside = token.clone();
         let error = handle.try_spawn(async move { drop(inside) }).unwrap_err();
         assert!(error.is_shut_down() && !error.is_full());
-        assert_eq!(error.to_string(), "the runtime is shut down and takes no more tasks");
+        assert_eq!(error.to_string(), "the runtime is shut down and accepts no more tasks");
         assert_eq!(Arc::strong_count(&token), 2, "the error holds the future");
         watchdog::runtime(1).block_on(error.into_inner());
         assert_eq!(Arc::strong_count(&token), 1);

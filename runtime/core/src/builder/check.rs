@@ -20,7 +20,7 @@ impl Builder {
             return Err(BuildError::invalid("name", format_args!("{name:?}"), "give one that is not blank"));
         }
         if name.chars().any(char::is_control) {
-            return Err(BuildError::invalid("name", format_args!("{name:?}"), "leave control characters out"));
+            return Err(BuildError::invalid("name", format_args!("{name:?}"), "leave out control characters"));
         }
         Ok(name)
     }
@@ -50,7 +50,7 @@ impl Builder {
             Err(BuildError::invalid(setting, format_args!("{min} to {max}"), "give 1 <= min <= max"))
         };
         if config.workers > config::MAX_WORKERS {
-            let remedy = format_args!("give 1 to {}, or 0 for one a processor", config::MAX_WORKERS);
+            let remedy = format_args!("give 1 to {}, or 0 for one per processor", config::MAX_WORKERS);
             return Err(BuildError::invalid("worker_threads", config.workers, remedy));
         }
         in_range("budget_per_tick", config.budget_per_tick.into(), 1, config::MAX_BUDGET_PER_TICK.into())?;

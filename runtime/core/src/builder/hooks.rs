@@ -2,7 +2,7 @@
 //! their end and their sleeps, and callbacks for tasks.
 //!
 //! The runtime calls these functions on its own threads, so a slow one delays tasks. A panic of
-//! such a function is contained: it ends no thread. `crate::hooks` has the calls.
+//! such a function is contained: it ends no thread. The calls are in `config::hooks`.
 
 use std::sync::Arc;
 

@@ -294,7 +294,8 @@ impl Builder {
     }
 
     /// Sets whether the runtime has a [test clock](Self::test_clock) that is paused from the start.
-    /// Default false.
+    /// Default false. With false, the runtime has no test clock, even if `test_clock` was set
+    /// before.
     pub fn start_paused(mut self, start_paused: bool) -> Self {
         self.test_clock = start_paused.then_some(true);
         self

@@ -11,7 +11,7 @@ fn invalid_builder_settings_are_errors_with_a_remedy() {
     let base = Builder::new_multi_thread;
     let zero = Duration::ZERO;
     let cases = [
-        (base().worker_threads(1025), "worker_threads is 1025: give 1 to 1024, or 0 for one a processor"),
+        (base().worker_threads(1025), "worker_threads is 1025: give 1 to 1024, or 0 for one per processor"),
         (base().budget_per_tick(0), "budget_per_tick is 0: give 1 to 65536"),
         (base().coop_budget(0), "coop_budget is 0: give 1 to 4294967295"),
         (base().max_lifo_polls_per_tick(128), "max_lifo_polls_per_tick is 128: give less than budget_per_tick, 128"),
@@ -49,7 +49,7 @@ fn invalid_builder_settings_are_errors_with_a_remedy() {
         (base().flight_records(1 << 21), "flight_records is 2097152: give a power of two from 1024 to 1048576"),
         (base().name(""), "name is 0 bytes long: give 1 to 64 bytes"),
         (base().name(" "), "name is \" \": give one that is not blank"),
-        (base().name("a\u{1b}[2J"), "name is \"a\\u{1b}[2J\": leave control characters out"),
+        (base().name("a\u{1b}[2J"), "name is \"a\\u{1b}[2J\": leave out control characters"),
         (base().thread_name("a\0b"), "thread_name is \"a\\0b\": leave out NUL"),
     ];
     for (builder, message) in cases {

@@ -17,10 +17,11 @@ use crate::coop;
 /// `volt-console doctor` points to it, and compare the metric named in its description before and
 /// after. Each description states the unit, the bounds and the default.
 ///
-/// The defaults assume tasks whose polls take from a microsecond to some 100 µs, with a few long
+/// The defaults assume tasks whose polls take from a microsecond to about 100 µs, with a few long
 /// ones, on a machine that the program shares with others. They favour short delays for tasks that
-/// come from outside the workers over the last percent of throughput. The sentinel bounds the
-/// damage of polls that block, so a default need not be changed on account of them.
+/// come from outside the workers over the last percent of throughput. The *sentinel*, a thread that
+/// watches the workers, bounds the damage of polls that block, so no default need be changed
+/// because of them.
 impl Builder {
     /// Sets how many polls a worker runs before it checks timers, I/O and statistics: 1 to 65,536
     /// polls, default 128. Lower it if timers or sockets react late while workers are busy; raise
@@ -131,7 +132,7 @@ impl Builder {
     }
 
     /// Sets the weight of one full tick ([`budget_per_tick`](Self::budget_per_tick) polls) in the
-    /// moving average of poll time: above 0, at most 1, rounded to a thousandth, default 0.1. A
+    /// moving average of poll time: 0.0005 to 1, rounded to a thousandth, default 0.1. A
     /// shorter tick weighs proportionally less. Raise it if the length of polls changes within
     /// milliseconds and the interval of global checks follows too slowly; lower it if the interval
     /// fluctuates. `volt_worker_avg_poll_seconds` reports the average.
@@ -342,10 +343,11 @@ impl Builder {
     /// Sets how long a poll must last to be recorded as an incident: a duration above 0, default 10
     /// ms, or `None` for no incidents. An incident is counted, recorded with its cause and stack,
     /// shown in the console, judged by the doctor, and logged as a `tracing` event with the target
-    /// `volt::incident`. If polls of this length are usual in this runtime, up to four times the
-    /// 99th percentile, they are still incidents, but the log has at most one per minute of each
-    /// kind instead of one per second. Raise it for a program with long polls by design; lower it
-    /// to find short stalls. `volt_incidents_total` counts incidents by cause.
+    /// `volt::incident`. The log contains at most one incident per second of each kind. For polls
+    /// that are usual in this runtime, it contains at most one per minute: those of less than four
+    /// times the 99th percentile of all polls, and less than ten times this setting. Raise it for a
+    /// program with long polls by design; lower it to find short stalls. `volt_incidents_total`
+    /// counts incidents by cause.
     pub fn incident_after(mut self, time: Option<Duration>) -> Self {
         self.config.incident_after_ns = time.map(clock::saturating_ns);
         self
@@ -377,11 +379,10 @@ impl Builder {
     /// idle. Default true. The target of the `tracing` events is `volt::doctor`. A WARN event with
     /// the rule, severity, location, evidence and advice marks the beginning of a finding, and an
     /// INFO event its end, 30 s or more after it was last seen; each is logged at most once per
-    /// minute. A stall is logged when its stack was read. If that takes longer than the finding is
-    /// kept, both events follow then. Disable it if alerts on metrics already cover the findings.
-    /// The doctor examines the runtime once per second while its findings can be read, in the log
-    /// or through the [control socket](Self::control_socket), and otherwise when a snapshot is
-    /// taken.
+    /// minute. A stall is logged after its stack has been read. If the finding has ended by then,
+    /// both events follow together. Disable it if alerts on metrics already cover the findings. The
+    /// doctor examines the runtime once per second while its findings can be read, in the log or
+    /// through the [control socket](Self::control_socket), and otherwise when a snapshot is taken.
     /// `volt_doctor_findings` reports the current findings.
     pub fn doctor_events(mut self, enable: bool) -> Self {
         self.config.doctor_events = enable;
@@ -416,9 +417,9 @@ impl Builder {
     }
 
     /// Sets whether the flight recorder is on from the start, so that a recording can include
-    /// events from before its own start. Default false, since each poll costs some ns more while it
-    /// is on (`runtime/benches/peers/RESULTS.md`). `volt-console record` enables it while it
-    /// records, and `record --on` permanently. Enable it to investigate rare problems that are
+    /// events from before its own start. Default false, since each poll costs a few ns more while
+    /// it is on. `volt-console record` enables it while it records, and `record --on` permanently.
+    /// Enable it to investigate rare problems that are
     /// noticed only afterwards. `volt_recorder_on` reports whether it is on.
     pub fn flight_recorder(mut self, is_on: bool) -> Self {
         self.config.flight_recorder = is_on;

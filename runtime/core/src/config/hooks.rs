@@ -56,8 +56,8 @@ impl TaskMeta<'_> {
         self.id
     }
 
-    /// Returns the spawn location: that of the call that spawned the task, or the one that
-    /// `volt::task::Builder::location` has set.
+    /// Returns the spawn location: the line that spawned the task, or the location that was set
+    /// with `volt::task::Builder::location`.
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.spawned_at
     }

@@ -168,14 +168,14 @@ pub enum Backend {
 /// * The cost of `TwoChoices` does not depend on the number of workers. Its busiest worker has a
 ///   load close to the average.
 /// * `LeastLoaded` reads the load of each worker until it finds an idle one. It distributes tasks
-///   most evenly, and costs most when all workers are busy. Use it for few, long tasks (above some
-///   10 µs) on at most some 16 workers, where a single bad choice matters.
+///   most evenly, and costs most when all workers are busy. Use it for few, long tasks (above about
+///   10 µs) on at most about 16 workers, where a single bad choice matters.
 /// * With [`enable_stealing(false)`](crate::builder::Builder::enable_stealing) no worker corrects a
 ///   bad choice: use `LeastLoaded` or `Global`.
 ///
-/// `runtime/benches/RESULTS.md` has the time of a decision by the number of workers. `cargo bench
-/// -p volt-runtime --bench placement` measures the cost of a task, its delay and the workers'
-/// shares.
+/// In the repository, `runtime/benches/RESULTS.md` lists the time of a decision by the number of
+/// workers. `cargo bench -p volt-runtime --bench placement` measures the cost of a task, its delay
+/// and the workers' shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Placement {

@@ -17,7 +17,7 @@ use super::Handle;
 use crate::scheduler::dump::limit::{Limit, TIME_MAX};
 
 /// The remark if making the dump panics.
-const PANICKED: &str = "making the dump panicked, see the program's stderr: report it as a fault";
+const PANICKED: &str = "making the dump panicked, see the program's stderr: report it as a bug";
 
 /// The result of the thread that makes the dump, and the task that waits for it.
 #[derive(Default)]
@@ -114,10 +114,13 @@ impl Handle {
         self.dump_with(Query::default()).await
     }
 
-    /// Returns what the tasks that `query` selects wait for: see [`dump`](Self::dump).
+    /// Returns what the tasks that `query` selects wait for; see [`dump`](Self::dump).
+    ///
+    /// # Cancel safety
+    /// Same as [`dump`](Self::dump).
     ///
     /// # Panics
-    /// As for `dump`.
+    /// Same as [`dump`](Self::dump).
     ///
     /// ```
     /// use volt::telemetry::dump::Query;

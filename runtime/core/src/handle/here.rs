@@ -94,6 +94,9 @@ impl Handle {
 
     /// Runs a blocking closure on a thread where blocking is allowed; see
     /// `volt::task::spawn_blocking`.
+    ///
+    /// # Panics
+    /// Panics in a child process that was forked from the runtime's program.
     #[track_caller]
     pub fn spawn_blocking<F, R>(&self, f: F) -> JoinHandle<R>
     where

@@ -58,6 +58,9 @@ impl Handle {
 
     /// Spawns a task onto the runtime; see `volt::spawn`. May be called on any thread.
     ///
+    /// # Panics
+    /// Panics in a child process that was forked from the runtime's program.
+    ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let handle = runtime.handle().clone();
@@ -81,6 +84,9 @@ impl Handle {
     /// Returns the future in the error if
     /// [`Builder::global_queue_capacity`](crate::builder::Builder::global_queue_capacity) tasks are
     /// waiting already, or if the runtime is shut down.
+    ///
+    /// # Panics
+    /// Panics in a child process that was forked from the runtime's program.
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, TrySpawnError<F>>
     where
@@ -130,7 +136,7 @@ impl Handle {
     /// For `LocalRuntime` and the crate `volt`: spawns a task whose future need not be `Send`.
     ///
     /// # Panics
-    /// If this is not the handle of a `LocalRuntime` that was built on this thread.
+    /// Panics if this is not the handle of a `LocalRuntime` that was built on this thread.
     #[doc(hidden)]
     #[track_caller]
     pub fn spawn_local_at<F>(

@@ -15,16 +15,16 @@ use crate::task::resources::is_traced;
 
 /// A request that a server handles, counted under its route.
 ///
-/// `volt::axum` makes one for each request that a router handles. A server that is built on another
-/// framework can make its own. The console, the metrics and
-/// [`Snapshot::routes`](volt_telemetry::Snapshot::routes) then have for each route: the requests
-/// and how they ended, how long they took, the time that their polls took on workers, and for how
-/// long their tasks waited for a worker. While a poll of the request is in progress, the console
-/// and the records of stuck polls name the route.
+/// `volt::axum` creates one for each request that a router handles. A server that is built on
+/// another framework can create its own. The console, the metrics and
+/// [`Snapshot::routes`](volt_telemetry::Snapshot::routes) then report for each route how many
+/// requests there were and how they ended, how long they took, how long their polls took on
+/// workers, and how long their tasks waited for a worker. While a poll of the request is in
+/// progress, the console and the incidents name the route.
 ///
-/// Dropping it without [`end`](Self::end) counts the request as abandoned. If a request is polled
+/// A request that is dropped without [`end`](Self::end) counts as abandoned. If a request is polled
 /// inside the poll of another one, the time of that poll counts for both, and the delay of the task
-/// for the outer one.
+/// for the outer one only.
 ///
 /// ```
 /// use std::future::{Future, poll_fn};
@@ -46,7 +46,7 @@ use crate::task::resources::is_traced;
 /// assert_eq!((routes[0].name().as_str(), routes[0].succeeded), ("GET /users/{id}", 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a request that is dropped at once is counted as abandoned"]
+#[must_use = "a request that is dropped without end() counts as abandoned"]
 pub struct Request {
     shared: Arc<Shared>,
     /// The index of its route in the table of the runtime.
@@ -56,16 +56,16 @@ pub struct Request {
 }
 
 impl Request {
-    /// Begins a request of the current runtime: one with this HTTP method, for which the router
-    /// found the route `path`.
+    /// Begins a request on the current runtime, with its HTTP method and the `path` of its route.
     ///
-    /// `path` must be the pattern of the route, not the path of the request, of which there may be
-    /// any number. A runtime counts at most [`MAX_ROUTES`](volt_telemetry::routes::MAX_ROUTES)
-    /// routes separately, and all others together as one with the name `other`. Methods that HTTP
-    /// does not define are counted as `other`. A path longer than 256 bytes is cut.
+    /// `path` must be the pattern of the route, such as `/users/{id}`, and not the path of the
+    /// request, of which there may be any number. A runtime counts at most
+    /// [`MAX_ROUTES`](volt_telemetry::routes::MAX_ROUTES) routes separately, and all others
+    /// together as one with the name `other`. Methods that HTTP does not define are counted as
+    /// `other`. A path longer than 256 bytes is truncated.
     ///
     /// # Panics
-    /// If called outside a runtime; see [`try_begin`](Self::try_begin).
+    /// Panics if called outside a runtime; see [`try_begin`](Self::try_begin).
     #[track_caller]
     pub fn begin(method: &str, path: &str) -> Self {
         Self::begin_in(Handle::current().shared, method, path)
@@ -87,16 +87,18 @@ impl Request {
         request
     }
 
-    /// Calls `poll`, which polls the handler of this request, and adds the time that it takes to
-    /// the time of the route on workers. Returns what `poll` returns.
+    /// Calls `poll`, which polls the handler of this request, and counts the time that it takes for
+    /// the route. Returns the result of `poll`.
     ///
-    /// Outside the workers of the runtime, and in a poll for a dump, it only calls `poll`.
+    /// Outside the workers of the runtime, and in a poll for a dump, it only calls `poll` and
+    /// counts nothing.
     pub fn poll<R>(&mut self, poll: impl FnOnce() -> R) -> R {
         let _poll = if is_traced() { None } else { PolledHere::begin(self) };
         poll()
     }
 
-    /// Ends the request, which was answered: with success, or with an error of the server.
+    /// Ends the request and counts it: as succeeded if `is_success`, and otherwise as failed. A
+    /// request fails by an error of the server, not by one of the client.
     pub fn end(mut self, is_success: bool) {
         self.outcome = if is_success { Outcome::Succeeded } else { Outcome::Failed };
     }

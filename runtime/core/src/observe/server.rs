@@ -49,7 +49,7 @@ const ACCEPTS_PER_TURN: usize = 16;
 /// How long accepting pauses after the kernel failed it.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The reply to a client if the snapshot panics.
-pub(super) const PANICKED: &str = "taking the snapshot panicked, see the program's log: report it as a fault";
+pub(super) const PANICKED: &str = "taking the snapshot panicked, see the program's log: report it as a bug";
 
 /// See the module.
 #[derive(Debug)]

@@ -164,7 +164,8 @@ impl Runtime {
     /// does most of a program's work, and await it here.
     ///
     /// # Panics
-    /// Panics if called inside a task or another `block_on`, and if the future panics.
+    /// Panics if called inside a task or another `block_on`; in a child process that was forked
+    /// from the runtime's program; and if the future panics.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;

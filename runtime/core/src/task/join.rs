@@ -319,7 +319,7 @@ impl fmt::Display for JoinError {
             (true, Some(message)) => write!(f, "task {} panicked with message {message:?}", self.id),
             (true, None) => write!(f, "task {} panicked", self.id),
             (false, _) => match self.refusal() {
-                Some(cause) => write!(f, "task {} was not begun: {cause}", self.id),
+                Some(cause) => write!(f, "task {} was not started: {cause}", self.id),
                 None => write!(f, "task {} was cancelled", self.id),
             },
         }

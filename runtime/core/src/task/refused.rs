@@ -49,9 +49,9 @@ impl<F> fmt::Display for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.refusal {
             Refusal::Full { capacity } => {
-                write!(f, "global_queue_capacity is {capacity}, and as many tasks wait: try again later, or raise it")
+                write!(f, "global_queue_capacity is {capacity}, and that many tasks wait: try again later, or raise it")
             }
-            Refusal::ShutDown => f.write_str("the runtime is shut down and takes no more tasks"),
+            Refusal::ShutDown => f.write_str("the runtime is shut down and accepts no more tasks"),
         }
     }
 }

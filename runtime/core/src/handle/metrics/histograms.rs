@@ -34,7 +34,7 @@ impl RuntimeMetrics {
     /// bucket also counts all longer ones.
     ///
     /// # Panics
-    /// If there is no such bucket.
+    /// Panics if there is no such bucket.
     #[track_caller]
     pub fn poll_time_histogram_bucket_range(&self, bucket: usize) -> Range<Duration> {
         range_of(bucket)
@@ -45,7 +45,8 @@ impl RuntimeMetrics {
     /// the future in `block_on` count, too.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers), or if there is no such bucket.
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers), or if there is no such
+    /// bucket.
     #[track_caller]
     pub fn poll_time_histogram_bucket_count(&self, worker: usize, bucket: usize) -> u64 {
         self.cells(worker).poll_time.count(checked(bucket))
@@ -66,16 +67,17 @@ impl RuntimeMetrics {
     /// bucket also counts all longer ones.
     ///
     /// # Panics
-    /// If there is no such bucket.
+    /// Panics if there is no such bucket.
     #[track_caller]
     pub fn schedule_latency_histogram_bucket_range(&self, bucket: usize) -> Range<Duration> {
         range_of(bucket)
     }
 
-    /// Returns how many tasks that a worker has polled had waited for the duration of this bucket.
+    /// Returns how many polls of a worker began after a schedule delay in the range of this bucket.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers), or if there is no such bucket.
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers), or if there is no such
+    /// bucket.
     #[track_caller]
     pub fn schedule_latency_histogram_bucket_count(&self, worker: usize, bucket: usize) -> u64 {
         self.cells(worker).schedule_delay.count(checked(bucket))

@@ -92,9 +92,9 @@ impl RuntimeMetrics {
         self.shared.injector.len()
     }
 
-    /// Returns how long a worker has worked: the time in which it started, and polled tasks, timers
-    /// and I/O. The number grows during a poll, too, and never decreases. Time in which the worker
-    /// searched for tasks or was parked does not count.
+    /// Returns how long a worker has worked: the time that it has spent on its start and on polls
+    /// of tasks, timers and I/O. The number grows during a poll, too, and never decreases. Time in
+    /// which the worker searched for tasks or was parked does not count.
     ///
     /// # Panics
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).

@@ -35,7 +35,7 @@ impl RuntimeMetrics {
     /// Returns how many times a task had to yield because its cooperative budget was used up.
     ///
     /// This is the sum of all workers, including spare workers. Polls outside the workers do not
-    /// count, such as those of a future in `block_on` of a runtime of several threads.
+    /// count, such as those of the future in `block_on` of a multi-thread runtime.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -98,13 +98,12 @@ impl RuntimeMetrics {
         self.shared.driver.registered_and_left().0
     }
 
-    /// Returns how many of the descriptors that were registered with the I/O driver are registered
-    /// no longer.
+    /// Returns how many descriptors were removed from the I/O driver since the runtime started.
     pub fn io_driver_fd_deregistered_count(&self) -> u64 {
         self.shared.driver.registered_and_left().1
     }
 
-    /// Returns how many readiness events the I/O driver has processed.
+    /// Returns how many readiness events the I/O driver has processed since the runtime started.
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;

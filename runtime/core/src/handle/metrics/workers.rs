@@ -11,7 +11,7 @@ impl RuntimeMetrics {
     /// this is a thread that called `block_on`. Returns `None` if the worker has not started.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_current_thread().build()?;
@@ -28,7 +28,7 @@ impl RuntimeMetrics {
     /// future in `block_on` count, too.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -44,7 +44,7 @@ impl RuntimeMetrics {
     /// Returns the mean duration of a worker's polls, in which recent polls weigh more.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -60,7 +60,7 @@ impl RuntimeMetrics {
     /// before. Such a worker was woken in vain.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -76,7 +76,7 @@ impl RuntimeMetrics {
     /// Returns how many tasks a worker has stolen from other workers.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -92,7 +92,7 @@ impl RuntimeMetrics {
     /// time.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -108,7 +108,7 @@ impl RuntimeMetrics {
     /// went to this worker's own queues.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -125,7 +125,7 @@ impl RuntimeMetrics {
     /// global queue.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -140,7 +140,7 @@ impl RuntimeMetrics {
     /// Returns the number of tasks that wait in a worker's own queues, including its LIFO slot.
     ///
     /// # Panics
-    /// If `worker` is not below [`num_workers`](Self::num_workers).
+    /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
     /// let runtime = volt::Builder::new_current_thread().build()?;

@@ -28,9 +28,9 @@ const NO_OTHER_THREAD: &str = "can call blocking only when running on the multi-
 /// On a thread that is not a worker, for example in `Runtime::block_on` or outside a runtime, the
 /// closure is simply called.
 ///
-/// Each call of `spawn_blocking` costs more, but leaves the task free to do other things. If a task
-/// blocks without either function, the sentinel detects it after some milliseconds, replaces the
-/// worker and reports it: see
+/// A call of `spawn_blocking` costs more, but leaves the task free to do other things. If a task
+/// blocks without either function, the sentinel (the thread that watches the workers) detects it
+/// after a few milliseconds, replaces the worker and reports it: see
 /// [`Builder::sentinel_interval`](crate::builder::Builder::sentinel_interval).
 ///
 /// # Panics

@@ -22,9 +22,9 @@ use crate::task::header::Task;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let task = runtime.spawn(async {
 ///     let shield = volt::task::Shield::new().unwrap();
-///     volt::task::yield_now().await; // a transaction is written here: it is not torn in two
+///     volt::task::yield_now().await; // write a transaction here: an abort does not interrupt it
 ///     drop(shield);
-///     std::future::pending::<()>().await; // here the task may be aborted again
+///     std::future::pending::<()>().await; // here an abort takes effect
 /// });
 /// task.abort();
 /// assert!(runtime.block_on(task).unwrap_err().is_cancelled());
@@ -102,7 +102,7 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 /// [`JoinHandle::abort`](crate::task::join::JoinHandle::abort) or by the shutdown of its runtime.
 ///
 /// A shielded task continues after it was cancelled. It can call this function to skip work that is
-/// no longer needed. If a shielded task is aborted while it waits, it is polled once more for that.
+/// no longer needed. Aborting a shielded task that waits wakes it once, so that it can do so.
 /// Outside a task, and in the future of a `block_on`, which cannot be cancelled, this returns
 /// false.
 ///
@@ -113,9 +113,9 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 ///     volt::task::shield(async {
 ///         sender.send("begin").unwrap();
 ///         while !volt::task::is_cancelled() {
-///             volt::task::yield_now().await; // one piece of a long work after the other
+///             volt::task::yield_now().await; // one part of a long computation
 ///         }
-///         sender.send("tidied up").unwrap();
+///         sender.send("cleaned up").unwrap();
 ///     })
 ///     .await
 ///     .unwrap();
@@ -124,7 +124,7 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 /// assert_eq!(receiver.recv().unwrap(), "begin");
 /// task.abort();
 /// assert!(runtime.block_on(task).is_err_and(|error| error.is_cancelled()));
-/// assert_eq!(receiver.recv().unwrap(), "tidied up");
+/// assert_eq!(receiver.recv().unwrap(), "cleaned up");
 /// ```
 pub fn is_cancelled() -> bool {
     current::is_cancelled()
