@@ -75,8 +75,8 @@
 //! `block_in_place` and on a spare worker. `queue_delay_ns` is missing in `spawn_blocking`, in
 //! `block_in_place` and in a `LocalSet`.
 //!
-//! An event outside a task costs a comparison more. An event inside a task costs a copy of the
-//! line, in a buffer that each thread reuses.
+//! For an event outside a task, this costs one comparison. For an event inside a task, it costs a
+//! copy of the line, in a buffer that each thread reuses.
 
 // Why a writer. A layer of `tracing-subscriber` cannot add fields to the events that another layer
 // formats. The formats have no place for more fields, either (tokio-rs/tracing, issue 1531); other

@@ -96,7 +96,7 @@ fn worker_threads(meta: &ParseNestedMeta<'_>) -> Result<usize> {
     match number.base10_parse() {
         Ok(0) => Err(Error::new(
             number.span(),
-            "`worker_threads = 0`: a runtime needs 1 worker at least; leave the option out for the default",
+            "`worker_threads = 0`: a runtime needs at least 1 worker; leave the option out for the default",
         )),
         Ok(threads) => Ok(threads),
         Err(error) => Err(Error::new(number.span(), format!("{EXPECTED}: {error}"))),

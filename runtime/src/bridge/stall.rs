@@ -37,7 +37,7 @@ impl Unstalled {
         let Some(timeout) = self.timeout else { return written };
         let limit = self.limit.get_or_insert_with(|| RawSleep::after(context::timers(), timeout));
         ready!(Pin::new(limit).poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side takes nothing")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 }
 

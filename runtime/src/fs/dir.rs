@@ -154,6 +154,9 @@ impl DirEntry {
     ///
     /// # Panics
     /// Panics if the future is polled outside the context of a runtime.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         let entry = self.entry.clone();
         run(move || entry.metadata()).await
@@ -162,11 +165,16 @@ impl DirEntry {
     /// Returns the type of the entry: a file, a directory, a symbolic link or another type. Does
     /// not follow symbolic links.
     ///
+    /// Usually the type was read together with the entry, and the future completes immediately.
+    ///
     /// # Errors
     /// Returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Panics if the future is polled outside the context of a runtime.
+    /// Panics if the type has to be read and the future is polled outside the context of a runtime.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub async fn file_type(&self) -> io::Result<FileType> {
         if let Some(file_type) = self.file_type {
             return Ok(file_type);

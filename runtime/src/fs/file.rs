@@ -141,6 +141,9 @@ impl File {
     ///
     /// # Panics
     /// Panics if such a call is running and the program has run out of file descriptors.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, so is the file. A write that is in flight is carried out.
     pub async fn into_std(mut self) -> fs::File {
         // An error means that the job panicked or was cancelled, so nothing is in flight in that
         // case either.

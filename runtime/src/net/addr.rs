@@ -91,10 +91,10 @@ pub(super) async fn resolve(target: Target) -> io::Result<Vec<SocketAddr>> {
             let looked_up = context::handle().spawn_blocking(look_up);
             looked_up.await.map_err(io::Error::other)??
         }
-        Target::Unreadable(text) => return Err(invalid(format!("{text:?} is no address: write host:port"))),
+        Target::Unreadable(text) => return Err(invalid(format!("{text:?} is not an address: use the form host:port"))),
     };
     if addrs.is_empty() {
-        return Err(invalid("no address was given, or none belongs to the name".to_owned()));
+        return Err(invalid("no address was given, or the name has no address".to_owned()));
     }
     Ok(addrs)
 }

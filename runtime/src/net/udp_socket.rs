@@ -50,7 +50,7 @@ pub struct UdpSocket {
 /// Receives a datagram into memory that may be uninitialized.
 fn receive(socket: &net::UdpSocket, free: &mut [MaybeUninit<u8>], flags: RecvFlags) -> io::Result<(usize, SocketAddr)> {
     let ((filled, _), _, from) = recvfrom(socket, free, flags)?;
-    let from = from.ok_or_else(|| io::Error::other("the kernel gave a datagram without its sender"))?;
+    let from = from.ok_or_else(|| io::Error::other("the kernel returned a datagram without its sender"))?;
     Ok((filled.len(), from.try_into()?))
 }
 

@@ -94,7 +94,7 @@ impl fmt::Debug for RestoreOnPending {
 /// polled while no unit is left.
 ///
 /// # Cancel safety
-/// As `future`.
+/// Same as `future`.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_current_thread().build().unwrap();
@@ -135,7 +135,7 @@ impl<F: Future> Future for Coop<F> {
 /// A future that never waits then blocks its worker, and the doctor reports it.
 ///
 /// # Cancel safety
-/// As `future`.
+/// Same as `future`.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_current_thread().build().unwrap();

@@ -285,6 +285,10 @@ impl<T: 'static> JoinSet<T> {
     /// # Panics
     /// Resumes the panic of the first task that panicked. Panics if a task was aborted. In both
     /// cases the remaining tasks are aborted.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe. If the future is dropped, the outputs so far are lost, and the remaining
+    /// tasks are aborted. To avoid that, call [`join_next`](Self::join_next) in a loop.
     pub async fn join_all(mut self) -> Vec<T> {
         let mut outputs = Vec::with_capacity(self.len());
         while let Some(output) = self.join_next().await {

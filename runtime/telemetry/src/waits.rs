@@ -29,7 +29,7 @@ pub const MAX_LONG_WAITS: usize = 16;
 #[serde(default)]
 pub struct Deadlock {
     /// Whether nothing but an abort can wake these tasks. Otherwise something else may still wake
-    /// one of them, such as a time-out, or another task may release a guard that was moved to it.
+    /// one of them, such as a timeout, or another task may release a guard that was moved to it.
     pub is_certain: bool,
     /// For how long all of them have waited, ns.
     pub for_ns: u64,
@@ -115,7 +115,7 @@ pub struct HeldLock {
 ///
 /// Only waits for a lock, permits, or a value that is set once are included: a task that waits for
 /// the next message or notification, or for room in a channel, may be idle. The task must wait for
-/// this only, without a time-out or another branch of a `select!`.
+/// this only, without a timeout or another branch of a `select!`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LongWait {

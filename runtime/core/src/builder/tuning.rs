@@ -271,20 +271,20 @@ impl Builder {
         self
     }
 
-    /// Sets the first time-out of a parked worker: a duration above 0 and at most
-    /// [`max_park_timeout`](Self::max_park_timeout), or `None` for no time-out; default 10 ms. It
+    /// Sets the first timeout of a parked worker: a duration above 0 and at most
+    /// [`max_park_timeout`](Self::max_park_timeout), or `None` for no timeout; default 10 ms. It
     /// doubles as long as the worker finds no work. It is a safety net below the wake-up protocol,
     /// so leave it enabled unless a test needs workers to sleep undisturbed.
-    /// `volt_worker_lost_wakeup_rescues_total` counts the tasks that only this time-out found and
-    /// should stay 0; `volt_worker_unparks_total{reason="timeout"}` counts the time-outs.
+    /// `volt_worker_lost_wakeup_rescues_total` counts the tasks that only this timeout found and
+    /// should stay 0; `volt_worker_unparks_total{reason="timeout"}` counts the timeouts.
     pub fn park_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.config.park_timeout = timeout;
         self
     }
 
-    /// Sets the limit up to which the time-out of a parked worker doubles: a duration of at least
+    /// Sets the limit up to which the timeout of a parked worker doubles: a duration of at least
     /// [`park_timeout`](Self::park_timeout), default 1 s. From there on, only the worker in the I/O
-    /// driver keeps a time-out. Raise it if an idle program must wake up less often, for example on
+    /// driver keeps a timeout. Raise it if an idle program must wake up less often, for example on
     /// battery power. `volt_worker_unparks_total{reason="timeout"}` counts these wake-ups.
     pub fn max_park_timeout(mut self, timeout: Duration) -> Self {
         self.config.max_park_timeout = timeout;
@@ -357,7 +357,7 @@ impl Builder {
     /// Default true. To do so, it sends a signal to the worker's thread; the handler only copies
     /// the stack. The signal interrupts a system call in which the thread waits. The kernel
     /// restarts most of these calls, and Rust's `sleep` continues, but `epoll_wait`, `poll`,
-    /// `select`, `nanosleep` called from C, and socket calls with a time-out return EINTR, as they
+    /// `select`, `nanosleep` called from C, and socket calls with a timeout return EINTR, as they
     /// may for any signal. Disable it if a library does not handle EINTR. No metric shows it:
     /// `volt-console stacks` prints the stacks.
     pub fn incident_stacks(mut self, enable: bool) -> Self {

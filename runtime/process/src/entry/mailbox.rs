@@ -60,7 +60,7 @@ const KEEP: usize = 4;
 pub enum Overflow {
     /// The sender waits, in order of arrival. A sender that cannot wait gets an error. Two
     /// processes that only wait for room in each other's mailboxes wait forever; a
-    /// [call](crate::System::call) ends that with its time-out.
+    /// [call](crate::System::call) ends that with its timeout.
     #[default]
     Block,
     /// The message is dropped and counted. The sender gets no error.

@@ -167,13 +167,13 @@ impl Settings {
                 refuse("max_connections is 0, so no client could connect: set at least 1")
             }
             Settings { max_header_bytes: 0, .. } => {
-                refuse("max_header_bytes is 0: no request would fit; set at least some hundred")
+                refuse("max_header_bytes is 0: no request would fit; set at least a few hundred")
             }
             Settings { header_read_timeout: Duration::ZERO, .. } => {
-                refuse("header_read_timeout is 0 s: no request could come in time; set at least some milliseconds")
+                refuse("header_read_timeout is 0 s: no request could arrive in time; set at least a few milliseconds")
             }
             Settings { write_timeout: Some(Duration::ZERO), .. } => {
-                refuse("write_timeout is 0 s: no answer could wait for room; set at least some seconds")
+                refuse("write_timeout is 0 s: no response could be sent in time; set at least a few seconds")
             }
             _ => Ok(()),
         }

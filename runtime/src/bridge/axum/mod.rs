@@ -11,11 +11,11 @@
 //! | what | limit | when exceeded |
 //! |---|---|---|
 //! | open connections | [`Serve::max_connections`] | further connections wait in the kernel's backlog |
-//! | size of a request head | [`Serve::max_header_bytes`] | the server answers 431 |
+//! | size of a request head | [`Serve::max_header_bytes`] | the server responds with status 431 |
 //! | time for a request head, and idle time between requests | [`Serve::header_read_timeout`] | the connection is closed |
 //! | a client that does not read | [`Serve::write_timeout`], if set | the connection is closed |
 //! | HTTP/2: time for the client's first 24 bytes | [`Serve::header_read_timeout`] | the connection is closed |
-//! | HTTP/2: time to answer a ping | 20 s | the connection is closed |
+//! | HTTP/2: time until the client replies to a ping | 20 s | the connection is closed |
 //!
 //! The service limits the size of bodies and the run time of handlers (axum's `DefaultBodyLimit`,
 //! tower's `timeout`). An upgraded connection (WebSocket) belongs to its handler and no longer
@@ -213,7 +213,8 @@ impl<M, Kind> Serve<M, Kind> {
         self
     }
 
-    /// Sets the maximum size of a request head in bytes. The server answers larger ones with 431.
+    /// Sets the maximum size of a request head in bytes. The server responds to larger ones with
+    /// status 431.
     ///
     /// Must be at least 1. The default is 64 KiB.
     pub fn max_header_bytes(mut self, max: usize) -> Self {
@@ -243,6 +244,17 @@ impl<M, Kind> Serve<M, Kind> {
     /// The server then stops accepting, closes idle connections, and returns `Ok` after the last
     /// request has been answered. That wait has no time limit: use
     /// [`volt::time::timeout`](crate::time::timeout) to set one.
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    ///
+    /// # async fn example() -> std::io::Result<()> {
+    /// let router = Router::new().route("/", get(|| async { "hello" }));
+    /// let listener = volt::net::TcpListener::bind("127.0.0.1:0").await?;
+    /// let interrupted = async { drop(volt::signal::ctrl_c().await) };
+    /// volt::axum::serve(listener, router).with_graceful_shutdown(interrupted).await
+    /// # }
+    /// ```
     pub fn with_graceful_shutdown<F>(self, signal: F) -> WithGracefulShutdown<M, Kind, F>
     where
         F: Future<Output = ()> + Send + 'static,

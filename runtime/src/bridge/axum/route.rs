@@ -26,9 +26,10 @@ use crate::observe;
 /// [`serve`](super::serve) adds it to a `Router`. Add it yourself to a router that is served in
 /// another way, with `Router::layer`, which puts it around each handler. A request that passes two
 /// such layers is counted once, by the outer one. Requests that no route matches are counted under
-/// the path `unmatched`, and so are those of a service that is nested by `Router::nest_service`;
-/// the routes of a router that is nested by `Router::nest` have their full paths. Requests with a
-/// method that a path does not have are counted as the method `other`, after the first.
+/// the path `unmatched`, and so are those of a service that is nested by `Router::nest_service`.
+/// The routes of a router that is nested by `Router::nest` have their full paths. Of the requests
+/// with a method that a path does not support, the first is counted under its method, and later
+/// ones under the method `other`.
 ///
 /// Outside a Volt runtime, the layer counts nothing.
 ///

@@ -118,7 +118,7 @@ macro_rules! halves {
 
         impl fmt::Display for ReuniteError {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the two halves are of different streams")
+                f.write_str("the two halves belong to different streams")
             }
         }
 
