@@ -45,10 +45,10 @@ impl Options {
     /// # Panics
     /// Panics if `heartbeat` is zero, or if `loss` is less than twice as long.
     pub fn presence(self, heartbeat: Duration, loss: Duration) -> Self {
-        assert!(!heartbeat.is_zero(), "a heartbeat takes some time");
+        assert!(!heartbeat.is_zero(), "the interval of heartbeats must not be zero");
         assert!(
             loss >= 2 * heartbeat,
-            "a node would be lost with one late heartbeat: loss has to be twice as long at least"
+            "loss must be at least twice as long as heartbeat: otherwise one late heartbeat loses a node"
         );
         Self { heartbeat, loss, ..self }
     }
@@ -58,7 +58,7 @@ impl Options {
     /// # Panics
     /// Panics if `frames` is 0.
     pub fn queue(self, frames: usize) -> Self {
-        assert!(frames > 0, "a queue has room for a frame at least");
+        assert!(frames > 0, "the queue must have room for at least one frame");
         Self { queue: frames, ..self }
     }
 
@@ -82,11 +82,11 @@ impl Options {
         let Self { cluster, node, heartbeat, loss, queue, client } = self;
         let Some(subjects) = Subjects::new(&cluster) else {
             return Err(ConnectError(format!(
-                "{cluster:?} is no name for a cluster: use 1 to 64 letters, digits, - and _"
+                "{cluster:?} is not a cluster name: use 1 to 64 letters, digits, - and _"
             )));
         };
         if tokio::runtime::Handle::try_current().is_err() {
-            let remedy = "build the runtime with volt::Builder::tokio_compat(true), and connect inside of it";
+            let remedy = "build the runtime with volt::Builder::tokio_compat(true), and connect inside it";
             return Err(ConnectError(format!("the NATS client needs a Tokio runtime beside Volt's: {remedy}")));
         }
         let state = Arc::new(State::default());
@@ -116,7 +116,7 @@ impl Options {
             // A node that does not answer still has the name: it may have been stopped.
             _ => {
                 return Err(ConnectError(format!(
-                    "cluster {cluster} has a node {node} already: take another name, or end that one"
+                    "cluster {cluster} has a node {node} already: choose another name, or stop that node"
                 )));
             }
         }
@@ -138,7 +138,7 @@ impl fmt::Debug for Options {
 }
 
 fn unreachable(address: &str, why: &dyn fmt::Display) -> ConnectError {
-    ConnectError(format!("no NATS server at {address} ({why}): start one (nats-server), or give the address of one"))
+    ConnectError(format!("no NATS server at {address} ({why}): start one (nats-server), or give the address of another"))
 }
 
 /// Why a node could not be connected.

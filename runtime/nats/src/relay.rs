@@ -195,7 +195,7 @@ impl Relay for Nats {
 
     fn start(&self, incoming: Incoming) -> Result<(), RelayError> {
         let unstarted = self.unstarted.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((receiver, name)) = unstarted else { return Err(RelayError::new("a relay is for one system")) };
+        let Some((receiver, name)) = unstarted else { return Err(RelayError::new("a relay can serve only one system: connect another one")) };
         drop(self.state.incoming.set(incoming.clone()));
         let session = Session {
             me: incoming.me(),
@@ -312,7 +312,7 @@ async fn listen(
     let (mut frames, mut presence) = match session.subscribe().await {
         Ok(subscribers) => subscribers,
         Err(error) => {
-            tracing::error!(target: "volt::process", %error, "the node hears nothing of its cluster");
+            tracing::error!(target: "volt::process", %error, "the node cannot subscribe to its cluster, so it reaches no other node");
             return;
         }
     };
@@ -421,6 +421,6 @@ async fn answer(session: &Session, message: Message) {
     if let Some(reply) = message.reply
         && let Err(error) = session.client.publish(reply, "taken".into()).await
     {
-        tracing::warn!(target: "volt::process", %error, "who asked for this node's name got no answer");
+        tracing::warn!(target: "volt::process", %error, "a request for this node's name was not answered");
     }
 }

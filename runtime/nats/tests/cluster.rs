@@ -167,7 +167,7 @@ fn a_failed_connection_has_its_cause_and_a_remedy() {
         let error = Options::new("ping", node("a")).connect("127.0.0.1:1").await.unwrap_err().to_string();
         assert!(error.contains("no NATS server at 127.0.0.1:1") && error.contains("start one"), "{error}");
         let error = Options::new("a.b", node("a")).connect("127.0.0.1:1").await.unwrap_err().to_string();
-        assert!(error.contains("no name for a cluster"), "{error}");
+        assert!(error.contains("is not a cluster name"), "{error}");
     });
     let without = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let error = without.block_on(Options::new("ping", node("a")).connect("127.0.0.1:1")).unwrap_err().to_string();

@@ -278,7 +278,7 @@ impl<S: Home> Entry<S> {
         drop(life);
         // If the process is dead, dropping `waiter` reports that.
         if is_taken {
-            drop(waiter.send(Err(Failure::new(format_args!("another upgrade of {} waits for its step", self.pid)))));
+            drop(waiter.send(Err(Failure::new(format_args!("another upgrade of {} is pending", self.pid)))));
         }
     }
 

@@ -175,7 +175,8 @@ impl FromStr for Pid {
     }
 }
 
-/// A text is not a valid pid or node name.
+/// Error returned when a text is not a valid pid or node name, or when the program already has 4096
+/// node names.
 #[derive(Clone, Debug)]
 pub struct ParseError {
     text: String,
@@ -204,10 +205,10 @@ impl fmt::Display for ParseError {
                 write!(f, "{text:?} is not a pid: use the form local:17.3, which is node:index.generation")
             }
             Fault::Node => {
-                write!(f, "{text:?} is no name for a node: use 1 to {NODE_NAME_MAX} letters, digits, - and _")
+                write!(f, "{text:?} is not a node name: use 1 to {NODE_NAME_MAX} letters, digits, - and _")
             }
             Fault::TooManyNodes => {
-                write!(f, "{text:?} would be one node more than the {NODES_MAX} that a program may know")
+                write!(f, "{text:?} is one node name more than the {NODES_MAX} that a program can store")
             }
         }
     }
@@ -234,7 +235,7 @@ mod tests {
             ["local:1.4294967296", "local:1.1.1", "lo cal:1.1", ":1.1", "lo.cal:1.1", "é:1.1", "local:1.1 ", &long];
         for text in texts.into_iter().chain(more) {
             let error = text.parse::<Pid>().unwrap_err().to_string();
-            assert!(error.contains("is not a pid") || error.contains("is no name for a node"), "{text:?}: {error}");
+            assert!(error.contains("is not a pid") || error.contains("is not a node name"), "{text:?}: {error}");
         }
     }
 

@@ -168,7 +168,7 @@ impl Hub {
     fn add(&self, me: Peer, inbox: &Arc<Inbox>) -> Result<(), RelayError> {
         let mut members = self.lock();
         if members.members.contains_key(&me.node) {
-            return Err(RelayError::new(format_args!("the hub has a node {} already: take another name", me.node)));
+            return Err(RelayError::new(format_args!("the hub has a node {} already: choose another name", me.node)));
         }
         let joined = Member { peer: me, inbox: inbox.clone() };
         for member in members.members.values() {

@@ -130,9 +130,9 @@ impl RelayError {
 impl fmt::Display for RelayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Why::Full => f.write_str("the relay's queue is full: send later, or give it a longer one"),
+            Why::Full => f.write_str("the relay's queue is full: send later, or make the queue longer"),
             Why::Lost => f.write_str("the node cannot be reached"),
-            Why::TooLarge => f.write_str("the relay does not take frames of that size"),
+            Why::TooLarge => f.write_str("the relay does not accept frames of that size"),
             Why::Other(message) => f.write_str(message),
         }
     }

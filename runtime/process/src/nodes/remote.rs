@@ -91,6 +91,9 @@ impl System {
     /// # Errors
     /// Returns an error if the node cannot be reached or does not answer within 5 s.
     ///
+    /// # Panics
+    /// Panics if `node` is another node and the future is polled outside the context of a runtime.
+    ///
     /// # Cancel safety
     /// This method is cancel safe.
     pub async fn whereis_on(&self, node: Node, name: &str) -> Result<Option<Pid>, LookupError> {

@@ -77,8 +77,11 @@ impl Context {
     /// # Errors
     /// Fails as [`System::call`] does.
     ///
+    /// # Panics
+    /// Same as [`System::call`].
+    ///
     /// # Cancel safety
-    /// As for [`System::call`].
+    /// Same as [`System::call`].
     pub async fn call(&self, to: Pid, message: Payload, limit: Duration) -> Result<Payload, CallError> {
         self.call_in_turn(to, message, limit, ready(())).await
     }

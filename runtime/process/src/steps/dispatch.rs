@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.work.complete(self.tag, Err(Failure::new("its handler did not complete it")));
+            self.work.complete(self.tag, Err(Failure::new("its handler did not complete the yield")));
         }
     }
 }
@@ -141,7 +141,7 @@ impl Completion {
 impl Drop for Completion {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.deliver(Err(Failure::new("its handler dropped it without completing it")));
+            self.deliver(Err(Failure::new("its handler dropped the yield without completing it")));
         }
     }
 }

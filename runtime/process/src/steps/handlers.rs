@@ -52,12 +52,12 @@ impl Handlers {
 impl Dispatch for Handlers {
     fn dispatch(&self, entry: &Arc<Entry>, work: &mut Work, Yield { tag, command, payload }: Yield) {
         if !work.has_room() && command != command::CANCEL {
-            let full = format_args!("{} yields are outstanding, more may not be", Output::YIELDS_MAX);
+            let full = format_args!("{} yields are outstanding, which is the maximum", Output::YIELDS_MAX);
             work.complete(tag, Err(Failure::new(full)));
             return;
         }
         let Some(handler) = self.get(command) else {
-            let unknown = format_args!("no handler for command {}: give one to System::builder", command.number());
+            let unknown = format_args!("no handler for command {}: add one with Builder::handler", command.number());
             work.complete(tag, Err(Failure::new(unknown)));
             return;
         };

@@ -29,7 +29,7 @@ use volt::sync::oneshot;
 /// # });
 /// # Ok::<(), volt::BuildError>(())
 /// ```
-#[must_use = "nothing is started before a system gets it"]
+#[must_use = "a description does nothing until a system starts it"]
 pub struct Spawn {
     pub(crate) process: Box<dyn Process>,
     pub(crate) kind: &'static str,
@@ -155,12 +155,14 @@ impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Refusal::UnknownMethod { kind, method, methods } => {
-                write!(f, "{kind} has no entry method {method:?}, but {}", methods.join(", "))
+                write!(f, "{kind} has no entry method {method:?}; it has {}", methods.join(", "))
             }
-            Refusal::NameTaken(name) => write!(f, "another process bears the name {name:?}"),
-            Refusal::TooMany(max) => write!(f, "max_processes is {max}, and as many live: raise it, or end some"),
+            Refusal::NameTaken(name) => write!(f, "another process has the name {name:?}"),
+            Refusal::TooMany(max) => {
+                write!(f, "max_processes is {max}, and that many are alive: raise it, or end some")
+            }
             Refusal::ShuttingDown => f.write_str("the system is shutting down and starts no more processes"),
-            Refusal::NoParent => f.write_str("the process that starts it has ended, and it was to be linked with that"),
+            Refusal::NoParent => f.write_str("the process that starts it, and to which it would be linked, has exited"),
         }
     }
 }

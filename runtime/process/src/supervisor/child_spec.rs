@@ -31,7 +31,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 /// let echo = echo.shutdown_limit(Duration::from_millis(100));
 /// assert_eq!((echo.id(), echo.restart()), ("echo", Restart::Permanent));
 /// ```
-#[must_use = "nothing is started before a supervisor gets it"]
+#[must_use = "a specification does nothing until a supervisor starts it"]
 pub struct ChildSpec {
     id: String,
     restart: Restart,

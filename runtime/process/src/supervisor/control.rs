@@ -193,11 +193,13 @@ impl From<Refusal> for SupervisorError {
 impl fmt::Display for SupervisorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Why::NoName(name) => write!(f, "no process bears the name {name:?}, which a supervisor should"),
-            Why::NoSupervisor(pid) => write!(f, "{pid} is no supervisor"),
+            Why::NoName(name) => {
+                write!(f, "no process has the name {name:?}: the supervisor has exited, or was not started")
+            }
+            Why::NoSupervisor(pid) => write!(f, "{pid} is not a supervisor"),
             Why::Call(error) => error.fmt(f),
-            Why::Refused(Refusal::Duplicate(id)) => write!(f, "there is a child {id:?} already"),
-            Why::Refused(Refusal::NoChild(id)) => write!(f, "there is no child {id:?}"),
+            Why::Refused(Refusal::Duplicate(id)) => write!(f, "the supervisor already has a child {id:?}"),
+            Why::Refused(Refusal::NoChild(id)) => write!(f, "the supervisor has no child {id:?}"),
             Why::Refused(Refusal::NotStarted { id, why }) => write!(f, "the child {id:?} was not started: {why}"),
             Why::Refused(Refusal::Ending) => f.write_str("the supervisor is ending and starts no more children"),
         }

@@ -105,7 +105,7 @@ pub enum Strategy {
 ///
 /// OTP's `supervisor` restarts a child immediately, and fails if the `init` of a child fails. Both
 /// cause a storm of restarts when a dependency is not available for a minute.
-#[must_use = "nothing is started before a system gets it: see into_spawn"]
+#[must_use = "a supervisor does nothing until it is started: see into_spawn"]
 pub struct Supervisor {
     pub(super) strategy: Strategy,
     pub(super) backoff: Backoff,
@@ -120,8 +120,8 @@ impl Supervisor {
         Self { strategy, backoff: Backoff::default(), restarts_max: RESTARTS_MAX, window: WINDOW, children: Vec::new() }
     }
 
-    /// Adds a child, which is started after those before it. If two children have the same id, the
-    /// supervisor fails when it is started.
+    /// Adds a child. Children are started in the order in which they were added. If two children
+    /// have the same id, the supervisor fails when it is started.
     pub fn child(mut self, spec: ChildSpec) -> Self {
         self.children.push(spec);
         self

@@ -72,7 +72,7 @@ impl Builder {
         Self { node, ..self }
     }
 
-    /// Sets how many processes may be alive at the same time, 4,194,304 by default.
+    /// Sets how many processes may be alive at the same time: 1 to 67,108,863. Default 4,194,304.
     pub fn max_processes(self, max_processes: usize) -> Self {
         Self { max_processes, ..self }
     }
@@ -135,13 +135,13 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Mistake::Duplicate(command) => {
-                write!(f, "command {} has two handlers: take one away, or give it another number", command.number())
+                write!(f, "command {} has two handlers: remove one, or use another number", command.number())
             }
             Mistake::Unnamed => f.write_str(
-                "a node with a relay needs a name: name it where the relay is made, not local, and nowhere else",
+                "a node with a relay needs a name other than local: give it to the relay, and do not call node()",
             ),
-            Mistake::Relay(node, error) => write!(f, "the relay of node {node} cannot begin: {error}"),
-            Mistake::MaxProcesses(max) => write!(f, "max_processes is {max}: it has to be 1 to {MAX_PROCESSES_MAX}"),
+            Mistake::Relay(node, error) => write!(f, "the relay of node {node} cannot start: {error}"),
+            Mistake::MaxProcesses(max) => write!(f, "max_processes is {max}: give 1 to {MAX_PROCESSES_MAX}"),
         }
     }
 }

@@ -19,7 +19,12 @@ impl System {
     ///
     /// # Errors
     /// Returns an error in these cases: the process has exited, before or after it received the
-    /// message; its mailbox refuses the message; it dropped the [`Reply`]; the time is over.
+    /// message; its mailbox refuses the message; it dropped the [`Reply`]; the time is over. To a
+    /// process on another node, also if the node cannot be reached, or if the message or the answer
+    /// cannot be sent between nodes.
+    ///
+    /// # Panics
+    /// Panics if the future is polled outside the context of a runtime.
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the message may or may not have been sent. An
@@ -135,9 +140,9 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (to, limit) = (self.to, self.limit);
         match self.why {
-            Why::NoProcess => write!(f, "{to} has ended"),
+            Why::NoProcess => write!(f, "{to} has exited"),
             Why::NoConnection => write!(f, "{to} is on a node that cannot be reached"),
-            Why::Ended => write!(f, "{to} ended before it answered"),
+            Why::Ended => write!(f, "{to} exited before it answered"),
             Why::Full => write!(f, "the mailbox of {to} is full: call later, or give it more room or another policy"),
             Why::RelayFull => write!(f, "the relay's queue to the node of {to} is full: call later"),
             Why::NotBytes => f.write_str(send::NOT_BYTES),

@@ -58,6 +58,9 @@ impl System {
     /// once it has exited. A step that is running is never interrupted; if it does not return, this
     /// method does not either.
     ///
+    /// # Panics
+    /// Panics if the future is polled outside the context of a runtime.
+    ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the process has been cancelled. It is not
     /// killed unless the limit was over.

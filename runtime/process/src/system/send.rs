@@ -19,7 +19,9 @@ impl System {
     ///
     /// # Errors
     /// Returns an error if the process has exited, or if its mailbox is full and its policy is
-    /// [`Error`](Overflow::Error).
+    /// [`Error`](Overflow::Error). To a process on another node, returns an error if the node
+    /// cannot be reached, if the relay's queue is full, or if the message cannot be sent between
+    /// nodes. Whether the process or its mailbox accepts the message is not reported.
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the message is not sent.
@@ -31,7 +33,8 @@ impl System {
     ///
     /// # Errors
     /// Returns an error if the process has exited, or if its mailbox is full and its policy is not
-    /// [`DropNewest`](Overflow::DropNewest).
+    /// [`DropNewest`](Overflow::DropNewest). To a process on another node, fails as
+    /// [`send`](Self::send) does.
     pub fn try_send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         self.try_send_as(None, to, message)
     }
@@ -194,7 +197,7 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let to = self.to;
         match self.why {
-            Why::NoProcess => write!(f, "{to} has ended"),
+            Why::NoProcess => write!(f, "{to} has exited"),
             Why::NoConnection => write!(f, "{to} is on a node that cannot be reached"),
             Why::RelayFull => write!(f, "the relay's queue to the node of {to} is full: send later"),
             Why::NotBytes => f.write_str(NOT_BYTES),

@@ -51,6 +51,9 @@ impl System {
     /// If a process awaits this itself, the shutdown waits for that process, too, and kills it at
     /// the limit.
     ///
+    /// # Panics
+    /// Panics if the future is polled outside the context of a runtime.
+    ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, no process can be started, and all have been
     /// cancelled. Those that do not exit are not killed unless the limit was over.

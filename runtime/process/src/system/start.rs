@@ -28,7 +28,9 @@ impl System {
     ///
     /// # Errors
     /// Returns an error if the process has no such entry method, its name is taken, there are too
-    /// many processes, or the system is shutting down. In that case, none of its steps has run.
+    /// many processes, or the system is shutting down. In that case, none of its steps has run. If
+    /// the runtime is shut down, the process starts and exits with
+    /// [`Killed`](ExitReason::Killed).
     pub fn spawn(&self, spawn: Spawn) -> Result<Pid, SpawnError> {
         self.start(spawn, None).map(|entry| entry.pid())
     }
@@ -88,20 +90,20 @@ impl System {
         pid: Pid,
         upgrade: impl FnOnce(&mut Old) -> Result<New, Failure> + Send + 'static,
     ) -> Result<(), Failure> {
-        let entry = self.entry(pid).ok_or_else(|| Failure::new(format_args!("{pid} has ended")))?;
+        let entry = self.entry(pid).ok_or_else(|| Failure::new(format_args!("{pid} has exited")))?;
         let (waiter, upgraded) = oneshot::channel();
         let replace = Box::new(move |process: &mut dyn Any| {
             let process: &mut Box<dyn Process> = process.downcast_mut().expect("a runner passes its state machine");
             let any: &mut dyn Any = &mut **process;
             let kind = std::any::type_name::<Old>();
-            let old = any.downcast_mut().ok_or_else(|| Failure::new(format_args!("{pid} is no {kind}")))?;
+            let old = any.downcast_mut().ok_or_else(|| Failure::new(format_args!("{pid} is not a {kind}")))?;
             let new = Box::new(upgrade(old)?);
             // The new state machine is in place even if the old one's destructor panics.
             dropped(std::mem::replace(process, new));
             Ok(std::any::type_name::<New>())
         });
         entry.upgrade(replace, waiter);
-        upgraded.await.unwrap_or_else(|_dropped| Err(Failure::new(format_args!("{pid} has ended"))))
+        upgraded.await.unwrap_or_else(|_dropped| Err(Failure::new(format_args!("{pid} has exited"))))
     }
 
     pub(crate) fn start(&self, spawn: Spawn, parent: Option<&Arc<Entry>>) -> Result<Arc<Entry>, SpawnError> {
@@ -235,6 +237,9 @@ impl Context {
     ///
     /// # Errors
     /// Fails as [`System::exec`] does.
+    ///
+    /// # Cancel safety
+    /// Same as [`System::exec`].
     pub fn exec(&self, spawn: Spawn) -> impl Future<Output = Result<Payload, ExitReason>> + use<> {
         self.system().execute(spawn, Some(self.entry()))
     }

@@ -237,7 +237,7 @@ fn an_unknown_method_is_an_error_before_anything_runs() {
         let closed = collector.closed.clone();
         let error = system.spawn(Spawn::new(collector).method("mian")).unwrap_err();
         assert!(error.is_unknown_method());
-        assert!(error.to_string().ends_with("no entry method \"mian\", but main, failing"), "{error}");
+        assert!(error.to_string().ends_with("no entry method \"mian\"; it has main, failing"), "{error}");
         assert_eq!((system.process_count(), closed.load(Ordering::Relaxed)), (0, 0));
     });
 }

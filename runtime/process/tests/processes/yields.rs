@@ -71,9 +71,9 @@ fn a_handler_completes_now_by_a_future_or_from_another_thread() {
         told.sort_by_key(|(tag, _)| *tag);
         let texts: Vec<_> = told.iter().map(|(_, result)| result.clone().map_err(|error| error.to_string())).collect();
         let errors = [
-            "its handler did not complete it",
-            "its handler did not complete it",
-            "its handler dropped it without completing it",
+            "its handler did not complete the yield",
+            "its handler did not complete the yield",
+            "its handler dropped the yield without completing it",
             "future 6",
             "no",
         ];
@@ -304,7 +304,7 @@ fn an_upgrade_keeps_pid_mailbox_and_state_or_changes_nothing() {
             system.try_send(pid, Payload::new(number)).unwrap();
         }
         let wrong = system.upgrade(pid, |_: &mut Second| Ok(Collector::default())).await.unwrap_err();
-        assert!(wrong.to_string().contains("is no "), "{wrong}");
+        assert!(wrong.to_string().contains("is not a "), "{wrong}");
         let refused = system.upgrade(pid, |_: &mut Collector| Err::<Collector, _>(Failure::new("no"))).await;
         assert_eq!(refused.unwrap_err().to_string(), "no");
         let panicked = system.upgrade(pid, |_: &mut Collector| -> Result<Collector, _> { panic!("it bursts") }).await;
@@ -323,14 +323,14 @@ fn an_upgrade_keeps_pid_mailbox_and_state_or_changes_nothing() {
         let second = system.upgrade(blocked, upgrade).await.unwrap_err();
         assert!(second.to_string().starts_with("another upgrade of "), "{second}");
         drop(held);
-        assert!(first.await.unwrap_err().to_string().contains("is no "));
+        assert!(first.await.unwrap_err().to_string().contains("is not a "));
         // The process exits before the upgrade takes place.
         let held = keep_in_step(&system, blocked);
         let mut late = Box::pin(system.upgrade(blocked, upgrade));
         assert!(poll_once(late.as_mut()).await.is_none());
         system.kill(blocked);
         drop(held);
-        assert!(late.await.unwrap_err().to_string().ends_with("has ended"));
+        assert!(late.await.unwrap_err().to_string().ends_with("has exited"));
         // An upgrade that arrives before `init` takes place after it.
         for _ in 0..100 {
             let pid = system.spawn(Spawn::new(Collector::default())).unwrap();

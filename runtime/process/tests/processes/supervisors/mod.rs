@@ -341,7 +341,7 @@ fn children_are_added_listed_and_taken_away_while_it_runs() {
             .await;
         assert_eq!(
             twin.unwrap_err().to_string(),
-            "the child \"twin\" was not started: failed: another process bears the name \"a\""
+            "the child \"twin\" was not started: failed: another process has the name \"a\""
         );
         let list = supervisor.children().await.unwrap();
         let list: Vec<_> = list.iter().map(|child| (&*child.id, child.pid, child.restart, child.restarts)).collect();
