@@ -133,9 +133,9 @@ impl Builder {
     ///
     /// A program has at most one global recorder, and it cannot be replaced. An application that
     /// installs its own *after* [`serve`](Self::serve) therefore fails to, unless this is false. A
-    /// recorder installed before `serve` stays, whatever is set here; pass its handle to
-    /// [`application_metrics`](Self::application_metrics) to have its metrics on this page too. The
-    /// metrics `process_*` go to whichever recorder the program has.
+    /// recorder that was installed before `serve` stays in any case. Pass its handle to
+    /// [`application_metrics`](Self::application_metrics) to include its metrics in this page. The
+    /// metrics `process_*` are recorded by the recorder that the program has.
     pub fn install_recorder(mut self, enable: bool) -> Self {
         self.installs_recorder = enable;
         self
@@ -152,12 +152,11 @@ impl Builder {
     /// cases the client receives no byte: the exporter cuts no response off in the middle, unless
     /// the client does not read for 30 s.
     ///
-    /// In a test with 10,000 simultaneous scrapes (at `452e226` on 2026-11-25, on two busy
-    /// processors of an Intel Xeon), 5,515 responses were complete and 701 still to come after
-    /// 120 s. 50 connections were closed 6 to 13 s after the client had sent its request, and 3,734
-    /// were reset after 96 to 117 s, all without a byte. The kernel counted 78,852 overflows of the
-    /// listen queue. For each connection that the exporter closes, the log has one `read header
-    /// from client timeout` (target `volt::http`, level DEBUG).
+    /// In a test with 10,000 simultaneous scrapes, on two busy processors of an Intel Xeon, 5,515
+    /// responses were complete after 120 s, and 701 were outstanding. The exporter closed 50
+    /// connections 6 to 13 s after the client had sent its request, and 3,734 were reset after 96
+    /// to 117 s, all without a byte. For each connection that the exporter closes, it logs `read
+    /// header from client timeout` (target `volt::http`, level DEBUG).
     pub fn max_connections(mut self, max: usize) -> Self {
         self.max_connections = max;
         self
@@ -239,7 +238,7 @@ impl Builder {
 fn resolve(address: impl ToSocketAddrs) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<_> = address.to_socket_addrs()?.collect();
     if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name has none"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name has no address"));
     }
     Ok(addresses)
 }

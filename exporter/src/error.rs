@@ -5,7 +5,7 @@ use std::io;
 
 /// The error returned when a page cannot be served.
 ///
-/// Its message has the name of the setting and a remedy.
+/// Its message contains the name of the setting and a remedy.
 ///
 /// ```
 /// let taken = volt_exporter::serve("127.0.0.1:0").unwrap();

@@ -33,7 +33,19 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long dropping an exporter waits for its worker.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves `/metrics`, the live page, snapshots as JSON and probes until it is dropped.
+/// Serves metrics until it is dropped.
+///
+/// | path | content |
+/// |---|---|
+/// | `/metrics` | the metrics, for Prometheus |
+/// | `/` | the live page, for a browser |
+/// | `/snapshot` | the snapshots of all runtimes as JSON |
+/// | `/runbooks` | the runbooks of the alerts |
+/// | `/healthz`, `/readyz` | probes |
+///
+/// Dropping it cancels responses in progress and releases the port. Outside a runtime, the drop
+/// waits for that for at most 1 s. Inside a runtime it does not wait, since it must not block, and
+/// the port is released a moment later.
 ///
 /// ```
 /// let exporter = volt_exporter::Exporter::builder().listen("127.0.0.1:0").runtimes(["main"]).serve().unwrap();

@@ -3,13 +3,14 @@
 //! Call one function and keep the guard that it returns:
 //!
 //! ```
-//! let exporter = volt_exporter::serve("127.0.0.1:0")?; // the usual port is volt_exporter::DEFAULT_ADDRESS's, 9464
+//! let exporter = volt_exporter::serve("127.0.0.1:0")?; // volt_exporter::DEFAULT_ADDRESS is 127.0.0.1:9464
 //! println!("metrics http://{}/metrics", exporter.local_addr());
 //! # Ok::<(), volt_exporter::ServeError>(())
 //! ```
 //!
-//! The page has the metrics of every runtime of the program, distinguished by the label `runtime`,
-//! and everything that the application counts with `metrics::counter!`, `gauge!` and `histogram!`.
+//! The page contains the metrics of every runtime of the program, distinguished by the label
+//! `runtime`, and everything that the application counts with `metrics::counter!`, `gauge!` and
+//! `histogram!`.
 //! axum serves it on a separate runtime with one worker, so that it responds even while all workers
 //! of the application are stuck. That runtime is named `exporter` and is on the page too.
 //!

@@ -65,7 +65,7 @@ impl Page {
     /// names of its runtimes must differ.
     pub fn render(&mut self, program: &Program) -> String {
         let mut page = Vec::new();
-        self.render_to_write(program, &mut page).expect("a Vec takes every write");
+        self.render_to_write(program, &mut page).expect("a Vec accepts every write");
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 

@@ -76,7 +76,7 @@ impl Scope {
         let seen = self.collect();
         let mut page = Vec::new();
         let programs = seen.iter().map(|seen| (seen.origin.clone(), seen.program.as_ref()));
-        self.page.render_all(&programs.collect::<Vec<_>>(), &mut page).expect("a Vec takes every write");
+        self.page.render_all(&programs.collect::<Vec<_>>(), &mut page).expect("a Vec accepts every write");
         String::from_utf8(page).expect("the format is UTF-8 throughout")
     }
 

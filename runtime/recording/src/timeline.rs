@@ -257,7 +257,8 @@ impl<'a, R: Read + Seek> Timeline<'a, R> {
         self.broke.as_ref()
     }
 
-    /// Returns the readings of the clocks at the begin and at the end, as far as the file was read.
+    /// Returns the readings of the clocks at the beginning and at the end, as far as the file was
+    /// read.
     pub fn anchors(&self) -> (Option<Anchor>, Option<Anchor>) {
         (self.first_anchor, self.last_anchor)
     }

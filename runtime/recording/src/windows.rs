@@ -57,11 +57,11 @@ impl Default for Reach {
 /// A time span to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its begin, ns on the recorded program's clock.
+    /// Its beginning, ns on the recorded program's clock.
     pub from_ns: u64,
-    /// Its end.
+    /// Its end, on the same clock.
     pub until_ns: u64,
-    /// The time of the trigger that opened it.
+    /// The time of the trigger that opened it, on the same clock.
     pub at_ns: u64,
     /// The trigger that opened it.
     pub trigger: Trigger,

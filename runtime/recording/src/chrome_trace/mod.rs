@@ -56,8 +56,9 @@ const PROGRESS_EVERY: u64 = 4096;
 /// Afterwards the reader is at the end of the recording.
 ///
 /// # Errors
-/// Errors of `to`: [`RecordingError::is_disk_full`], [`RecordingError::is_broken_pipe`]. A
-/// truncated recording is not an error; see [`Exported::broke`].
+/// Returns the errors of `to`, such as [`RecordingError::is_disk_full`] and
+/// [`RecordingError::is_broken_pipe`]. A truncated recording is not an error; see
+/// [`Exported::broke`].
 ///
 /// ```no_run
 /// use volt_recording::chrome_trace::export;

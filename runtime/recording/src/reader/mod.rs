@@ -110,9 +110,14 @@ impl Reader {
     /// Opens one file of a recording.
     ///
     /// # Errors
-    /// [`RecordingError::is_missing`], [`RecordingError::is_not_a_recording`],
-    /// [`RecordingError::is_wrong_version`]. [`RecordingError::is_truncated`] or
-    /// [`RecordingError::is_damaged`] if not even the head is intact.
+    /// Returns an error for which one of these is true:
+    /// - [`RecordingError::is_missing`]
+    /// - [`RecordingError::is_not_a_recording`]
+    /// - [`RecordingError::is_wrong_version`]
+    /// - [`RecordingError::is_truncated`] or [`RecordingError::is_damaged`] if not even the head is
+    ///   intact
+    ///
+    /// Also returns the errors of the operating system.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = File::open(path).map_err(|error| RecordingError::open(path, error))?;
         Self::new(BufReader::new(file), path.display().to_string())
@@ -123,7 +128,7 @@ impl<R: Read + Seek> Reader<R> {
     /// Reads from any source. `name` is its name in messages.
     ///
     /// # Errors
-    /// As [`open`](Reader::open).
+    /// Same as [`open`](Reader::open).
     pub fn new(mut from: R, name: impl Into<String>) -> Result<Self, RecordingError> {
         let name = name.into();
         let read_error = |error| RecordingError::read(&name, error);
@@ -184,8 +189,9 @@ impl<R: Read + Seek> Reader<R> {
     /// returns the intact part of the flush, and the next call returns the error.
     ///
     /// # Errors
-    /// [`RecordingError::is_truncated`] or [`RecordingError::is_damaged`]: nothing after that can
-    /// be read. Errors of the operating system.
+    /// Returns an error for which [`RecordingError::is_truncated`] or
+    /// [`RecordingError::is_damaged`] is true; nothing after that can be read. Also returns the
+    /// errors of the operating system.
     pub fn next_flush(&mut self) -> Result<Option<Flush>, RecordingError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Over => return Ok(None),
@@ -209,7 +215,7 @@ impl<R: Read + Seek> Reader<R> {
     /// Returns to the beginning.
     ///
     /// # Errors
-    /// Errors of the operating system.
+    /// Returns the errors of the operating system.
     pub fn rewind(&mut self) -> Result<(), RecordingError> {
         self.from.seek(SeekFrom::Start(self.first_byte)).map_err(|error| self.read_error(error))?;
         (self.at_byte, self.number, self.state) = (self.first_byte, 1, State::Reading);
@@ -264,7 +270,7 @@ impl<R: Read + Seek> Reader<R> {
     /// not change the position.
     ///
     /// # Errors
-    /// Errors of the operating system. A truncated file is not an error.
+    /// Returns the errors of the operating system. A truncated file is not an error.
     pub fn span(&mut self) -> Result<Option<(u64, u64)>, RecordingError> {
         self.aside(|reader| {
             let mut span: Option<(u64, u64)> = None;

@@ -104,8 +104,13 @@ impl Writer {
     /// Creates the recording and its first file. Fills in `part` and `began_at_unix_ns` of `head`.
     ///
     /// # Errors
-    /// [`RecordingError::is_existing`], [`RecordingError::is_unwritable`],
-    /// [`RecordingError::is_disk_full`], [`RecordingError::is_invalid_setting`].
+    /// Returns an error for which one of these is true:
+    /// - [`RecordingError::is_existing`]
+    /// - [`RecordingError::is_unwritable`]
+    /// - [`RecordingError::is_disk_full`]
+    /// - [`RecordingError::is_invalid_setting`]
+    ///
+    /// Also returns the errors of the operating system.
     pub fn create(settings: Settings, head: Head) -> Result<Self, RecordingError> {
         let files = Files { path: settings.path.clone(), is_numbered: settings.max_files > 1 };
         files.is_free()?;
@@ -134,10 +139,10 @@ impl Writer {
     /// Writes one flush.
     ///
     /// # Errors
-    /// [`RecordingError::is_full`] if there may be no further file;
-    /// [`RecordingError::is_disk_full`] and others. Everything written before stays readable; this
-    /// flush may be written in part. An error ends the recording: later calls return the same
-    /// error.
+    /// Returns an error for which [`RecordingError::is_full`] is true if there may be no further
+    /// file. Also returns the errors of the operating system, such as
+    /// [`RecordingError::is_disk_full`]. Everything written before stays readable; this flush may
+    /// be written in part. An error ends the recording: later calls return the same error.
     pub fn write(&mut self, flush: &Flush) -> Result<(), RecordingError> {
         self.unless_failed(|writer| writer.write_flush(flush))
     }

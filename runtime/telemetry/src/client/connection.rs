@@ -117,7 +117,7 @@ impl Client {
                 Kind::TimedOut,
                 format!(
                     "{path} accepted the connection and did not say hello within {wait:?}: \
-                     its process is stopped or is no Volt program"
+                     its process is stopped, or is not a Volt program"
                 ),
             )),
             Err(error) => Err(error),

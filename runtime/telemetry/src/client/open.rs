@@ -40,7 +40,7 @@ pub(super) fn open(path: &Path, wait: Duration) -> Result<OwnedFd, ConnectError>
             format!("{shown} accepted no connection within {wait:?}: its program is stopped or overloaded"),
         ),
         _ if error == rustix::io::Errno::PROTOTYPE => {
-            ConnectError::new(Kind::NotVolt, format!("{shown} is not a Volt control socket: no stream socket"))
+            ConnectError::new(Kind::NotVolt, format!("{shown} is not a Volt control socket: it is not a stream socket"))
         }
         _ => io_error(&error),
     })?;

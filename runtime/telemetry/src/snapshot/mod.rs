@@ -69,7 +69,8 @@ pub struct Snapshot {
     pub incomplete: Vec<String>,
     /// The settings that are needed to interpret the numbers.
     pub config: Config,
-    /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and not yet claimed.
+    /// Bit `w % 64` of word `w / 64` is set while worker `w` is parked and no thread has claimed it
+    /// to wake it up.
     pub parked_bitmap: Vec<u64>,
     /// Number of workers that search for work: those that steal, and those that were woken to
     /// search.
@@ -157,7 +158,7 @@ pub struct Host {
     /// Number of periods in which the control group was throttled because its quota was used up,
     /// since the group was created. `None` if it has no quota.
     pub throttles: Option<u64>,
-    /// How long it was throttled, ns, summed over processors; counted when the throttling ends.
+    /// How long it was throttled, ns, summed over processors. Counted when the throttling ends.
     /// `None` if it has no quota.
     pub throttled_ns: Option<u64>,
 }
@@ -361,8 +362,8 @@ impl Snapshot {
         self.workers.iter().filter(|worker| worker.duty != Duty::Off).count() as u32
     }
 
-    /// Returns whether no thread is in `block_on` of this current-thread runtime, so that nothing
-    /// runs its tasks, timers and sockets, as its owner intends.
+    /// Returns `true` if this is a current-thread runtime and no thread is in its `block_on`. Its
+    /// tasks, timers and sockets then do not run, which is intended and no problem.
     pub fn is_seat_free(&self) -> bool {
         let is_stopped = |worker: &Worker| worker.phase == Phase::Stopped;
         self.config.flavor == "current_thread" && self.workers.first().is_some_and(is_stopped)

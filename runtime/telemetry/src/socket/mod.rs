@@ -186,7 +186,7 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
             return Err(SocketError::new(Kind::Missing, format!("there is no socket directory {shown}")));
         }
         Err(Errno::NOTDIR | Errno::LOOP) => {
-            let remedy = if is_named_for_us(path, user_id) { "remove it, or set" } else { "name a directory in" };
+            let remedy = if is_named_for_us(path, user_id) { "remove it, or set" } else { "change" };
             return refused(format!("socket directory {shown} is a link or not a directory: {remedy} VOLT_SOCKET_DIR"));
         }
         Err(error) => return Err(SocketError::new(Kind::Io, format!("socket directory {shown}: {error}"))),
@@ -209,7 +209,7 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
     refused(if is_shared {
         format!(
             "socket directory {shown} (mode {mode:04o}) is shared with other users: \
-             name a folder of your own in VOLT_SOCKET_DIR, of mode 0700 or one that is to be made"
+             set VOLT_SOCKET_DIR to a directory of your own with mode 0700, or to one that does not exist yet"
         )
     } else {
         format!(

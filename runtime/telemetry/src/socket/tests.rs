@@ -88,7 +88,7 @@ fn errors_never_advise_changing_or_removing_a_shared_directory() {
         assert!(error.is_refused() && text.contains(&format!("{mode:04o}")), "{name} {mode:o}: {text}");
         assert_eq!(text.contains("chmod"), may_change, "{name} {mode:o}: {text}");
         assert_eq!(
-            text.contains("is shared with other users: name a folder of your own in VOLT_SOCKET_DIR"),
+            text.contains("is shared with other users: set VOLT_SOCKET_DIR to a directory of your own"),
             !may_change,
             "{name} {mode:o}: {text}"
         );
