@@ -191,7 +191,7 @@ fn tell(runtime: &str, failure: Failure, error: &str, times: u64) {
     match failure {
         Failure::NoSpare => tracing::error!(
             target: "volt", runtime, error, times,
-            "a worker is stuck, and no thread could be started to take its place"
+            "a worker is stuck, and no thread could be started to replace it"
         ),
         Failure::DriverFailed => {
             tracing::error!(target: "volt", runtime, error, times, "the I/O driver failed to wait for events");
@@ -203,12 +203,12 @@ fn tell(runtime: &str, failure: Failure, error: &str, times: u64) {
         }
         Failure::NoBlockingThread => tracing::error!(
             target: "volt", runtime, error, times,
-            "no thread could be started for blocking work: jobs wait for those that there are, or fail if there is none"
+            "no thread could be started for blocking work: jobs wait for the existing threads, or fail if there are none"
         ),
         // Only speed is lost.
         Failure::ClockFault => tracing::warn!(
             target: "volt", runtime, error, times,
-            "the processor's cycle counter failed, and the clock is read from the system"
+            "the processor's cycle counter failed; the clock is now read from the system"
         ),
     }
 }

@@ -66,7 +66,7 @@ impl Builder {
         in_range("global_queue_capacity", config.global_queue_capacity as u64, 1, u64::MAX)?;
         not_zero("target_global_queue_latency", config.target_global_queue_latency_ns == 0)?;
         if config.ewma_alpha_per_mille == 0 {
-            return Err(BuildError::invalid("ewma_alpha", "out of bounds", "give more than 0 and at most 1"));
+            return Err(BuildError::invalid("ewma_alpha", "out of bounds", "give 0.0005 to 1"));
         }
         not_zero("default_avg_task", config.default_avg_task_ns == 0)?;
         let (min, max) = (config.min_global_queue_interval.into(), config.max_global_queue_interval.into());

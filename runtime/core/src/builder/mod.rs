@@ -336,7 +336,7 @@ impl Builder {
         let sampler = config.incident_stacks.then(|| Sampler::new(config.stack_signal));
         let sampler = sampler.and_then(|sampler| {
             sampler
-                .inspect_err(|error| tracing::warn!(target: "volt", %error, "stacks of stuck polls cannot be taken"))
+                .inspect_err(|error| tracing::warn!(target: "volt", %error, "stacks of stuck polls cannot be captured"))
                 .ok()
         });
         let threads = Threads { blocking, start_spare, sentinel: program::alarm() };

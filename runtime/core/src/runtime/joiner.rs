@@ -104,7 +104,7 @@ impl Joiner {
             // the log.
             tracing::warn!(
                 target: "volt", runtime = %shared.name, %error,
-                "no thread could be started to join the runtime's threads: the shutdown does not wait for their end"
+                "no thread could be started to join the runtime's threads: the shutdown does not wait for them"
             );
         }
         Self { left, thread: spawned.ok() }

@@ -43,7 +43,7 @@ impl System {
                 if let Some(earlier) = other {
                     self.peer_down(earlier.peer);
                 }
-                tracing::info!(target: "volt::process", %peer, "a node is there");
+                tracing::info!(target: "volt::process", %peer, "a node is connected");
                 remote.add(peer)
             }
         };

@@ -91,11 +91,11 @@ struct Gone;
 
 impl Process for Gone {
     fn init(&mut self, _context: &Context, _method: &str, _input: Payload) -> Result<(), Failure> {
-        Err(Failure::new("it has ended"))
+        Err(Failure::new("the process has exited"))
     }
 
     fn step(&mut self, _events: Events<'_>, _out: &mut Output) -> Result<(), Failure> {
-        Err(Failure::new("it has ended"))
+        Err(Failure::new("the process has exited"))
     }
 }
 

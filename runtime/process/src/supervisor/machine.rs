@@ -34,7 +34,7 @@ impl Supervisor {
 
 impl Process for Machine {
     fn init(&mut self, context: &Context, _method: &str, input: Payload) -> Result<(), Failure> {
-        let Some(plan) = self.plan.take() else { return Err(Failure::new("a supervisor is started once")) };
+        let Some(plan) = self.plan.take() else { return Err(Failure::new("a supervisor can be started only once")) };
         self.running = Some(Running::new(plan, context, input)?);
         // The first step starts the children.
         context.waker().wake();

@@ -175,7 +175,7 @@ impl Running {
         while let Some(seq) = self.roster.pop_due(now) {
             match self.roster.get(seq).map(|child| &child.phase) {
                 Some(Phase::Ending(live)) => {
-                    tracing::warn!(target: "volt::process", supervisor = %self.context.pid(), child = %live.pid, "a child that did not end in time is killed");
+                    tracing::warn!(target: "volt::process", supervisor = %self.context.pid(), child = %live.pid, "a child did not exit in time and is killed");
                     self.context.system().kill(live.pid);
                 }
                 Some(Phase::Down) => _ = self.to_start.insert(seq),
@@ -235,7 +235,7 @@ impl Running {
         let pause = self.backoff.pause(child.failures, random);
         self.context.count_restart();
         let supervisor = self.context.pid();
-        tracing::warn!(target: "volt::process", %supervisor, child = id, %reason, pause_ms = pause.as_millis() as u64, "a child is started again");
+        tracing::warn!(target: "volt::process", %supervisor, child = id, %reason, pause_ms = pause.as_millis() as u64, "a child exited and is restarted after a pause");
         let at = now.checked_add(pause);
         if self.strategy == Strategy::OneForOne {
             match at {
@@ -381,7 +381,7 @@ impl Running {
                     Err(error) => ExitReason::Failed(Failure::from(error)),
                 }
             }
-            Ok(None) => ExitReason::Failed(Failure::new("it was to be started once, and was")),
+            Ok(None) => ExitReason::Failed(Failure::new("a temporary child is started only once")),
             Err(panic) => ExitReason::Panicked(Failure::of_panic(panic)),
         };
         if child.starter.is_some() || !child.spec.restart().follows(&failure) {

@@ -77,7 +77,7 @@ impl Home for System {
             // Read before the event is logged: a subscriber is user code, and must run without a
             // lock.
             let (pid, name, kind) = (entry.pid(), entry.name().unwrap_or_default(), entry.life().kind);
-            tracing::warn!(target: "volt::process", %pid, name, kind, %reason, "a process ended abnormally");
+            tracing::warn!(target: "volt::process", %pid, name, kind, %reason, "a process exited abnormally");
         }
     }
 }
