@@ -145,7 +145,7 @@ pub struct Process {
     pub messages_lost: u64,
     /// Steps so far.
     pub steps: u64,
-    /// Total time of its task's polls, including the current one, ns, accurate to some
+    /// Total time of its task's polls, including the current one, ns, accurate to a few
     /// microseconds.
     pub busy_ns: Option<u64>,
     /// How long the current poll has lasted, ns.

@@ -123,11 +123,11 @@ pub struct Task {
     /// Number of polls that have begun. This and all following fields are `None` for a task without
     /// a name that is in its first poll.
     pub polls: Option<u64>,
-    /// Total time of its polls, including the current one, ns, accurate to some microseconds.
+    /// Total time of its polls, including the current one, ns, accurate to a few microseconds.
     pub busy_ns: Option<u64>,
     /// Its longest poll, ns, accurate to 1/16; 0 if none lasted [`LONGEST_FROM_NS`].
     pub longest_ns: Option<u64>,
-    /// Total time from its wake-ups to its polls, ns, accurate to some 16 µs.
+    /// Total time from its wake-ups to its polls, ns, accurate to about 16 µs.
     pub delay_ns: Option<u64>,
     /// Time since it was spawned, ns, accurate to one second.
     pub age_ns: Option<u64>,
