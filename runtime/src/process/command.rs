@@ -9,6 +9,7 @@ use std::process::{self, ExitStatus, Output, Stdio};
 
 use crate::process::Child;
 use crate::process::orphans;
+use volt_core::context;
 use volt_core::handle::Handle;
 
 /// A builder for child processes: the program to run, its arguments, its environment and its
@@ -164,7 +165,7 @@ impl Command {
     /// Also returns an error if the underlying system call fails.
     ///
     /// # Panics
-    /// Panics if called outside the context of a runtime.
+    /// Panics if called outside the context of a runtime, or if the runtime's I/O is disabled.
     #[track_caller]
     pub fn spawn(&mut self) -> io::Result<Child> {
         self.spawn_with(process::Command::spawn)
@@ -177,14 +178,14 @@ impl Command {
     /// Returns the same errors as [`spawn`](Self::spawn), and the error of `start`.
     ///
     /// # Panics
-    /// Panics if called outside the context of a runtime.
+    /// Panics if called outside the context of a runtime, or if the runtime's I/O is disabled.
     #[track_caller]
     pub fn spawn_with(
         &mut self,
         start: impl FnOnce(&mut process::Command) -> io::Result<process::Child>,
     ) -> io::Result<Child> {
-        let runtime = Handle::current();
-        runtime.shared().home.expect_here();
+        // Panics if there is no driver, before the child is started.
+        let (runtime, _driver) = (Handle::current(), context::driver());
         orphans::reap();
         Child::of(start(&mut self.std)?, runtime, self.kills_on_drop)
     }
@@ -198,7 +199,7 @@ impl Command {
     /// Returns the same errors as [`spawn`](Self::spawn) and [`Child::wait`].
     ///
     /// # Panics
-    /// Panics if called outside the context of a runtime.
+    /// Panics if called outside the context of a runtime, or if the runtime's I/O is disabled.
     ///
     /// # Cancel safety
     /// Dropping the future drops the child. The child continues to run, unless
@@ -234,7 +235,7 @@ impl Command {
     /// Returns the same errors as [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     ///
     /// # Panics
-    /// Panics if called outside the context of a runtime.
+    /// Panics if called outside the context of a runtime, or if the runtime's I/O is disabled.
     ///
     /// # Cancel safety
     /// The same as for [`status`](Self::status).

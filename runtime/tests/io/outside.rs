@@ -103,6 +103,15 @@ fn disabled_io_and_time_panic_and_the_rest_works() {
             volt::time::sleep(volt::time::Duration::ZERO);
             volt::time::timeout(volt::time::Duration::from_secs(1), std::future::pending::<()>());
         }
+        let mut is_started = false;
+        let mut command = volt::process::Command::new("true");
+        panic_here! {
+            command.spawn_with(|command| {
+                is_started = true;
+                command.spawn()
+            });
+        }
+        assert!(!is_started, "nothing could wait for it");
         assert_eq!(runtime.block_on(async { volt::spawn(async { 1 }).await.unwrap() }), 1);
         let runtime = volt::Builder::new_current_thread().disable_io().disable_time().enable_all().build().unwrap();
         let _entered = runtime.enter();
