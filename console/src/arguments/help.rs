@@ -163,7 +163,7 @@ volt-console dump
 volt-console dump shop --task 4711 --tree
 
 # Print the number of waiting tasks by spawn location
-volt-console dump shop --json | jq '.runtimes[].groups[] | [.tasks, .spawned_at]'",
+volt-console dump --json | jq '.runtimes[].groups[] | {tasks, spawned_at}'",
     ),
     (
         "Exit codes",
@@ -184,7 +184,7 @@ volt-console why 4711
 # Explain the latest poll of the task named checkout of the program shop
 volt-console why checkout shop
 
-# The same, without polling the task for what it waits for
+# The same, without polling the task
 volt-console why checkout shop --no-poll",
     ),
     (
@@ -196,14 +196,35 @@ volt-console why checkout shop --no-poll",
     ),
 ];
 
-pub(crate) const TOP: [Chapter; 3] = [
+pub(crate) const TOP: [Chapter; 4] = [
+    (
+        "Lines",
+        "\
+delay     time from a task's wake-up to its poll
+queues    oldest: longest wait in the global queue; injected: tasks spawned
+          or woken outside the workers; overflowed: tasks moved from a full
+          local queue to the global queue
+driver    owner: worker that waits in it; idle: time since its last poll
+timers    late: lateness of the latest timers
+blocking  the threads of spawn_blocking
+sentinel  the thread that finds stuck polls. spares: spare workers in use, of
+          at most; replaced, capped: a spare worker took over, or none was
+          available; rescued: tasks that other workers took; preempted: polls
+          made to yield; pauses: of the whole program; stuck: workers declared
+          stuck; blocking: calls of block_in_place; no thread: spare workers
+          that did not start
+incidents stuck polls; suppressed: not recorded; evicted: record overwritten
+settings  placement: of tasks from outside; target, interval: time and polls
+          between checks of the global queue; alpha: weight of a tick in the
+          average poll duration; batch: tasks taken from the global queue",
+    ),
     (
         "Columns",
         "\
-state   ○ parked, can be claimed; ● awake, or just claimed; ◇ ◆ the same for
-        a spare worker (s2), which replaces a stuck one. busy; srch:
-        searching; park: parked; drvr: parked in the I/O driver; mnt:
-        maintenance; stck: stuck in a poll; blck: in block_in_place; stop
+state   ○ parked; ● awake, or being woken; ◇ ◆ the same for a spare worker
+        (s2), which replaces a stuck one. busy; srch: searching; park:
+        parked; drvr: parked in the I/O driver; mnt: maintenance; stck: stuck
+        in a poll; blck: in block_in_place; stop
 since   time in this state
 time    share of time in the states busy, srch, park, drvr and mnt
 queue   tasks in the LIFO slot, in the batch from the global queue, and in
@@ -216,7 +237,7 @@ lifo    hits: polls from the LIFO slot; evict: tasks displaced from it by
 steals  tries; ok: successful tries; tasks: stolen tasks; races: tries lost
         to another worker; given: tasks that other workers stole from this
         one
-unpark  why the worker woke up: notif: claimed by another thread; io; timer;
+unpark  why the worker woke up: notif: woken by another thread; io; timer;
         t.out: park time-out; spur: no known reason
 
 Counters are per second. Marks: ! warning, !! alarm; 10 ms and 100 ms for

@@ -116,10 +116,10 @@ pub(crate) enum Verb {
     },
     /// Print what every task is waiting for
     ///
-    /// Prints the chain of awaits of each waiting task, down to the operation that is pending.
-    /// Tasks with the same chain form a group; the group whose task has waited longest comes first.
-    /// To find the chain, the program polls each waiting task once, which is harmless: a future may
-    /// be polled at any time. Works in release builds, and for futures of any library.
+    /// Prints the running tasks, then the chain of awaits of each waiting task, down to the pending
+    /// operation. Tasks with the same chain form a group; the longest wait comes first. To find the
+    /// chain, the program polls each waiting task once, which is harmless: a future may be polled
+    /// at any time. Works in release builds, and for futures of any library.
     #[command(after_long_help = help::chapters(&help::DUMP))]
     Dump {
         #[command(flatten)]
@@ -150,10 +150,10 @@ pub(crate) enum Verb {
     },
     /// Explain what caused a task's most recent poll
     ///
-    /// Prints the chain of wake-ups that led to the poll: what woke the task, what woke its waker,
-    /// back to a timer, a socket or a thread. If the task waits for a channel, a semaphore, another
-    /// task or the like, also prints its numbers. To find these, the program polls the task once,
-    /// as for `dump`.
+    /// Prints the chain of wake-ups that led to the poll: which task woke this one, which task woke
+    /// that one, and so on, back to a timer, a socket or a thread. If the task waits for a channel,
+    /// a semaphore, another task or the like, also prints the state of this object. To find it, the
+    /// program polls the task once, as for `dump`.
     #[command(after_long_help = help::chapters(&help::WHY))]
     Why {
         /// Task id or task name
@@ -164,7 +164,7 @@ pub(crate) enum Verb {
         /// Search only this runtime [default: every runtime]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// Do not poll the task: print no numbers of what it waits for
+        /// Do not poll the task, and print no state of what it waits for
         #[arg(long)]
         no_poll: bool,
         /// Print one JSON object
@@ -175,7 +175,7 @@ pub(crate) enum Verb {
     ///
     /// The first line is the verdict of the doctor: OK, or the worst finding with its line of code.
     /// If the program exits, `top` waits for it to come back. Given a pid or a socket path, it
-    /// exits with code 1.
+    /// exits with code 1 instead.
     #[command(after_long_help = help::chapters(&help::TOP))]
     Top {
         #[command(flatten)]
@@ -438,7 +438,7 @@ fn process_rank() -> impl TypedValueParser<Value = processes::Rank> {
             Rank::Mailbox => "Number of messages in its mailbox",
             Rank::Peak => "Largest number of messages that its mailbox has had",
             Rank::Lost => "Number of messages that it dropped or refused",
-            Rank::Steps => "Number of its steps",
+            Rank::Steps => "Number of times that a worker ran it (steps)",
             Rank::Busy => "Total duration of the polls of its task",
             Rank::Pid => "Process id",
             _ => "",

@@ -73,7 +73,7 @@ impl Condition {
             Some(longest_ns) if stuck > 0 => {
                 format!("!! {stuck} of {workers} {several} stuck, {}", duration(longest_ns))
             }
-            _ => format!("{workers} {several}, {} tasks", count(tasks)),
+            _ => format!("{workers} {several}, {} {}", count(tasks), if tasks == 1 { "task" } else { "tasks" }),
         }
     }
 }

@@ -57,7 +57,7 @@ pub fn is_id_wanted(id: u64, wanted: &str) -> bool {
 /// ```
 pub fn duration(ns: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
-        (86_400_000_000_000, "days"),
+        (86_400_000_000_000, "d"),
         (3_600_000_000_000, "h"),
         (60_000_000_000, "min"),
         (1_000_000_000, "s"),
