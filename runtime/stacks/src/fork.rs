@@ -66,7 +66,7 @@ fn watch() {
         IS_WATCHED.store(true, Ordering::Relaxed);
     } else {
         let error = io::Error::from_raw_os_error(failed);
-        tracing::warn!(target: "volt", %error, "forks of this process will go unnoticed: a child must not use its parent's runtimes");
+        tracing::warn!(target: "volt", %error, "forks of this program cannot be detected: a child must not use its parent's runtimes");
     }
 }
 

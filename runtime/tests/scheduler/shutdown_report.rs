@@ -131,7 +131,8 @@ fn work_left_after_the_shutdown_limit_is_named_in_a_report() {
             assert_eq!(*reports.0.lock().unwrap(), [""; 0], "nothing was left");
             stuck_runtime.shutdown_timeout(Duration::from_millis(20));
             let report = reports.take_one();
-            for part in ["left something running", "runtime=left behind", "workers=2", "tasks=1", "blocking_threads=1"]
+            for part in
+                ["still run after the shutdown", "runtime=left behind", "workers=2", "tasks=1", "blocking_threads=1"]
             {
                 assert!(report.contains(part), "no {part} in {report}");
             }

@@ -354,7 +354,9 @@ impl Builder {
                 move || volt.upgrade().into_iter().for_each(|shared| context::enter_for_good(Handle::new(shared)));
             let tokio = Compat::start(&shared.config, enter);
             shared.add_compat(
-                tokio.map_err(|error| BuildError::system("the Tokio runtime beside it cannot be started", error))?,
+                tokio.map_err(|error| {
+                    BuildError::system("the Tokio runtime for tokio_compat cannot be started", error)
+                })?,
             );
         }
         registration.show(weak, shared.config.control_socket);

@@ -89,7 +89,7 @@ impl Listener {
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_mode & 0o077 != 0 {
             let mode = stat.st_mode & 0o777;
             return Err(io::Error::other(format!(
-                "{} came out with mode {mode:04o} instead of 0600: set VOLT_SOCKET_DIR to another file system",
+                "{} was created with mode {mode:04o} instead of 0600: set VOLT_SOCKET_DIR to a directory on another file system",
                 opened.path().display()
             )));
         }

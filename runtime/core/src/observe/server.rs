@@ -375,7 +375,7 @@ fn reply_to(
             let why = why.map_err(|_| FAULT.to_owned())?;
             why.map(Reply::Why).ok_or_else(|| {
                 format!(
-                    "no live task has the id or name {task:?}: it may have completed, or have no name and not have waited yet"
+                    "no live task has the id or name {task:?}: it may have completed, or it has no name and has never waited"
                 )
             })
         }

@@ -333,7 +333,7 @@ impl Runtime {
             tracing::warn!(
                 target: "volt", runtime = %shared.name, workers, tasks, blocking_threads = blocking,
                 ending_threads = ending, %named,
-                "the runtime was shut down and left something running"
+                "tasks or threads still run after the shutdown of the runtime"
             );
         }
     }

@@ -184,15 +184,15 @@ impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the thread has ended"),
-            Self::Busy => f.write_str("other stacks were being taken"),
+            Self::Busy => f.write_str("other stacks were being captured"),
             Self::NoAnswer { waited, signal, is_replaced: false } => write!(
                 f,
-                "no answer to signal {signal} within {waited:?}: the thread is stopped, waits in the kernel where no \
-                 signal wakes it, gets no processor, or has the signal blocked"
+                "no response to signal {signal} within {waited:?}: the thread is stopped, waits in the kernel where no \
+                 signal wakes it, gets no processor, or blocks the signal"
             ),
             Self::NoAnswer { waited, signal, is_replaced: true } => write!(
                 f,
-                "no answer within {waited:?}: another handler was installed for signal {signal}: choose another signal"
+                "no response within {waited:?}: another handler was installed for signal {signal}: choose another signal"
             ),
             Self::NotSent(error) => write!(f, "the signal could not be sent: {error}"),
         }

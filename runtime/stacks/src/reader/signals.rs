@@ -82,7 +82,7 @@ impl Signal {
     pub(super) fn handled(number: Option<c_int>, handler: Handler) -> io::Result<Self> {
         let number = number.unwrap_or(libc::SIGURG);
         let former = former(number).filter(|_| !UNUSABLE.contains(&number)).ok_or_else(|| {
-            let message = format!("signal {number} cannot be used: take SIGURG, SIGUSR2 or a real-time signal");
+            let message = format!("signal {number} cannot be used: choose SIGURG, SIGUSR2 or a real-time signal");
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
         let this = Self { number, handler };

@@ -114,7 +114,7 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             End::Whole => f.write_str("the stack is whole"),
-            End::Gap => f.write_str("calls inside of code without unwind tables are left out"),
+            End::Gap => f.write_str("calls in code without unwind tables are left out"),
             End::TooDeep => write!(f, "deeper than {CALLS_MAX} calls: the outer ones are missing"),
             End::Cut(bytes) => {
                 write!(f, "deeper than the {} KiB that were copied: the outer calls are missing", bytes / 1024)
@@ -182,7 +182,7 @@ impl Walk<'_> {
             let call = Call::from(at);
             let Some(module) = self.modules.find(call.lookup).filter(|module| module.has_code_at(call.lookup)) else {
                 return End::Lost(format!(
-                    "0x{:x} is no code of a module: generated, or no return address",
+                    "0x{:x} is not in a loaded module: it is generated code, or not a return address",
                     call.address
                 ));
             };
@@ -220,7 +220,7 @@ impl Walk<'_> {
                 }
                 Err(error) => {
                     let address = call.address.wrapping_sub(module.bias);
-                    return End::Lost(format!("no way on from 0x{address:x} in {}: {error}", module.name));
+                    return End::Lost(format!("cannot unwind beyond 0x{address:x} in {}: {error}", module.name));
                 }
             }
         }

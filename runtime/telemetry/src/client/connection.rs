@@ -116,8 +116,8 @@ impl Client {
             Ok(None) => Err(ConnectError::new(
                 Kind::TimedOut,
                 format!(
-                    "{path} accepted the connection and did not say hello within {wait:?}: \
-                     its process is stopped, or is not a Volt program"
+                    "{path} accepted the connection but sent no hello within {wait:?}: \
+                     its program is stopped, or is not a Volt program"
                 ),
             )),
             Err(error) => Err(error),

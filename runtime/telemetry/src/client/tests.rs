@@ -279,7 +279,7 @@ fn a_silent_server_costs_no_more_than_the_time_out() {
         stream.read_to_end(&mut end).unwrap();
     });
     let error = Client::connect_within(&path, Waits { hello: SHORT, ..PATIENT }).unwrap_err();
-    assert!(error.is_timeout() && error.to_string().contains("did not say hello within 50ms"), "{error}");
+    assert!(error.is_timeout() && error.to_string().contains("sent no hello within 50ms"), "{error}");
     silent.join().unwrap();
 
     let (path, mute) = server(scratch.path(), "mute", |mut stream| {
@@ -416,7 +416,7 @@ fn a_dripping_server_does_not_extend_the_timeouts() {
     let slow_hello = move |stream| drip(stream, wire::encode(&hello(), MAX_REPLY_BYTES).unwrap());
     let (path, first) = server(scratch.path(), "hello", slow_hello);
     let error = Client::connect_within(&path, Waits { hello: SHORT, ..PATIENT }).unwrap_err();
-    assert!(error.is_timeout() && error.to_string().contains("did not say hello within"), "{error}");
+    assert!(error.is_timeout() && error.to_string().contains("sent no hello within"), "{error}");
     first.join().unwrap();
     let (path, second) = server(scratch.path(), "reply", move |stream| {
         send_reply(&stream, &hello());

@@ -45,10 +45,7 @@ impl Display for Dump {
         }
         if self.progressed > 0 {
             let tasks = counted(self.progressed, "task");
-            remarks.push(format!(
-                "{tasks} continued while the dump was made, and {} not shown",
-                is_or_are(self.progressed)
-            ));
+            remarks.push(format!("{tasks} made progress during the dump and {} not shown", is_or_are(self.progressed)));
         }
         let unread = self.waiting.saturating_sub(self.read + self.progressed);
         if unread > 0 {
@@ -264,7 +261,7 @@ note: no names
         let dump = Dump { waiting: 9, read: 5, progressed: 1, groups_left_out: 2, ..Dump::default() };
         let text = dump.text();
         assert!(text.contains("2 more groups of tasks left out"), "{text}");
-        assert!(text.contains("1 task continued"), "{text}");
+        assert!(text.contains("1 task made progress"), "{text}");
         assert!(text.contains("3 tasks of 9 not read"), "{text}");
     }
 }

@@ -350,7 +350,7 @@ pub fn peer_user(socket: impl AsFd) -> io::Result<Option<u32>> {
         Ok(peer) => Ok(Some(peer.uid.as_raw())),
         // The kernel then reports process id 0, which is no process.
         Err(error) if error.raw_os_error() == 0 => Err(io::Error::other(
-            "its process is in a pid namespace that this one does not see: share it (in Kubernetes shareProcessNamespace: true)",
+            "its program is in another pid namespace: share the namespace (in Kubernetes: shareProcessNamespace: true)",
         )),
         Err(error) => Err(error.into()),
     };

@@ -288,7 +288,7 @@ impl Maker<'_> {
         } else {
             let polled = self.dump.read + self.dump.progressed;
             format!(
-                "the dump ended after {TIME_MAX:?}, with {polled} of {} tasks polled: select fewer by a filter or a sample",
+                "the dump ended after {TIME_MAX:?}, with {polled} of {} tasks polled: select fewer tasks, as with --filter or --sample",
                 self.dump.waiting
             )
         };
@@ -302,9 +302,7 @@ impl Maker<'_> {
         }
         let remark = match (error, polled) {
             (RecvTimeoutError::Timeout, Some(id)) => {
-                format!(
-                    "the poll of task #{id} for this dump did not end within {PATIENCE:?}, so the dump ends before it"
-                )
+                format!("the poll of task #{id} for this dump did not end within {PATIENCE:?}, so the dump ended early")
             }
             (RecvTimeoutError::Timeout, None) if self.shared.is_seat_free() => {
                 "no thread drives this current-thread runtime now, so its tasks cannot be polled".to_owned()
@@ -312,7 +310,7 @@ impl Maker<'_> {
             (RecvTimeoutError::Timeout, None) => {
                 format!("no worker polled the dump's own task within {PATIENCE:?}: see what the running tasks do")
             }
-            (RecvTimeoutError::Disconnected, _) => "the runtime shuts down".to_owned(),
+            (RecvTimeoutError::Disconnected, _) => "the runtime is shutting down".to_owned(),
         };
         self.dump.remarks.push(remark);
     }
@@ -377,7 +375,7 @@ impl Maker<'_> {
         self.dump.groups.sort_by_key(|group| std::cmp::Reverse((group.oldest_ns, group.tasks)));
         if self.unread > 0 {
             let tasks = counted(self.unread, "more waiting task");
-            self.dump.remarks.push(format!("{tasks} not read: the chains of these may match the filter"));
+            self.dump.remarks.push(format!("{tasks} not read; their chains may match the filter"));
         }
         let own = self.add_running();
         // The same remedy is named once, not in each group.

@@ -279,7 +279,7 @@ fn code_without_unwind_tables_is_skipped_and_reported() {
     assert_eq!(resolved.frames[at("::guilty_line")].line, Some(GUILTY_LINE));
     assert_eq!(at("volt_test_without_tables"), at("::run") + 1);
     assert_eq!(at("::poll_frame"), resolved.frames.len() - 1);
-    let error = "calls inside of code without unwind tables are left out";
+    let error = "calls in code without unwind tables are left out";
     assert_eq!(resolved.error.as_deref(), Some(error));
     victim.end();
 }
