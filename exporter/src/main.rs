@@ -41,9 +41,9 @@ Environment:
 
 /// Serve the metrics of running Volt programs to Prometheus
 ///
-/// Runs as a sidecar: attaches to the control socket of each program that this user can access. The
-/// programs themselves open no port. Each series has the labels `program` and `pid`; those of a
-/// runtime also have `runtime`.
+/// Runs as a sidecar: connects to the Unix socket (control socket) of each Volt program that this
+/// user can access. The programs themselves open no port. Each series has the labels `program` and
+/// `pid`; those of a runtime also have `runtime`.
 #[derive(Parser)]
 #[command(name = "volt-exporter", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
@@ -54,8 +54,8 @@ struct Arguments {
     /// encryption
     #[arg(long)]
     allow_remote: bool,
-    /// Directory with control sockets; can be given several times [default: the directories of this
-    /// user]
+    /// Directory in which programs create their control sockets; can be given several times
+    /// [default: this user's directories, which `volt-console --help` lists]
     #[arg(long, value_name = "DIR")]
     discover: Vec<PathBuf>,
     /// Serve only runtimes with this name; can be given several times [default: all runtimes]

@@ -215,7 +215,7 @@ impl Connection {
         let (room, since) = (room.clone(), *since);
         if since.elapsed() > AWAY_MAX {
             self.give_up();
-            return self.write(&format!("* {room} does not answer: try /join {room} again"));
+            return self.write(&format!("* {room} does not respond: try /join {room} again"));
         }
         let pid = match self.context.system().whereis(&Room::process_name(&room)) {
             Some(pid) => Some(pid),
@@ -271,7 +271,7 @@ impl Connection {
             match std::str::from_utf8(&line) {
                 Ok(line) if line.len() <= LINE_MAX => self.obey_line(line.trim()).await,
                 Ok(_) => self.write(&format!("* a line has at most {LINE_MAX} bytes")),
-                Err(_) => self.write("* that was no UTF-8"),
+                Err(_) => self.write("* that was not UTF-8"),
             }
             self.seek().await;
         }

@@ -75,7 +75,8 @@ struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
 
-    /// Share of steps that panic (0 to 1), such as 0.01 for one in a hundred
+    /// Share of the processes' steps that panic (0 to 1), such as 0.01 for one in a hundred. In a
+    /// step, a process handles the messages that have arrived
     #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = ratio)]
     chaos: f64,
 

@@ -125,7 +125,7 @@ impl House {
         if self.system.process_count() > GUESTS_MAX + ROOMS_MAX {
             // If the message cannot be sent immediately, the client only sees the end of the
             // stream.
-            drop(stream.try_write(b"* the house is full\n"));
+            drop(stream.try_write(b"* the server is full\n"));
             return;
         }
         // ORDERING: Relaxed; the value must only be unique.

@@ -67,7 +67,8 @@ Exit codes:
 /// Cause one problem in a runtime, for the doctor to find
 ///
 /// Each RULE is the name of a rule of `volt-console doctor`. Most rules fire within 15 seconds,
-/// `task-leak` within two minutes.
+/// `waiting-forever` within a minute, and `task-leak` within two minutes; set --seconds to run for
+/// as long.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
@@ -97,7 +98,7 @@ enum Symptom {
     DriverHeld,
     /// One worker has all tasks and stealing is off; the counterpart steals
     ParkedWhileBacklog,
-    /// Workers check the global queue every 4 ms only; the counterpart checks it as usual
+    /// Workers check the global queue only every 4 ms; the counterpart's check it as usual
     GlobalStarved,
     /// A task waits in the LIFO slot of a sleeping worker; the counterpart steals it
     LifoHeld,
@@ -117,7 +118,7 @@ enum Symptom {
     Oversubscribed,
     /// The program is stopped repeatedly; the counterpart is stopped only while idle
     ProgramPaused,
-    /// More jobs than blocking threads; the counterpart has equally many
+    /// More jobs than blocking threads; the counterpart has as many of both
     BlockingPoolSaturated,
     /// Tasks never complete; the counterpart's do
     TaskLeak,
