@@ -16,7 +16,9 @@ pub fn markdown_page() -> String {
          * Gauges report the state at the time of the scrape. A gauge of a duration is 0 if nothing waits.\n\
          * Histograms have buckets at powers of two, from {} ns to {last:.0} s.\n\
          * At most {LOCATIONS_MAX} spawn locations per runtime have their own series; the rest are summed up as `other`.\n\
-         * A metric is absent if the kernel or an older program does not report it.\n\n\
+         * A metric is absent if the kernel or an older program does not report it.\n\
+         * The sentinel is the thread that finds stuck polls.\n\
+         * A worker's queues: LIFO slot (polled next), ring, batch (from the global queue), inbox (from other threads).\n\n\
          A program serves these metrics with the crate `volt-exporter`, or without code if the environment\n\
          variable `VOLT_METRICS` is set; the [guide](guide.md#metrics) compares the ways. The crate's\n\
          `/metrics` also contains the application's own metrics and, on Linux and FreeBSD, `process_*`. The\n\

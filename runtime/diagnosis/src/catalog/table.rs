@@ -81,7 +81,7 @@ pub static METRICS: &[Metric] = &[
         Kind::Counter,
         "snapshots",
         &["reason"],
-        "Snapshots that were incomplete or missing, by reason: slow client (lost), frame limit (cut), or a panic \
+        "Snapshots that were incomplete or missing, by reason: slow client (lost), size limit (cut), or a panic \
          during collection (panicked).",
         |r| {
             r.observer_by(|h| [("lost", h.snapshots_lost), ("cut", h.snapshots_cut), ("panicked", h.snapshot_panics)]);
@@ -123,7 +123,7 @@ pub static METRICS: &[Metric] = &[
         "volt_runtime_snapshot_gaps",
         "fields",
         RUNTIME,
-        "Fields missing from this scrape because they could not be read or exceeded the frame's limit.",
+        "Fields missing from this scrape because they could not be read or exceeded the size limit.",
         |r| r.one(|s| s.incomplete.len()),
     ),
     gauge(
@@ -162,7 +162,7 @@ pub static METRICS: &[Metric] = &[
         "volt_processes_alive",
         "processes",
         RUNTIME,
-        "Processes that have not ended. A process is a state machine with a mailbox.",
+        "Live processes. A process is an actor with a mailbox (crate volt-process).",
         |r| {
             r.one_known(|s| s.processes.as_ref().map(|all| all.alive));
         },

@@ -169,8 +169,12 @@ fn waiting_for_a_processor(span: &Span<'_>, rule: Rule, title: impl FnOnce(f64) 
     };
     let mut finding = Finding::new(rule, severity, title(worst))
         .ratio("run_delay_ratio", "largest share of time that a worker waited for a processor", worst)
-        .ns("run_delay_ns", "waiting for a processor, all these workers", sum_ns(|worker| worker.run_delay_ns))
-        .ns("cpu_ns", "running, all these workers", sum_ns(|worker| worker.cpu_ns))
+        .ns(
+            "run_delay_ns",
+            "time that these workers waited for a processor, in total",
+            sum_ns(|worker| worker.run_delay_ns),
+        )
+        .ns("cpu_ns", "time that these workers ran, in total", sum_ns(|worker| worker.cpu_ns))
         .ns("interval_ns", "measured over", span.interval_ns());
     for (pair, _) in starved {
         finding = finding.worker(pair.index());

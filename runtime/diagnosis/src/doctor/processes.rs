@@ -112,6 +112,6 @@ pub(super) fn restart_storm(span: &Span<'_>) -> Vec<Finding> {
     }
     vec![finding.advice(
         "A process fails soon after each start. Its log lines (target volt::process) report the reason. Fix that reason: restarts only \
-         help against transient failures. Until then, set a longer back-off, or a lower intensity, at which the supervisor stops.",
+         help against transient failures. Until then, set a longer back-off, or a lower restart intensity, so that the supervisor stops sooner.",
     )]
 }

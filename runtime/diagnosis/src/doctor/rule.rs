@@ -211,7 +211,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::Deadlock,
         name: Rule::Deadlock.name(),
-        meaning: "Tasks wait for each other: each for a lock that the next one holds, or for its end.",
+        meaning: "Tasks wait for each other: each for a lock that the next one holds, or for the next one to end.",
         threshold: waits::deadlock_threshold,
         is_told: waits::are_deadlocks_told,
         judge: Judge::Case(waits::deadlock),

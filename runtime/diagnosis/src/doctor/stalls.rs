@@ -221,7 +221,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         shown.for_ns,
     );
     if shown.is_over {
-        finding = finding.ns("ended_ago_ns", "time from its end to the last check", ended_ago_ns);
+        finding = finding.ns("ended_ago_ns", "time since its end", ended_ago_ns);
     }
     finding = finding
         .count("seen_count", "similar polls still on record", incidents.len() as u64)

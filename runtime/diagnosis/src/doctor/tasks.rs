@@ -126,8 +126,8 @@ pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {
         }
         findings.push(finding.spawned_at(&now.spawned_at).advice(
             "A future returned Pending without storing the waker, or the owner of the waker was dropped or forgotten (a \
-             channel's sender, a timer, a registration). Store `cx.waker().clone()` before returning Pending. Abort \
-             tasks that wait forever on purpose.",
+             channel's sender, a timer, a registration). Store `cx.waker().clone()` before returning Pending. If a \
+             task is meant to wait forever, abort it when it is no longer needed.",
         ));
     }
     findings
