@@ -109,7 +109,7 @@ pub fn latest(snapshot: &Snapshot, is_it: impl Fn(&Incident) -> bool) -> String 
     };
     let (how_long, _) = how_long(incident);
     let ago = if incident.is_over { format!("{} ago", when(incident, snapshot.at_ns)) } else { "now".into() };
-    format!("{how_long} {} {ago}; {}", place_of(incident), cause(incident))
+    format!("{how_long} {ago}, {}; {}", place_of(incident), cause(incident))
 }
 
 /// Returns what the runtime did about it.

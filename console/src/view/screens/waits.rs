@@ -87,7 +87,7 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
 /// Returns what a group waits for, in one line of `room` columns if possible: the operation, and
 /// the application's line.
 fn what(row: &WaitRow<'_>, room: usize) -> String {
-    let Some(last) = row.chain.last() else { return row.note.unwrap_or("unknown").to_owned() };
+    let Some(last) = row.chain.last() else { return row.note.unwrap_or("place unknown").to_owned() };
     let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);
     let name = last.function.as_deref().unwrap_or("");
     let held = row.locks.first().and_then(|lock| Some(format!("  held by #{}", lock.held_by?))).unwrap_or_default();
