@@ -37,7 +37,7 @@ impl Dumping {
         // some, so the number cannot grow meanwhile.
         let running = Arc::strong_count(&registry.dumps) - 1;
         if running >= registry.limits.dumps {
-            return Err(format!("{running} dumps are being made, which is the limit: try again later"));
+            return Err(format!("dumps in progress: {running}, which is the limit: try again later"));
         }
         let counted = registry.dumps.clone();
         let (sender, made) = sync_channel(1);

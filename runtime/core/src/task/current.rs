@@ -292,7 +292,7 @@ pub(crate) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
 /// ```
 #[track_caller]
 pub fn id() -> Id {
-    try_id().expect("volt::task::id() is for code that runs in a task: spawn it, or use try_id()")
+    try_id().expect("volt::task::id() must be called in a task: spawn one, or use try_id()")
 }
 
 /// Returns the id of the calling task, or `None` outside a task. The destructors of a task's future

@@ -57,7 +57,7 @@ impl Driver {
             return Err(ShutDownError::io());
         }
         if registrations.sockets.len() >= MAX_REGISTRATIONS {
-            return Err(io::Error::other(format!("{MAX_REGISTRATIONS} sockets are registered, and no more can be")));
+            return Err(io::Error::other(format!("{MAX_REGISTRATIONS} sockets are registered, which is the limit")));
         }
         let generation = registrations.next_generation;
         registrations.next_generation = (generation + 1) % (1 << INDEX_BITS);

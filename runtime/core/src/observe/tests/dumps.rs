@@ -91,7 +91,7 @@ fn the_number_of_dumps_at_the_same_time_is_bounded() {
     let (first, second) = (scene.raw(), scene.raw());
     let held = scene.hold_dump(&first);
     ask_for_dump(&second);
-    assert!(error(&second).contains("1 dumps are being made, which is the limit"));
+    assert!(error(&second).contains("dumps in progress: 1, which is the limit"));
     drop(held);
     assert!(matches!(read(&first), Some(Reply::Dump(_))));
     ask_for_dump(&second);

@@ -224,7 +224,7 @@ impl Shared {
 
 fn remark_without_turn(why: NoTurn) -> &'static str {
     match why {
-        NoTurn::Full => "too many dumps of this runtime are being made: try again later",
+        NoTurn::Full => "too many dumps of this runtime are in progress: try again later",
         NoTurn::Late => "other dumps of this runtime took all of the time: try again later",
         NoTurn::Cancelled => CANCELLED,
     }
