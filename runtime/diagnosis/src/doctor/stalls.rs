@@ -367,7 +367,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
                 .ns("mean_poll_ns", "mean poll, running time only", mean_ns)
                 .ns("longest_poll_ns", "longest poll since the runtime started", now.longest_poll_ns)
                 .ns("delay_caused_ns", "delay of other tasks", caused_ns)
-                .ns("net_delay_ns", "the same minus their own delay", net_ns)
+                .ns("net_delay_ns", "delay of other tasks minus their own delay", net_ns)
                 .count("polls_count", "polls", polls)
                 .count("preempts_count", "preempted polls", span.grown(|s| s.sentinel.preempts))
                 .spawned_at(&now.spawned_at)
