@@ -102,7 +102,7 @@ fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
 fn draw_too_small(frame: &mut Frame<'_>, area: Rect) {
     let text = [
         "The terminal is too small.".into(),
-        format!("It is {}x{}; at least {}x{} is needed.", area.width, area.height, MIN_SIZE.0, MIN_SIZE.1),
+        format!("It is {}x{}; the screens need {}x{}.", area.width, area.height, MIN_SIZE.0, MIN_SIZE.1),
         "Enlarge it, or press q to quit.".into(),
     ];
     let top = area.height.saturating_sub(text.len() as u16) / 2;

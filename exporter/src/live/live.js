@@ -161,7 +161,7 @@ function badge(runtime) {
 function history(seen, nowNs) {
   const ago = (atNs) => (nowNs - atNs < 1e9 ? "just now" : `${duration(nowNs - atNs)} ago`);
   const past = seen.is_current ? "" : `worst severity ${seen.worst}; `;
-  return `${past}first seen ${ago(seen.first_at_ns)}, last seen ${ago(seen.last_at_ns)}, in ${seen.count} ${seen.count === 1 ? "check" : "checks"}`;
+  return `${past}began ${ago(seen.first_at_ns)}, last seen ${ago(seen.last_at_ns)}, in ${seen.count} ${seen.count === 1 ? "check" : "checks"}`;
 }
 
 function showFindings(runtime) {

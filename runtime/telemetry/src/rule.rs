@@ -111,6 +111,11 @@ impl Rule {
         NAMES[self as usize].1
     }
 
+    /// Returns the names of all rules.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(_, name)| *name)
+    }
+
     /// Returns the rule with this name.
     pub fn by_name(name: &str) -> Option<Rule> {
         NAMES.iter().find(|(_, known)| *known == name).map(|(rule, _)| *rule)

@@ -149,7 +149,7 @@ fn a_past_finding_shows_its_times_and_does_not_fail() {
     let text = text(&past, WIDE);
     assert!(text.starts_with("PAST  stalled-poll"), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("worst severity warning; first seen 2 min 5 s ago, last seen 2 min 5 s ago, in 1 check"));
+    assert!(words.contains("worst severity warning; began 2 min 5 s ago, last seen 2 min 5 s ago, in 1 check"));
     let summary = summary(&first, &later, &past, WIDE);
     assert!(summary.starts_with("Found: 1 past. Checked"), "{summary}");
 }

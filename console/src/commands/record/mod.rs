@@ -82,7 +82,10 @@ impl std::str::FromStr for On {
             Some(("poll", time)) => limit(time).map(On::Poll),
             Some(("rule", name)) => match Rule::by_name(name) {
                 Some(rule) => Ok(On::Rule(Some(rule))),
-                None => Err(format!("the doctor has no rule named {name:?}")),
+                None => {
+                    let names = Rule::names().collect::<Vec<_>>().join(", ");
+                    Err(format!("the doctor has no rule named {name:?}; its rules are {names}"))
+                }
             },
             _ => Err("expected stall, panic, delay=TIME, poll=TIME, rule or rule=NAME".into()),
         }

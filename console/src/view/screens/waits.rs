@@ -87,10 +87,16 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
 /// Returns what a group waits for, in one line of `room` columns if possible: the operation, and
 /// the application's line.
 fn what(row: &WaitRow<'_>, room: usize) -> String {
-    let Some(last) = row.chain.last() else { return row.note.unwrap_or("place unknown").to_owned() };
+    let Some(last) = row.chain.last() else {
+        // Of a task that runs, the stack is read only if its poll lasts.
+        let task = row.examples.first().filter(|_| row.worker.is_some()).map(label);
+        let running = task.map(|task| format!("{task}, spawned at {}", row.spawned_at));
+        return row.note.map(str::to_owned).or(running).unwrap_or_else(|| "place unknown".to_owned());
+    };
     let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);
     let name = last.function.as_deref().unwrap_or("");
-    let held = row.locks.first().and_then(|lock| Some(format!("  held by #{}", lock.held_by?))).unwrap_or_default();
+    let holders: Vec<_> = row.locks.iter().filter_map(|lock| Some(format!("#{}", lock.held_by?))).collect();
+    let held = if holders.is_empty() { String::new() } else { format!("  held by {}", holders.join(", ")) };
     // Of a long path, the end is worth more than the beginning.
     let place = tail(&line.unwrap_or_default(), room.saturating_sub(width(name) + width(&held) + 2).max(PLACE_MIN));
     format!("{name}  {place}{held}")

@@ -207,7 +207,7 @@ fn a_screen_below_the_minimum_is_refused_politely() {
         assert!(!screen.contains("workers"), "{screen}");
     }
     assert!(screen(&fixture::model(2, 4), (79, 24)).contains("Enlarge to 80x24 for more"));
-    assert!(screen(&fixture::model(2, 4), (79, 5)).contains("It is 79x5; at least 80x24 is needed."));
+    assert!(screen(&fixture::model(2, 4), (79, 5)).contains("It is 79x5; the screens need 80x24."));
 }
 
 #[test]

@@ -148,7 +148,7 @@ pub enum Figure {
 }
 
 impl Finding {
-    /// Formats when and how often the finding was found, in one line: `first seen 3 min 12 s ago,
+    /// Formats since when and how often the problem was seen, in one line: `began 3 min 12 s ago,
     /// last seen just now, in 190 checks`.
     pub fn history(&self, now_ns: u64) -> String {
         let Seen { is_current, first_at_ns, last_at_ns, count, worst } = self.seen;
@@ -157,7 +157,7 @@ impl Finding {
             seconds => format!("{} ago", duration(seconds * 1_000_000_000)),
         };
         let past = if is_current { String::new() } else { format!("worst severity {}; ", worst.name()) };
-        format!("{past}first seen {}, last seen {}, in {}", ago(first_at_ns), ago(last_at_ns), counted(count, "check"))
+        format!("{past}began {}, last seen {}, in {}", ago(first_at_ns), ago(last_at_ns), counted(count, "check"))
     }
 }
 

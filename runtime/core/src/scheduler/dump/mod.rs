@@ -80,7 +80,6 @@ use self::locks::Locks;
 use self::resources::{Primitives, Resources};
 use self::select::{Listed, Selection};
 use self::turn::NoTurn;
-use super::ends::Ends;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
@@ -248,8 +247,8 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// Protocol (1) to (4).
     fn poll_all(&mut self) {
-        let Listed { targets, chosen, unread } = self.selection.list(&self.shared.registry, self.began_at_ns);
-        (self.dump.waiting, self.unread) = (chosen, unread);
+        let Listed { alive, targets, chosen, unread } = self.selection.list(&self.shared.registry, self.began_at_ns);
+        (self.dump.alive, self.dump.waiting, self.unread) = (alive, chosen, unread);
         if !self.query.polls {
             targets.iter().for_each(|target| self.add(target, Stacks::default(), Noted::default()));
             return;
@@ -377,15 +376,13 @@ impl Maker<'_> {
             let tasks = counted(self.unread, "more waiting task");
             self.dump.remarks.push(format!("{tasks} not read; their chains may match the filter"));
         }
-        let own = self.add_running();
+        self.add_running();
         // The same remedy is named once, not in each group.
         for error in errors {
             if !self.dump.remarks.contains(&error) && self.dump.remarks.len() < 8 {
                 self.dump.remarks.push(error);
             }
         }
-        let ([completed, cancelled, panicked], [inside, outside]) = self.shared.count_tasks();
-        self.dump.alive = (inside + outside).saturating_sub(completed + cancelled + panicked + own);
         let queued: usize = self.shared.remotes_in_use().iter().map(|remote| remote.queued()).sum();
         self.dump.queued = (self.shared.injector.len() + queued) as u64;
         self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
@@ -447,15 +444,13 @@ impl Maker<'_> {
     }
 
     /// Adds the tasks that are being polled, with the stacks of those whose poll lasts.
-    /// Returns the number of the dump's own tasks.
-    fn add_running(&mut self) -> u64 {
-        let (mut running, mut own) = (Vec::new(), 0);
+    fn add_running(&mut self) {
+        let mut running = Vec::new();
         for (worker, remote) in self.shared.remotes_in_use().iter().enumerate() {
             let poll_seq = remote.cells.poll_seq();
             let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
             if poll.spawned_at == dump::SPAWNED_AT.to_string() {
                 // A batch that has sent its last task, or was cancelled.
-                own += 1;
                 continue;
             }
             let name = self.shared.registry.name_by_id(poll.task_id);
@@ -481,6 +476,5 @@ impl Maker<'_> {
         }
         running.sort_by_key(|running| std::cmp::Reverse(running.for_ns));
         self.dump.running = running;
-        own
     }
 }
