@@ -130,8 +130,8 @@ pub static METRICS: &[Metric] = &[
         "volt_doctor_findings",
         "findings",
         &["runtime", "rule", "severity"],
-        "Current findings of the doctor by rule and severity. A finding remains for at least 30 s after it was \
-         last seen. Details: `volt-console doctor`.",
+        "Current warnings and critical findings of the doctor, by rule. They remain for at least 30 s after they \
+         were last seen. Details: `volt-console doctor`.",
         |r| r.each_rule(),
     ),
     histogram("volt_poll_duration_seconds", "Duration of completed polls of tasks.", |r| {
@@ -376,7 +376,8 @@ pub static METRICS: &[Metric] = &[
         "volt_incidents_total",
         "polls",
         &["runtime", "cause"],
-        "Stuck polls by cause: computation (processor), a sleep, a lock, I/O, or the machine.",
+        "Stuck polls by cause: cpu (the task computed), sleep, lock, io, page_in, not_scheduled, throttled, stopped, \
+         unknown.",
         |r| {
             let incidents = &r.snapshot.incidents;
             incidents.counts().for_each(|(cause, count)| r.push(&[cause.name()], count));
@@ -464,7 +465,7 @@ pub static METRICS: &[Metric] = &[
         "volt_timers_lag_seconds",
         "seconds",
         RUNTIME,
-        "Largest delay past their deadline among the timers that fired last.",
+        "Delay past its deadline of the timer that was latest among those that fired last.",
         |r| r.one(|s| seconds(s.timers.last_lag_ns)),
     ),
     counter("volt_driver_turns_total", "turns", RUNTIME, "Polls of the I/O driver.", |r| {
@@ -560,8 +561,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_time_seconds_total",
         "seconds",
         &["runtime", "worker", "state"],
-        "Time by what the worker did: busy, searching, parked, driver or maintenance. The states add up to the \
-         worker's lifetime.",
+        "Time by state: busy (in polls), searching, parked, driver (parked in it), maintenance (timers, I/O, \
+         statistics). They add up to the worker's lifetime.",
         |r| {
             r.each_by(|w| {
                 [
@@ -601,7 +602,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_ticks_total",
         "ticks",
         WORKER,
-        "Ticks. A tick is a run of polls between two polls of the I/O driver.",
+        "Ticks: series of at most `budget_per_tick` polls. Before each, the worker polls the I/O driver if that is \
+         due.",
         |r| {
             r.each(|w| w.ticks);
         },
@@ -631,7 +633,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_queue_depth",
         "tasks",
         &["runtime", "worker", "queue"],
-        "Tasks waiting at the worker by queue: its ring, its batch buffer, its inbox or its LIFO slot.",
+        "Tasks waiting at the worker by queue: ring (local queue), batch (from the global queue), inbox (placed from \
+         outside), lifo (the next task).",
         |r| {
             r.each_by(|w| {
                 [
