@@ -145,7 +145,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         row("timer_lateness_cpu", "us CPU", Target::AtMost(2.0), "processor time of one of them")
     ),
     workload!(timer::create_cancel, row("timer_create_cancel", "ns", ratio(0.30), "a task arms a timer and drops it")),
-    workload!(tcp::echo_1, row("tcp_echo_1", "ns", ratio(1.0), "echo server, 1 connection: time a request")),
+    workload!(tcp::echo_1, row("tcp_echo_1", "ns", ratio(1.0), "echo server, 1 connection: time per request")),
     workload!(tcp::echo_64, row("tcp_echo_64", "ns", ratio(1.0), "64 connections")),
     workload!(
         tcp::echo_512,
@@ -158,9 +158,9 @@ pub(crate) const WORKLOADS: &[Workload] = &[
             "http_hello",
             "us CPU",
             ratio(1.0),
-            "hyper says hello, 64 connections: the server's processor time a request"
+            "hyper says hello, 64 connections: the server's processor time per request"
         ),
-        row("http_hello_time", "ns", Target::None, "time a request"),
+        row("http_hello_time", "ns", Target::None, "time per request"),
         row("http_hello_p99", "us", ratio(1.0), "the time that one in 100 answers exceeds")
     ),
     workload!(
