@@ -41,7 +41,24 @@ fn page(document: &str) -> String {
 /// Returns the first line of a section and the rest, both escaped.
 fn heading_and_text(section: &str) -> (String, String) {
     let (heading, text) = section.split_once('\n').unwrap_or((section, ""));
-    (escaped(heading.trim()), escaped(text.trim()))
+    (escaped(heading.trim()), escaped(&without_links(text.trim())))
+}
+
+/// Replaces each Markdown link by its text: the page is served without the other documents.
+fn without_links(text: &str) -> String {
+    let (mut plain, mut rest) = (String::new(), text);
+    while let Some((before, name, after)) = first_link(rest) {
+        plain.extend([before, name]);
+        rest = after;
+    }
+    plain + rest
+}
+
+/// Returns what is before the first link `[text](target)`, its text, and what is after it.
+fn first_link(text: &str) -> Option<(&str, &str, &str)> {
+    let (name_and_before, after) = text.split_once("](")?;
+    let (before, name) = name_and_before.rsplit_once('[')?;
+    Some((before, name, after.split_once(')')?.1))
 }
 
 fn escaped(text: &str) -> String {
@@ -54,10 +71,15 @@ mod tests {
 
     #[test]
     fn each_section_has_its_anchor_and_its_escaped_text() {
-        let page = page("# Alerts\n\nRead <this>.\n\n## VoltA\n\n1. Run `a && b`.\n\n## VoltB\nlast");
+        let page = page(
+            "# Alerts\n\nRead <this>.\n\n## VoltA\n\n1. Run `a && b` ([Terms](guide.md#terms)).\n\n## VoltB\nlast",
+        );
         assert!(page.contains("<title>Alerts - Volt</title>"), "{page}");
         assert!(page.contains("<pre>Read &lt;this&gt;.</pre>"), "{page}");
-        assert!(page.contains("<section id=\"volta\">\n<h2>VoltA</h2>\n<pre>1. Run `a &amp;&amp; b`.</pre>"), "{page}");
+        assert!(
+            page.contains("<section id=\"volta\">\n<h2>VoltA</h2>\n<pre>1. Run `a &amp;&amp; b` (Terms).</pre>"),
+            "{page}"
+        );
         assert!(page.contains("<section id=\"voltb\">\n<h2>VoltB</h2>\n<pre>last</pre>"), "{page}");
     }
 }

@@ -85,7 +85,8 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
 }
 
 /// Returns what a group waits for, in one line of `room` columns if possible: the operation, and
-/// the application's line.
+/// the application's line that calls it. If a task waits for several operations, shows the last and
+/// how many others there are.
 fn what(row: &WaitRow<'_>, room: usize) -> String {
     let Some(last) = row.chain.last() else {
         // Of a task that runs, the stack is read only if its poll lasts.
@@ -93,13 +94,27 @@ fn what(row: &WaitRow<'_>, room: usize) -> String {
         let running = task.map(|task| format!("{task}, spawned at {}", row.spawned_at));
         return row.note.map(str::to_owned).or(running).unwrap_or_else(|| "place unknown".to_owned());
     };
-    let line = row.chain.iter().rev().find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);
+    let line = callers(row.chain).find(|link| link.is_user_code).or(Some(last)).and_then(Link::place);
     let name = last.function.as_deref().unwrap_or("");
+    let others = row.chain.windows(2).filter(|pair| pair[1].depth <= pair[0].depth).count();
     let holders: Vec<_> = row.locks.iter().filter_map(|lock| Some(format!("#{}", lock.held_by?))).collect();
     let held = if holders.is_empty() { String::new() } else { format!("  held by {}", holders.join(", ")) };
+    let others = if others > 0 { format!("  and {others} more") } else { String::new() };
     // Of a long path, the end is worth more than the beginning.
-    let place = tail(&line.unwrap_or_default(), room.saturating_sub(width(name) + width(&held) + 2).max(PLACE_MIN));
-    format!("{name}  {place}{held}")
+    let used = width(name) + width(&others) + width(&held) + 2;
+    let place = tail(&line.unwrap_or_default(), room.saturating_sub(used).max(PLACE_MIN));
+    format!("{name}  {place}{others}{held}")
+}
+
+/// Returns the last link of a chain, and then its callers, the closest first. Links of other
+/// branches are not among them.
+fn callers(chain: &[Link]) -> impl Iterator<Item = &Link> {
+    let mut below = u32::MAX;
+    chain.iter().rev().filter(move |link| {
+        let is_caller = link.depth < below;
+        below = below.min(link.depth);
+        is_caller
+    })
 }
 
 fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'static>> {
@@ -152,6 +167,20 @@ mod tests {
 
     use super::*;
     use crate::model::Message;
+
+    #[test]
+    fn a_group_is_shown_with_the_line_of_its_own_branch() {
+        let link = |depth, function: &str, is_user_code| {
+            let (function, file) = (Some(function.to_owned()), Some(format!("src/{function}.rs")));
+            Link { depth, function, file, line: Some(1), is_user_code, ..Link::default() }
+        };
+        let chain = [link(0, "main", true), link(1, "pause", true), link(2, "Sleep", false), link(1, "Read", false)];
+        let dump = Dump { groups: vec![Group { chain: chain.to_vec(), ..Group::default() }], ..crate::fixture::dump() };
+        let mut model = crate::fixture::model(2, 2);
+        model.update(Message::Dump(Box::new(dump)));
+        let shown: Vec<String> = model.wait_rows().iter().map(|row| what(row, 100)).collect();
+        assert!(shown.contains(&"Read  src/main.rs:1  and 1 more".to_owned()), "{shown:?}");
+    }
 
     #[test]
     fn the_selected_group_shows_the_numbers_of_a_channel() {

@@ -398,6 +398,11 @@ impl Known {
         let seen = &mut finding.seen;
         (seen.is_current, seen.worst, seen.count) = (severity.is_some(), self.worst, self.count);
         (seen.first_at_ns, seen.last_at_ns) = (self.first_at_ns, self.last_at_ns);
+        if severity.is_none() {
+            // A later sighting that is not sure yet does not count.
+            let held_at_ns = self.bad_at_ns.iter().flatten().max();
+            seen.last_at_ns = held_at_ns.map_or(self.last_at_ns, |&held_at_ns| held_at_ns.min(self.last_at_ns));
+        }
         finding
     }
 }

@@ -128,6 +128,15 @@ fn a_finding_of_rates_has_to_be_seen_twice_in_a_row() {
 }
 
 #[test]
+fn a_sighting_that_is_not_sure_is_not_when_it_was_last_seen() {
+    let mut history = History::default();
+    course(&mut history, 1..201, |second| if matches!(second, 4 | 5 | 200) { held(second) } else { at(second) });
+    let findings = history.findings(200 * SECOND);
+    let past = findings.iter().find(|finding| finding.rule == Rule::DriverHeld).expect("it is remembered");
+    assert!(!past.seen.is_current && past.seen.last_at_ns < 6 * SECOND, "{:?}", past.seen);
+}
+
+#[test]
 fn lines_of_one_spawn_location_are_findings_of_their_own() {
     let mut history = History::default();
     let mut now = at(9);
