@@ -47,7 +47,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 const AFTER_HELP: &str = "\
 Examples:
   # Block a worker, and see what the doctor finds meanwhile
-  symptoms stalled-poll --seconds 60 &
+  symptoms stalled-poll &
   sleep 15
   volt-console doctor symptoms
 
@@ -67,8 +67,7 @@ Exit codes:
 /// Cause one problem in a runtime, for the doctor to find
 ///
 /// Each RULE is the name of a rule of `volt-console doctor`. Most rules fire within 15 seconds,
-/// `waiting-forever` within a minute, and `task-leak` within two minutes; set --seconds to run for
-/// as long.
+/// `waiting-forever` and `task-leak` within a minute.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
@@ -83,7 +82,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     group: Vec<PathBuf>,
     /// How long to run, in seconds (1 to 600)
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
 }
 
