@@ -173,7 +173,7 @@ fn the_task_list_and_wake_chain_are_requested_only_when_shown() {
     act(&mut model, Action::ToggleDetail);
     assert_eq!(model.wish().why, Some(("app".into(), task_ids(&model)[0])));
     act(&mut model, Action::Show(Screen::Events));
-    assert_eq!(model.wish(), crate::model::Wish::default(), "nobody looks");
+    assert_eq!(model.wish(), crate::model::Wish::default(), "nothing is shown");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!
 //! # Shape
 //!
-//! A sample covers the group and its parents, up to the top of the hierarchy that this process can
+//! A sample covers the group and its parents, up to the top of the hierarchy that this program can
 //! see. Only levels with a quota count, since the quota of any level stops the thread. This module
 //! supports version 2, and the `cpu` hierarchy of version 1, which takes precedence where it
 //! exists.
@@ -16,7 +16,7 @@
 //! |-------------------|------------------|---------------------------------------------------------------|
 //! | quota and period  | `cpu.max`        | `cpu.cfs_quota_us`, `cpu.cfs_period_us`                        |
 //! | throttled: count, time | `cpu.stat`  | `cpu.stat`                                                    |
-//! | time used         | `cpu.stat`       | `cpuacct.usage`, if the process is in the same group there    |
+//! | time used         | `cpu.stat`       | `cpuacct.usage`, if the program is in the same group there    |
 //!
 //! Writer: the kernel. Readers: threads that determine why a runnable thread does not run. A sample
 //! takes 20 µs per level. The files are opened for each sample, because samples are rare,
@@ -33,7 +33,7 @@
 //!
 //! * At most `LEVELS_MAX` levels are sampled, the innermost ones.
 //! * The group is that of the first lookup; later moves are not noticed.
-//! * If the threads of the process are in several groups, the group of the process counts.
+//! * If the threads of the program are in several groups, the group of the program counts.
 //!
 //! Sources: `cgroups(7)`, `Documentation/admin-guide/cgroup-v2.rst`,
 //! `Documentation/scheduler/sched-bwc.rst` of Linux 6.18.
@@ -41,17 +41,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of levels that are sampled, from the process's own group upwards. Kubernetes has
+/// Maximum number of levels that are sampled, from the program's own group upwards. Kubernetes has
 /// four levels, a user session of systemd five.
 const LEVELS_MAX: usize = 8;
 
-/// The control groups of this process.
+/// The control groups of this program.
 #[derive(Debug)]
 pub struct Cgroup {
     levels: Vec<Level>,
 }
 
-/// One level of the hierarchy: the group of the process, or one above it.
+/// One level of the hierarchy: the group of the program, or one above it.
 #[derive(Debug, PartialEq, Eq)]
 struct Level {
     version: Version,
@@ -84,8 +84,8 @@ pub struct CgroupSample {
 }
 
 impl Cgroup {
-    /// Returns the groups of this process, or `None` if there are none that this process can see.
-    pub(crate) fn of_this_process() -> Option<Self> {
+    /// Returns the groups of this program, or `None` if there are none that this program can see.
+    pub(crate) fn of_this_program() -> Option<Self> {
         if cfg!(any(miri, not(target_os = "linux"))) {
             return None;
         }
@@ -178,7 +178,7 @@ fn tick_ns() -> u64 {
     0
 }
 
-/// Returns the groups listed in `/proc/self/cgroup`, from the process's own upwards, as far as
+/// Returns the groups listed in `/proc/self/cgroup`, from the program's own upwards, as far as
 /// `/proc/self/mountinfo` shows them to be mounted.
 fn levels(groups: &str, mounts: &str) -> Vec<Level> {
     let one = place(groups, mounts, Some("cpu"));
@@ -189,7 +189,7 @@ fn levels(groups: &str, mounts: &str) -> Vec<Level> {
             None => return Vec::new(),
         },
     };
-    // The group of the same name in the other hierarchy, if the process is in it.
+    // The group of the same name in the other hierarchy, if the program is in it.
     let usage = usage.filter(|usage| usage.below == place.below);
     let level = |below: &Path| Level {
         version,
@@ -199,7 +199,7 @@ fn levels(groups: &str, mounts: &str) -> Vec<Level> {
     place.below.ancestors().map(level).take(LEVELS_MAX).collect()
 }
 
-/// Where the group of the process is mounted.
+/// Where the group of the program is mounted.
 struct Place {
     mount: PathBuf,
     /// The group's path below the mount; empty if the mount is the group itself.
@@ -222,8 +222,8 @@ fn place(groups: &str, mounts: &str, controller: Option<&str>) -> Option<Place> 
         let mut fields = kind.split(' ');
         let (kind, options) = (fields.next()?, fields.nth(1)?);
         let is_it = if controller.is_some() { kind == "cgroup" && has(options) } else { kind == "cgroup2" };
-        // The mount may show a group above the process's. In a container that sees its outside
-        // path, the mount shows the process's own group.
+        // The mount may show a group above the program's. In a container that sees its outside
+        // path, the mount shows the program's own group.
         let below = Path::new(group).strip_prefix(unescape(root)).map(Path::to_owned).unwrap_or_default();
         is_it.then(|| Place { mount: unescape(mount), below })
     })

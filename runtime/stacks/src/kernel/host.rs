@@ -12,7 +12,7 @@ use crate::kernel::cgroup::{Cgroup, CgroupSample};
 /// Returns the control groups of this process, as they were at the first call.
 pub fn cgroup() -> Option<&'static Cgroup> {
     static CGROUP: Computed<Option<Cgroup>> = Computed::new();
-    CGROUP.get_or_compute(Cgroup::of_this_process).as_ref()
+    CGROUP.get_or_compute(Cgroup::of_this_program).as_ref()
 }
 
 /// Reads the current values of the machine.

@@ -61,7 +61,7 @@ fn watch(body: impl FnOnce() + Send + 'static) -> Watched {
         body();
     });
     let tid = told.recv().unwrap();
-    Watched { tid, probe: ThreadProbe::new(tid), cgroup: Cgroup::of_this_process(), thread }
+    Watched { tid, probe: ThreadProbe::new(tid), cgroup: Cgroup::of_this_program(), thread }
 }
 
 impl Watched {

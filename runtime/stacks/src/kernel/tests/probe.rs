@@ -91,7 +91,7 @@ fn a_sample_costs_microseconds() {
     eprintln!(
         "times, sample of a thread that spins: {spinning_us:.2?} µs; of one that is blocked: {blocked_us:.2?} µs"
     );
-    if let Some(cgroup) = Cgroup::of_this_process() {
+    if let Some(cgroup) = Cgroup::of_this_program() {
         eprintln!("sample of the control groups: {:.2} µs: {:?}", cost_us(|| cgroup.sample()), cgroup.sample());
     }
     going.end();

@@ -21,7 +21,7 @@ const STOP: Duration = Duration::from_millis(300);
 /// A watcher like a runtime's: prints what delayed it.
 fn watch_the_clock() {
     let probe = ThreadProbe::new(own_tid());
-    let cgroup = Cgroup::of_this_process();
+    let cgroup = Cgroup::of_this_program();
     let group = || cgroup.as_ref().map(Cgroup::sample);
     let (began, mut before, mut group_before, mut at) =
         (Instant::now(), probe.sample().unwrap(), group(), Instant::now());

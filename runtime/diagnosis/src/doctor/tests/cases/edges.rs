@@ -57,7 +57,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
     edge(Rule::NoYield, "waiting that is caused", Warning, || computing(8_000, 145), || computing(8_000, 65)),
     edge(
         Rule::DriverHeld,
-        "since the last look at timers",
+        "since the timers were last checked",
         Warning,
         || after(busy(), |now| now.driver.idle_ns = 70 * MS),
         || after(busy(), |now| now.driver.idle_ns = 40 * MS),
@@ -85,7 +85,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
     ),
     step(
         Rule::LostWakeup,
-        "how far looks are apart that are two",
+        "how far apart two checks are",
         (Critical, || rescued_within(150)),
         (Info, || rescued_within(60)),
     ),
