@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_is_the_longest_current_one_or_else_the_latest() {
+    fn the_worst_incident_is_the_longest_current_or_the_latest() {
         let mut incidents = Incidents::default();
         assert_eq!(worst(&incidents), None);
         incidents.latest = vec![incident(900, true), incident(20, false), incident(30, false), incident(5, true)];

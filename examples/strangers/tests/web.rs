@@ -99,7 +99,7 @@ fn a_websocket_echoes() {
 }
 
 #[test]
-fn http2_without_tls_carries_many_requests_at_once() {
+fn http2_without_tls_carries_many_concurrent_requests() {
     on_volt(LIMIT, async || {
         let url = format!("http://{}/api/item", serve().await?);
         let client = reqwest::Client::builder().http2_prior_knowledge().build()?;

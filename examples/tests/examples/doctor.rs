@@ -196,7 +196,7 @@ fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec
 }
 
 #[test]
-fn it_finds_a_task_that_sleeps_with_its_line_and_cause() {
+fn the_doctor_finds_a_task_that_sleeps_with_its_line_and_cause() {
     // Capturing the first stack takes a while. Until then, the finding has no line of code.
     let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
     let found = check_until(Rule::StalledPoll, &[], &[], is_guilty);
@@ -211,67 +211,67 @@ fn it_finds_a_task_that_sleeps_with_its_line_and_cause() {
 
 /// A task that computes for milliseconds may occasionally do so for long enough to be a stall.
 #[test]
-fn it_finds_tasks_that_compute_while_others_wait() {
+fn the_doctor_finds_tasks_that_compute_while_others_wait() {
     check(Rule::NoYield, &[Rule::StalledPoll]);
 }
 
 /// The poll that blocks the driver is itself stuck.
 #[test]
-fn it_finds_workers_that_are_all_stuck_and_delay_timers() {
+fn the_doctor_finds_workers_that_are_all_stuck_and_delay_timers() {
     check(Rule::DriverHeld, &[Rule::StalledPoll]);
 }
 
 #[test]
-fn it_finds_a_worker_that_sleeps_despite_a_backlog() {
+fn the_doctor_finds_a_worker_that_sleeps_despite_a_backlog() {
     check(Rule::ParkedWhileBacklog, &[]);
 }
 
 /// The polls that keep the workers from checking the global queue are long.
 #[test]
-fn it_finds_tasks_that_wait_too_long_in_the_global_queue() {
+fn the_doctor_finds_tasks_that_wait_long_in_the_global_queue() {
     check(Rule::GlobalStarved, &[Rule::NoYield, Rule::StalledPoll]);
 }
 
 /// A stuck poll blocks the LIFO slot, and the ring behind it too. The sentinel is off, so it
 /// records no incident and sends no other worker to the driver.
 #[test]
-fn it_finds_a_task_that_is_stuck_in_a_lifo_slot() {
+fn the_doctor_finds_a_task_that_is_stuck_in_a_lifo_slot() {
     check(Rule::LifoHeld, &[Rule::NoYield, Rule::ParkedWhileBacklog, Rule::DriverHeld]);
 }
 
 #[test]
-fn it_finds_tasks_that_monopolize_their_worker() {
+fn the_doctor_finds_tasks_that_monopolize_their_worker() {
     check(Rule::LifoMonopoly, &[]);
 }
 
 #[test]
-fn it_finds_workers_with_uneven_work() {
+fn the_doctor_finds_workers_with_uneven_work() {
     check(Rule::Imbalance, &[]);
 }
 
 #[test]
-fn it_finds_workers_that_are_woken_for_almost_no_work() {
+fn the_doctor_finds_workers_that_are_woken_for_almost_no_work() {
     check(Rule::WakeStorm, &[]);
 }
 
 #[test]
-fn it_finds_a_task_that_wakes_itself() {
+fn the_doctor_finds_a_task_that_wakes_itself() {
     check(Rule::SelfWakeLoop, &[]);
 }
 
 #[test]
-fn it_finds_workers_without_a_processor() {
+fn the_doctor_finds_workers_without_a_processor() {
     check(Rule::CpuStarved, &[]);
 }
 
 /// A worker that waits long for a processor delays the tasks in its queues.
 #[test]
-fn it_finds_more_busy_workers_than_processors() {
+fn the_doctor_finds_more_busy_workers_than_processors() {
     check(Rule::Oversubscribed, &[Rule::StalledPoll]);
 }
 
 #[test]
-fn it_finds_workers_whose_quota_is_spent() {
+fn the_doctor_finds_workers_whose_quota_is_spent() {
     // Dropped last, when no program is in the group any more.
     let group = match Group::make() {
         Ok(group) => group,
@@ -288,7 +288,7 @@ fn it_finds_workers_whose_quota_is_spent() {
 /// Usually the task that waits behind a lost waker is the other end of a channel; here there is
 /// none.
 #[test]
-fn it_finds_tasks_that_nothing_can_wake() {
+fn the_doctor_finds_tasks_that_nothing_can_wake() {
     let found = check(Rule::LostWaker, &[]);
     let lost = found.iter().find(|finding| finding.rule == Rule::LostWaker).expect("it was waited for");
     assert!(lost.locations[0].at().contains("symptoms/piles.rs"), "{lost:#?}");
@@ -296,7 +296,7 @@ fn it_finds_tasks_that_nothing_can_wake() {
 }
 
 #[test]
-fn it_finds_tasks_that_wait_for_each_other() {
+fn the_doctor_finds_tasks_that_wait_for_each_other() {
     let found = check(Rule::Deadlock, &[]);
     let deadlock = found.iter().find(|finding| finding.rule == Rule::Deadlock).expect("it was waited for");
     assert_eq!(deadlock.severity, Severity::Critical, "{deadlock:#?}");
@@ -306,7 +306,7 @@ fn it_finds_tasks_that_wait_for_each_other() {
 }
 
 #[test]
-fn it_finds_a_lock_that_is_held_while_others_wait() {
+fn the_doctor_finds_a_lock_that_is_held_while_others_wait() {
     let found = check(Rule::LockHeld, &[]);
     let held = found.iter().find(|finding| finding.rule == Rule::LockHeld).expect("it was waited for");
     assert!(held.locations.iter().all(|place| place.at().contains("symptoms/piles.rs")), "{held:#?}");
@@ -315,7 +315,7 @@ fn it_finds_a_lock_that_is_held_while_others_wait() {
 }
 
 #[test]
-fn it_finds_tasks_that_never_get_an_answer() {
+fn the_doctor_finds_tasks_that_never_get_an_answer() {
     let found = check(Rule::WaitingForever, &[]);
     let forever = found.iter().find(|finding| finding.rule == Rule::WaitingForever).expect("it was waited for");
     assert!(forever.locations[0].at().contains("symptoms/answers.rs"), "{forever:#?}");
@@ -324,19 +324,19 @@ fn it_finds_tasks_that_never_get_an_answer() {
 }
 
 #[test]
-fn it_finds_a_blocking_pool_that_is_full() {
+fn the_doctor_finds_a_blocking_pool_that_is_full() {
     check(Rule::BlockingPoolSaturated, &[]);
 }
 
 #[test]
-fn it_finds_tasks_that_never_end() {
+fn the_doctor_finds_tasks_that_never_end() {
     let found = check(Rule::TaskLeak, &[]);
     let leak = found.iter().find(|finding| finding.rule == Rule::TaskLeak).expect("it was waited for");
     assert!(leak.locations[0].at().contains("symptoms/piles.rs"), "the place is known: {leak:#?}");
 }
 
 #[test]
-fn it_finds_a_process_that_falls_behind_its_messages() {
+fn the_doctor_finds_a_process_that_falls_behind_its_messages() {
     let found = check(Rule::MailboxGrowing, &[]);
     let growing = found.iter().find(|finding| finding.rule == Rule::MailboxGrowing).expect("it was waited for");
     assert!(growing.title.contains("\"slow\"") && growing.title.contains("local:"), "{growing:#?}");
@@ -344,7 +344,7 @@ fn it_finds_a_process_that_falls_behind_its_messages() {
 }
 
 #[test]
-fn it_finds_a_process_that_is_restarted_again_and_again() {
+fn the_doctor_finds_a_process_that_is_restarted_again_and_again() {
     let found = check(Rule::RestartStorm, &[]);
     let storm = found.iter().find(|finding| finding.rule == Rule::RestartStorm).expect("it was waited for");
     let last = storm.evidence.iter().find(|evidence| evidence.key == "last_failure").expect("one has failed");
@@ -353,13 +353,13 @@ fn it_finds_a_process_that_is_restarted_again_and_again() {
 }
 
 #[test]
-fn it_finds_a_program_that_is_stopped_now_and_then() {
+fn the_doctor_finds_a_program_that_is_stopped_now_and_then() {
     check(Rule::ProgramPaused, &[]);
 }
 
 /// A service, a load generator, and an exporter without clients.
 #[test]
-fn it_finds_nothing_in_busy_and_idle_healthy_runtimes() {
+fn the_doctor_finds_nothing_in_busy_and_idle_healthy_runtimes() {
     let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_demo"));
     command.args(["--headless", "--no-block", "--seconds", "60", "--metrics", "127.0.0.1:0"]);

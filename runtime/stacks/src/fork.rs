@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_process_has_a_value_of_its_own() {
+    fn each_process_has_its_own_value() {
         static VALUE: PerProcess<String> = PerProcess::new();
         assert_eq!(VALUE.get_after(0, || "parent".to_owned()), "parent");
         assert_eq!(VALUE.get_after(0, || unreachable!()), "parent");

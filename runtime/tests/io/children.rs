@@ -82,7 +82,7 @@ fn spawn_with_starts_the_child_by_the_given_function() {
 }
 
 #[test]
-fn many_children_are_waited_for_at_once() {
+fn many_children_are_awaited_concurrently() {
     const CHILDREN: i32 = 40;
     with_workers(|runtime| {
         runtime.block_on(async {

@@ -135,7 +135,7 @@ fn using_the_parents_runtime_after_fork_is_refused() {
 }
 
 #[test]
-fn a_child_builds_a_runtime_of_its_own() {
+fn a_child_builds_its_own_runtime() {
     alone(|| {
         watched(|| {
             let parents = shown("api");
@@ -181,7 +181,7 @@ fn contend(lock: &volt::sync::Mutex<()>) {
 }
 
 #[test]
-fn a_child_waits_for_locks_of_its_own() {
+fn a_child_waits_for_its_own_locks() {
     alone(|| {
         watched(|| {
             let stop = AtomicBool::new(false);

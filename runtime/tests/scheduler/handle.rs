@@ -11,7 +11,7 @@ use volt::runtime::{EnterGuard, Handle, Runtime, RuntimeFlavor};
 use crate::watchdog::{alone, builder, runtime, watched};
 
 #[test]
-fn every_runtime_has_an_id_of_its_own() {
+fn every_runtime_has_its_own_id() {
     watched(|| {
         let (one, other) = (runtime(1), runtime(1));
         let id = one.handle().id();

@@ -13,7 +13,7 @@ use crate::watchdog::{runtime, watched, with_workers};
 use volt::task::{JoinSet, LocalSet, yield_now};
 
 #[test]
-fn an_empty_set_has_no_next_and_one_that_was_emptied_neither() {
+fn join_next_returns_none_if_the_set_is_or_becomes_empty() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let mut tasks = JoinSet::<u32>::default();

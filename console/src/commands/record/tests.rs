@@ -78,7 +78,7 @@ fn the_history_before_a_trigger_is_written_with_earlier_names() {
 }
 
 #[test]
-fn each_window_has_a_file_of_its_own_if_there_may_be_several() {
+fn each_window_has_its_own_file_if_there_may_be_several() {
     let scratch = Scratch::new("several");
     let mut tape = scratch.tape(&[On::Panic], 3);
     for at_ns in (1..=100).map(|step| step * 10 * MS) {

@@ -119,7 +119,7 @@ fn escape_clears_a_filter_that_hides_an_open_detail() {
 }
 
 #[test]
-fn another_program_or_runtime_has_incidents_of_its_own() {
+fn another_program_or_runtime_has_its_own_incidents() {
     let mut model = fixture::stalled_model(2, 2);
     act(&mut model, Action::Show(Screen::Incidents));
     act(&mut model, Action::Move(4));

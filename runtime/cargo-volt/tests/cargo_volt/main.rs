@@ -136,7 +136,7 @@ fn a_killed_preparation_is_repeated() {
 }
 
 #[test]
-fn two_first_builds_at_once_succeed() {
+fn two_concurrent_first_builds_succeed() {
     let folder = Folder::with_project("twins");
     let start = || folder.volt("check -p leaf").stderr(Stdio::piped()).spawn().expect("it can be started");
     for child in [start(), start()] {

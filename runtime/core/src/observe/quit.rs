@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_is_a_request_and_bad_values_name_the_remedy() {
+    fn the_value_1_requests_dumps_and_bad_values_name_the_remedy() {
         let of = |value: &str| is_requested(OsStr::new(value));
         assert_eq!([of("1"), of(" 1 "), of("0"), of("")], [Ok(true), Ok(true), Ok(false), Ok(false)]);
         for bad in ["yes", "2", "true", "/tmp/dump"] {

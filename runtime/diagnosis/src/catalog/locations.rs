@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_get_the_seats_and_the_others_are_added_up() {
+    fn the_worst_get_a_series_and_the_others_are_added_up() {
         let mut locations = Locations::default();
         let table: Vec<_> = (1..=15).map(|n| blame(&format!("{n}"), n * 20 * MS)).collect();
         locations.take(&table);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_kept_and_counts_what_comes_after_it_was_given() {
+    fn a_series_is_kept_and_counts_only_from_its_creation_on() {
         let mut locations = Locations::default();
         locations.take(&[blame("a", 50 * MS), blame("b", MS)]);
         assert_eq!(caused(&locations), expect(&[("a", 50 * MS), (OTHER, MS)]));
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(
             caused(&locations)[0],
             ("a".into(), 50 * MS),
-            "too little by now, or not even told: it keeps its seat"
+            "too little by now, or not even reported: it keeps its series"
         );
     }
 

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_that_slows_down_is_one_until_it_is_half_as_fast() {
+    fn a_slowing_leak_is_reported_until_it_is_half_as_fast() {
         // 10 per second, then 6, then 3.
         let alive =
             |second: u64| 10 * second.min(200) + 6 * (second.clamp(200, 500) - 200) + 3 * (second.max(500) - 500);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_of_millions_is_one_though_a_count_takes_minutes() {
+    fn a_leak_of_millions_is_found_though_a_count_takes_minutes() {
         // The pass over millions of tasks may be repeated only every 130 s.
         let mut growth = Growth::default();
         let mut found = Vec::new();

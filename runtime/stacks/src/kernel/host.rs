@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_processor_is_one_and_there_are_never_none() {
+    fn a_quota_is_rounded_up_to_at_least_one_processor() {
         assert_eq!(processors(8, None), 8);
         assert_eq!(processors(8, Some(2.5)), 3);
         assert_eq!(processors(2, Some(64.0)), 2);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_processors() {
+    fn the_processors_agree_with_those_of_the_standard_library() {
         let (host, all) = (host(), std::thread::available_parallelism().unwrap().get() as u32);
         // The standard library rounds the quota down.
         assert!((all..=all + 1).contains(&host.processors), "{host:?} of {all}");

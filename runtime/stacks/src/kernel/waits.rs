@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_fcntl_that_waits_for_a_lock_is_one() {
+    fn only_an_fcntl_that_waits_for_a_lock_counts_as_a_lock() {
         assert_eq!(call(libc::SYS_fcntl, [3, libc::F_SETLKW as u64]), Some(Wait::Lock));
         assert_eq!(call(libc::SYS_fcntl, [3, libc::F_SETLK as u64]), Some(Wait::Io));
     }

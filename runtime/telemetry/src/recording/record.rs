@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_stands_in_a_file_as_the_header_says() {
+    fn the_bytes_of_a_record_follow_the_documented_layout() {
         let event = Event::PollEnd { task: 7, location: 0x0102, outcome: Outcome::Woken, took_ns: 0x0a0b_0c0d };
         let bytes = Record::new(5, event).to_bytes();
         assert_eq!(bytes[..16], [5, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);

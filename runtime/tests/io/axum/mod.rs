@@ -97,7 +97,7 @@ fn a_connection_carries_many_requests() {
 }
 
 #[test]
-fn many_connections_are_served_at_once() {
+fn many_connections_are_served_concurrently() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let waiting = Arc::new(AtomicUsize::new(0));

@@ -218,7 +218,7 @@ volt::task_local! {
 }
 
 #[test]
-fn a_local_task_has_an_id_and_task_locals_of_its_own() {
+fn a_local_task_has_its_own_id_and_task_locals() {
     with_workers(|runtime| {
         let set = LocalSet::new();
         set.block_on(&runtime, async {
@@ -280,7 +280,7 @@ fn dropping_a_local_sets_waker_may_wake_its_own_task() {
 }
 
 #[test]
-fn a_set_that_is_woken_by_many_threads_at_once_runs_every_wake() {
+fn a_set_that_many_threads_wake_together_runs_every_wake() {
     with_workers(|runtime| {
         let set = LocalSet::new();
         let sum = set.block_on(&runtime, async {

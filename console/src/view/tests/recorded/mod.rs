@@ -21,44 +21,44 @@ fn assert_screen(name: &str, model: &Model, size: (u16, u16)) {
 }
 
 #[test]
-fn two_workers_at_80_by_24() {
+fn two_workers_fit_80_by_24() {
     assert_screen("2-workers", &fixture::model(2, 40), (80, 24));
 }
 
 #[test]
-fn sixty_four_workers_at_80_by_24() {
+fn sixty_four_workers_fit_80_by_24() {
     let mut model = fixture::model(64, 40);
     model.update(Message::Do(Action::Move(40)));
     assert_screen("64-workers", &model, (80, 24));
 }
 
 #[test]
-fn two_workers_at_200_by_50() {
+fn two_workers_fit_200_by_50() {
     assert_screen("2-workers", &fixture::model(2, 60), (200, 50));
 }
 
 #[test]
-fn sixty_four_workers_at_200_by_50() {
+fn sixty_four_workers_fit_200_by_50() {
     assert_screen("64-workers", &fixture::model(64, 60), (200, 50));
 }
 
 #[test]
-fn four_workers_at_120_by_30() {
+fn four_workers_fit_120_by_30() {
     assert_screen("4-workers", &fixture::model(4, 40), (120, 30));
 }
 
 #[test]
-fn a_stuck_worker_at_80_by_24() {
+fn a_stuck_worker_is_shown_at_80_by_24() {
     assert_screen("stalled", &fixture::stalled_model(2, 40), (80, 24));
 }
 
 #[test]
-fn a_stuck_worker_at_200_by_50() {
+fn a_stuck_worker_is_shown_at_200_by_50() {
     assert_screen("stalled", &fixture::stalled_model(2, 40), (200, 50));
 }
 
 #[test]
-fn incidents_at_80_by_24_and_200_by_50() {
+fn the_incidents_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 3);
     show(&mut model, Screen::Incidents);
     assert_screen("incidents", &model, (80, 24));
@@ -66,7 +66,7 @@ fn incidents_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn an_open_stack_at_80_by_24_and_200_by_50() {
+fn an_open_stack_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 3);
     show(&mut model, Screen::Incidents);
     model.update(Message::Do(Action::ToggleDetail));
@@ -76,7 +76,7 @@ fn an_open_stack_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn blame_at_80_by_24_and_200_by_50() {
+fn the_blame_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 3);
     show(&mut model, Screen::Blame);
     assert_screen("blame", &model, (80, 24));
@@ -86,7 +86,7 @@ fn blame_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn routes_at_80_by_24_and_200_by_50() {
+fn the_routes_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 3);
     show(&mut model, Screen::Routes);
     assert_screen("routes", &model, (80, 24));
@@ -96,7 +96,7 @@ fn routes_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn workers_at_80_by_24_and_200_by_50() {
+fn the_workers_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::model(4, 60);
     show(&mut model, Screen::Workers);
     assert_screen("workers", &model, (80, 24));
@@ -105,7 +105,7 @@ fn workers_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn tasks_at_80_by_24_and_200_by_50() {
+fn the_tasks_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::tasks_model(4, 60);
     assert_screen("tasks", &model, (80, 24));
     model.update(Message::Do(Action::Move(3)));
@@ -117,7 +117,7 @@ fn tasks_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn processes_at_80_by_24_and_200_by_50() {
+fn the_processes_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::processes_model(4, 60);
     assert_screen("processes", &model, (80, 24));
     model.update(Message::Do(Action::ToggleDetail));
@@ -127,7 +127,7 @@ fn processes_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn latency_at_80_by_24_and_200_by_50() {
+fn the_latency_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::model(4, 60);
     show(&mut model, Screen::Latency);
     assert_screen("latency", &model, (80, 24));
@@ -136,7 +136,7 @@ fn latency_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn the_doctor_at_80_by_24_and_200_by_50() {
+fn the_doctor_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 5);
     show(&mut model, Screen::Doctor);
     assert_screen("doctor", &model, (80, 24));
@@ -144,7 +144,7 @@ fn the_doctor_at_80_by_24_and_200_by_50() {
 }
 
 #[test]
-fn events_at_80_by_24_and_200_by_50() {
+fn the_events_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 5);
     model.update(Message::Disconnected { reason: "the program has ended".into(), retry_in: fixture::STEP });
     model.update(Message::Tick(fixture::STEP * 9));
@@ -161,7 +161,7 @@ fn help_covers_the_screen_and_names_the_keys() {
 }
 
 #[test]
-fn the_waits_screen_at_80_by_24_and_200_by_50() {
+fn the_waits_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::model(2, 40);
     show(&mut model, Screen::Waits);
     assert!(screen(&model, (80, 24)).contains("Polling each waiting task once"));

@@ -59,7 +59,7 @@ fn at_most_one_thread_has_the_turn_and_it_is_shown_as_the_owner() {
 }
 
 #[test]
-fn an_unpark_before_the_sleep_ends_it_at_once() {
+fn an_unpark_before_the_sleep_ends_it_immediately() {
     let driver = driver();
     driver.unpark();
     let polled = driver.try_turn(0).unwrap().poll(FOREVER, &mut Vec::new()).unwrap();

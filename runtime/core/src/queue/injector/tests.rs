@@ -29,7 +29,7 @@ fn items_come_out_in_the_order_in_which_they_went_in() {
 }
 
 #[test]
-fn length_and_age_are_those_of_what_is_inside() {
+fn length_and_age_cover_only_the_queued_items() {
     let injector = Injector::new();
     assert_eq!((injector.len(), injector.oldest_at_ns(), injector.is_empty_locked()), (0, None, true));
     injector.push('a', 0).unwrap();

@@ -213,7 +213,7 @@ fn loom_twin_a_spare_that_leaves_without_marking_it_is_found() {
 type Go = fn(&Staff, usize) -> bool;
 
 /// Leave (5) without checking whether the spare was called.
-fn go_without_asking(staff: &Staff, slot: usize) -> bool {
+fn go_without_check(staff: &Staff, slot: usize) -> bool {
     staff.duties[slot].swap(GONE, Ordering::AcqRel) == OFF
 }
 
@@ -255,8 +255,8 @@ fn loom_a_spare_that_is_called_while_it_goes_comes_once() {
 }
 
 #[test]
-fn loom_twin_a_spare_that_goes_without_asking_is_found() {
-    breaks("ONE-TOKEN", None, a_call_beside_a_spare_that_goes(go_without_asking));
+fn loom_twin_a_spare_that_leaves_without_a_check_is_found() {
+    breaks("ONE-TOKEN", None, a_call_beside_a_spare_that_goes(go_without_check));
 }
 
 // ---- a push after the worker was declared stuck -------------------------------------------------

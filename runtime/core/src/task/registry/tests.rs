@@ -78,7 +78,7 @@ fn the_close_cancels_a_task_or_its_spawn_fails() {
 }
 
 #[test]
-fn a_walk_sees_each_task_once_in_whatever_pieces() {
+fn a_walk_in_several_pieces_covers_each_task_once() {
     let registry = Registry::new(2);
     let count = if cfg!(miri) { WALK_BATCH + 3 } else { 3 * WALK_BATCH };
     let tasks: Vec<_> = (0..count).map(|_| task(None)).collect();
@@ -102,7 +102,7 @@ fn a_walk_sees_each_task_once_in_whatever_pieces() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "takes over a minute, and `a_walk_sees_each_task_once_in_whatever_pieces` walks as well")]
+#[cfg_attr(miri, ignore = "takes over a minute, and `a_walk_in_several_pieces_covers_each_task_once` walks as well")]
 fn a_walk_lets_waiting_threads_in() {
     let registry = Registry::new(1);
     let count = 200 * WALK_BATCH;

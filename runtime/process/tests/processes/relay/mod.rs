@@ -322,7 +322,7 @@ fn a_full_mailbox_refuses_remote_messages_without_blocking() {
 }
 
 #[test]
-fn three_nodes_and_many_calls_at_once() {
+fn three_nodes_carry_many_concurrent_calls() {
     with_two(async |hub, alpha, beta| {
         let gamma = system(hub.join(node("gamma")));
         for system in [&alpha, &beta] {

@@ -319,7 +319,7 @@ fn a_group_that_waits_to_start_does_not_delay_its_parents() {
 }
 
 #[test]
-fn children_are_added_listed_and_taken_away_while_it_runs() {
+fn children_are_added_listed_and_removed_while_it_runs() {
     with_system(async |system, log| {
         let pid = system.spawn(Supervisor::new(Strategy::OneForOne).child(permanent("a", &log)).into_spawn()).unwrap();
         let supervisor = SupervisorRef::new(&system, pid);

@@ -116,7 +116,7 @@ fn loom_a_worker_that_wakes_up_is_watched() {
 }
 
 #[test]
-fn loom_workers_that_wake_up_at_once_rouse_once() {
+fn loom_workers_that_wake_up_together_rouse_once() {
     holds(Some(2), model(&[2], rouse, begin, sleep));
 }
 

@@ -48,7 +48,7 @@ fn the_clock_is_used_if_the_kernel_has_no_value() {
 }
 
 #[test]
-fn a_pause_within_the_checks_is_over_before_the_sleep() {
+fn a_pause_during_the_checks_ends_before_the_sleep() {
     let mut lateness = Lateness { own: None, thread: None, cgroup: None, checks: 0 };
     let turn = Turn { began_at_ns: 1_000, waited: 8 * MS, slept_at_ns: 400_001_000, sleep: 10 * MS };
     let pause = lateness.pause(turn, 411_001_000).expect("the checks were late by 392 ms");

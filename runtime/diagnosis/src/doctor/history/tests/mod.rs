@@ -100,7 +100,7 @@ fn a_short_stall_and_many_in_one_second_are_no_warning() {
 }
 
 #[test]
-fn an_outage_is_critical_at_once_and_for_a_while_after_it() {
+fn an_outage_is_critical_from_its_start_until_a_while_after_it() {
     let now = |second: u64| {
         let mut now = at(second);
         let stuck = Incident {
@@ -137,7 +137,7 @@ fn a_sighting_that_is_not_sure_is_not_when_it_was_last_seen() {
 }
 
 #[test]
-fn lines_of_one_spawn_location_are_findings_of_their_own() {
+fn lines_of_one_spawn_location_are_separate_findings() {
     let mut history = History::default();
     let mut now = at(9);
     history.check(&now);
@@ -287,7 +287,7 @@ fn a_late_reader_sees_no_earlier_findings() {
 }
 
 #[test]
-fn another_runtime_of_that_name_has_a_history_of_its_own() {
+fn another_runtime_of_that_name_has_its_own_history() {
     let mut history = History::default();
     history.check(&at(100));
     let mut now = at(101);
