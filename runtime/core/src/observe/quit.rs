@@ -22,7 +22,7 @@
 //! * *One more at most*: whatever number of signals arrive during a dump, one dump follows. So at
 //!   most two bytes are in the pipe, and the handler never blocks.
 //! * *Async-signal-safe*: the handler loads and changes atomics, and calls `write`.
-//! * *Of this process*: a forked child inherits the handler, which does nothing there. The first
+//! * *Not in a forked child*: it inherits the handler, which does nothing there. The first
 //!   runtime that the child builds installs its own.
 //!
 //! The handler is one of `signal-hook-registry`, as the listeners of `volt::signal` are. So both
@@ -54,15 +54,15 @@ const VARIABLE: &str = "VOLT_DUMP_ON_SIGQUIT";
 const THREAD_NAME: &str = "volt-quit";
 
 /// Prints dumps on SIGQUIT if the environment requests it. Does nothing if it was called before in
-/// this process. If the variable has a bad value, or the handler cannot be installed, reports that,
+/// this program. If the variable has a bad value, or the handler cannot be installed, reports that,
 /// and the program continues.
 pub(crate) fn listen_if_requested() {
-    /// The number of forks, plus one, that the process had when this was called last.
+    /// The number of forks, plus one, that the program had when this was called last.
     static CALLED_AFTER_FORKS: AtomicU32 = AtomicU32::new(0);
     // Forks are counted from the first `Home` on.
     let home = Home::here();
     let forks = fork::count().wrapping_add(1);
-    // ORDERING: Relaxed; of the threads of a process that build its first runtimes concurrently,
+    // ORDERING: Relaxed; of the threads of a program that build its first runtimes concurrently,
     // only one receives another number, and it publishes nothing by this. A `Once` would block
     // forever in a child that was forked during the first call.
     if CALLED_AFTER_FORKS.swap(forks, Ordering::Relaxed) == forks {

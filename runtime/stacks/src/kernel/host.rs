@@ -9,7 +9,7 @@ use volt_telemetry::Host;
 use crate::fork::Computed;
 use crate::kernel::cgroup::{Cgroup, CgroupSample};
 
-/// Returns the control groups of this process, as they were at the first call.
+/// Returns the control groups of this program, as they were at the first call.
 pub fn cgroup() -> Option<&'static Cgroup> {
     static CGROUP: Computed<Option<Cgroup>> = Computed::new();
     CGROUP.get_or_compute(Cgroup::of_this_program).as_ref()

@@ -20,9 +20,9 @@
 //!
 //! # Invariants
 //!
-//! * *Its own process only*: no privilege is needed, since the kernel lets a process read its own
+//! * *Its own program only*: no privilege is needed, since the kernel lets a program read its own
 //!   threads whatever `ptrace_scope` and `perf_event_paranoid` are set to.
-//! * *Absent is `None`*: a value that the kernel does not report, or not to this process, is never
+//! * *Absent is `None`*: a value that the kernel does not report, or not to this program, is never
 //!   0.
 //! * *Nothing is stopped*: no signal is sent, and no thread waits because it is sampled.
 

@@ -20,7 +20,7 @@
 //! are read only for a blocked thread. A probe therefore needs two descriptors if no
 //! sample ever finds its thread blocked, and four otherwise. No privilege is needed, and neither
 //! Yama's `ptrace_scope` nor `perf_event_paranoid` matters: the kernel always lets a thread read
-//! other threads of its own process. But the files of a process that is not dumpable belong to
+//! other threads of its own program. But the files of a program that is not dumpable belong to
 //! root, and only the owner may read `syscall`.
 //!
 //! Writer: the kernel. Readers: any thread of the program, at any time. Reading allocates nothing,

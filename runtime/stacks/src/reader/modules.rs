@@ -1,5 +1,5 @@
-//! Lists the code that is loaded into this process (the program, its libraries, and the kernel's
-//! vDSO), and finds the unwind tables of each.
+//! Lists the code that is loaded into this program (its executable, its libraries, and the vDSO of
+//! the kernel), and finds the unwind tables of each.
 //!
 //! A module is one such file. [`unwind`](super::unwind) reads the tables, and
 //! [`symbols`](super::symbols) opens the files.
@@ -11,14 +11,14 @@
 //!
 //! # Invariant
 //!
-//! *Still there*: tables and code of the program itself are read in place, since the program is
+//! *Still there*: tables and code of the executable are read in place, since the executable is
 //! never unloaded. Tables of libraries are copied while the loader's lock is held, so unloading a
 //! library while a stack is unwound is harmless. They are small (200 KiB for the C library).
 //!
 //! # Limit
 //!
-//! `refresh` waits for the loader's lock. If a thread is stuck while it holds that lock (in a
-//! callback of its own `dl_iterate_phdr`), the resolver blocks as well.
+//! `refresh` waits for the loader's lock. If a thread is stuck while it holds that lock (in
+//! its callback of `dl_iterate_phdr`), the resolver blocks as well.
 //!
 //! Sources: the Linux Standard Base defines the layout of `.eh_frame_hdr`; the tables are found
 //! through the program headers, as in libgcc.

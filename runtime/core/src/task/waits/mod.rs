@@ -2,7 +2,7 @@
 //! dump and the rule `deadlock`.
 //!
 //! A lock contains a [`Holder`]: which task acquired it, where, and when. An operation that waits
-//! for the lock has a [`Wait`]: an entry in a table of the process, by the address of the holder.
+//! for the lock has a [`Wait`]: an entry in a table of the program, by the address of the holder.
 //! From both follow the edges *task → lock → task* of the wait-for graph.
 //!
 //! An ordinary case: task 1 acquires lock A. Task 2 calls `lock` on A, and its poll is pending. It
