@@ -64,7 +64,7 @@ impl Happened {
     }
 }
 
-/// The log. See the header of this file.
+/// The latest events, with what is needed to compare the next snapshot with the previous one.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     events: VecDeque<Happened>,
@@ -183,10 +183,10 @@ impl Log {
                 Turn::Began { finding, suppressed } => {
                     ("found", finding, format!(", {} times since last reported", count(suppressed + 1)))
                 }
-                Turn::Ended { finding, for_ns } => ("gone", finding, format!(", gone after {}", duration(for_ns))),
+                Turn::Ended { finding, for_ns } => ("past", finding, format!(", ended after {}", duration(for_ns))),
                 _ => continue,
             };
-            let tone = if kind == "gone" { Tone::Plain } else { tone_of(finding.severity) };
+            let tone = if kind == "past" { Tone::Plain } else { tone_of(finding.severity) };
             self.add(now, kind, name, format!("{}{end}", told(&finding)), tone);
         }
     }

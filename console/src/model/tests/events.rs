@@ -131,5 +131,5 @@ fn findings_of_the_doctor_come_and_go_as_events() {
     }
     let told = events(&mut model);
     assert!(told.iter().any(|event| event.starts_with("found stalled-poll:")), "{told:#?}");
-    assert!(told.iter().any(|event| event.starts_with("gone stalled-poll:")), "{told:#?}");
+    assert!(told.iter().any(|event| event.starts_with("past stalled-poll:")), "{told:#?}");
 }

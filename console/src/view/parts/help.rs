@@ -164,7 +164,7 @@ fn text_of(screen: Screen) -> &'static [&'static str] {
             "stall           a stuck poll that began and ended between snapshots",
             "replaced        a spare worker replaced a stuck or blocking worker",
             "capped          a stuck worker was not replaced: no spare worker",
-            "found, gone     a finding of the doctor began; it ended",
+            "found, past     a finding of the doctor began; it ended",
             "link, lost      state of the connection; skipped snapshots",
             "runtime, panic  a runtime started or ended; a task panicked",
             "process         a process exited abnormally",
