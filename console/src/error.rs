@@ -108,8 +108,8 @@ impl Error {
 
     pub(crate) fn no_such_task(task: &str) -> Error {
         let message = format!(
-            "no waiting or running task has the id or name {task:?}: it may have ended, or be in a queue; list the \
-             tasks with `volt-console tasks`"
+            "no waiting or running task has the id or name {task:?}: it may have completed, or be in a queue; list \
+             the tasks with `volt-console tasks`"
         );
         Error::new(Kind::Connect, clean::text(&message))
     }

@@ -181,7 +181,7 @@ impl Attached {
         let path = path.to_path_buf();
         let run = move || {
             if let Err(error) = serve(&path, &wished, &to_page) {
-                // The receiver is gone if the page was dropped.
+                // Fails if the page, which has the receiver, was dropped.
                 let _ = to_page.send(Answer::Failed(error));
             }
         };

@@ -8,7 +8,7 @@
 //! cargo bench -p volt-runtime --bench fairness -- --quick  shorter
 //! ```
 //! One column is the target with one worker and a processor for each thread. With as many workers
-//! as processors, the submitting thread takes one of the processors away, so the figures contain
+//! as processors, the submitting thread occupies one of the processors, so the figures contain
 //! whole scheduling quanta of the kernel.
 //!
 //! `tests/scheduler/fairness.rs` tests the same, measured in polls, on any machine.

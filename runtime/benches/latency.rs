@@ -42,7 +42,7 @@ const CROWD: usize = 1_000_000;
 const CROWD_LASTS: Duration = Duration::from_millis(500);
 /// Time from the start to the first of them: more than it takes to arm them.
 const CROWD_BEGINS: Duration = Duration::from_secs(4);
-/// Time between two packets: long enough that a spinning thread has gone to sleep.
+/// Time between two packets: long enough that a spinning thread is asleep.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The format of the output.

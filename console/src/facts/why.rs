@@ -70,7 +70,7 @@ fn end(why: &Why) -> String {
         _ => "a task".to_owned(),
     };
     match why.end {
-        End::Ended => format!("{}, which has ended", task()),
+        End::Ended => format!("{}, which has completed", task()),
         End::Itself => "itself".to_owned(),
         End::Cycle { task } => format!("task {task} again: these tasks wake each other in a cycle"),
         End::TooLong => format!("{}, and more tasks; the first {MAX_LINKS} are shown", task()),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn each_end_of_a_chain_is_explained() {
         let ends = [
-            (End::Ended, "task 2, spawned at src/2.rs:1:1, which has ended"),
+            (End::Ended, "task 2, spawned at src/2.rs:1:1, which has completed"),
             (End::Itself, "← itself"),
             (End::Cycle { task: 7 }, "task 7 again"),
             (End::TooLong, "the first 16 are shown"),

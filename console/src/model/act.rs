@@ -202,7 +202,7 @@ impl Model {
     /// Adjusts the selections to a new state: items that no longer exist are deselected.
     pub(super) fn refresh_choices(&mut self) {
         let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
-        // If the selected spare has gone off duty, selects the nearest worker before it.
+        // If the selected spare is off duty now, selects the nearest worker before it.
         let nearest = shown.iter().rev().find(|index| **index <= self.selected_worker).or(shown.first());
         self.selected_worker = nearest.copied().unwrap_or(0);
         let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());

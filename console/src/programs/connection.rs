@@ -81,7 +81,7 @@ pub fn missed(apart: Duration, interval: Duration) -> u64 {
     u64::try_from(steps).unwrap_or(u64::MAX).saturating_sub(1)
 }
 
-/// The screen is gone, so the thread can exit.
+/// The screen was closed, so the thread can exit.
 struct Unwanted;
 
 struct Keeper {
@@ -95,7 +95,7 @@ struct Keeper {
 
 impl Keeper {
     fn run(mut self, client: Client) {
-        // The error only means that the receiver is gone.
+        // The error only means that the receiver was dropped.
         let Err(Unwanted) = self.keep(client);
     }
 

@@ -93,7 +93,7 @@ impl Thread {
                         AGAIN
                     }
                 }
-                // The receiver is gone.
+                // The receiver was dropped.
                 Ok(None) => return,
                 Err(error) => {
                     if !error.is_answer() {
@@ -131,8 +131,8 @@ impl Thread {
         }
     }
 
-    /// Sends every request once. Returns whether the replies match them; `None` if the screen is
-    /// gone.
+    /// Sends every request once. Returns whether the replies match them; `None` if the screen was
+    /// closed.
     fn ask(&mut self) -> Result<Option<bool>, ConnectError> {
         let client = match &mut self.client {
             Some(client) => client,
@@ -167,7 +167,7 @@ impl Thread {
         if let Some((runtime, task)) = &self.wish.why {
             let why = match client.why(Some(runtime), &task.to_string()) {
                 Ok(why) => Ok(why),
-                // The task has ended.
+                // The task has completed.
                 Err(error) if error.is_answer() => Err(error.to_string()),
                 Err(error) => return Err(error),
             };

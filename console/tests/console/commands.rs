@@ -148,7 +148,7 @@ fn top_prints_until_its_output_is_closed() {
     let heads = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let heads: Vec<_> = heads.filter(|line| line.starts_with("shop  pid")).take(6).collect();
     assert!(heads[0].contains("runtime app") && heads[5].contains("runtime exporter"), "{heads:?}");
-    // The reader of its output is gone now.
+    // The reader of its output is closed now.
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }

@@ -109,7 +109,7 @@ impl Program {
                 let stream = stream.unwrap();
                 accepted.lock().unwrap().push(stream.try_clone().unwrap());
                 let (name, sent) = (name.clone(), sent.clone());
-                // The thread ends with an error when the client is gone.
+                // The thread ends with an error when the client disconnects.
                 std::thread::spawn(move || {
                     let _ = serve(&stream, &name, speech, &sent);
                     let _ = stream.shutdown(std::net::Shutdown::Both);

@@ -13,7 +13,7 @@
 //! counter is the processor's own there too, and the processor still reports that it can be
 //! trusted. So Volt's clock is calibrated as usual: a reading is four loads, an `rdtsc` that counts
 //! as one instruction, and a multiplication. All spins in Volt have a bounded number of iterations,
-//! so none runs away. Behaviour that depends on time (polling the driver, the interval of the
+//! so none runs for ever. Behaviour that depends on time (polling the driver, the interval of the
 //! tuner) changes the counts by a few thousandths from run to run.
 
 use std::process::{Child, Command, Stdio};

@@ -41,7 +41,7 @@ const GROWTH_MAX: f64 = 0.01;
 /// Permitted in addition: values that are allocated when first needed and then kept may come late.
 /// Far less than one byte per task.
 const MADE_ONCE: Live = Live { allocations: 16, bytes: 256 << 10 };
-/// Maximum memory of ended tasks that each worker keeps for new ones; it takes long to fill.
+/// Maximum memory of completed tasks that each worker keeps for new ones; it takes long to fill.
 /// Between runtimes all of it is freed.
 const KEPT_BYTES: i64 = 1 << 20;
 /// A task takes more than this.

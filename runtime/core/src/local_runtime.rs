@@ -15,7 +15,8 @@
 //!   its end. If the `LocalRuntime` is leaked, so are its tasks: each has a lease on the runtime.
 //!
 //! Other threads may have handles and wakers. They submit tasks, and may free the memory of a task
-//! that has ended. The output belongs to the `JoinHandle`, which is `Send` only if the output is.
+//! that has completed. The output belongs to the `JoinHandle`, which is `Send` only if the output
+//! is.
 
 use std::fmt;
 use std::future::Future;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use std::{env, thread};
 
-/// Maximum number of preemptions per order, that is, of switches away from a thread that could
-/// continue. `LOOM_MAX_PREEMPTIONS` overrides it.
+/// Maximum number of preemptions per order, that is, of switches from a thread that could continue
+/// to another one. `LOOM_MAX_PREEMPTIONS` overrides it.
 const PREEMPTIONS: usize = 3;
 /// If set to `full`, models with a lower bound get one preemption more. Otherwise they take at most
 /// a minute.

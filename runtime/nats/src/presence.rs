@@ -34,7 +34,7 @@ pub(crate) struct Presence {
 pub(crate) enum Sign {
     /// The peer is present. `is_new`: it was not present before.
     There { is_new: bool },
-    /// The message is from an incarnation that is gone.
+    /// The message is from an incarnation that has left.
     Stale,
     /// The message is our own.
     Own,

@@ -124,7 +124,7 @@ impl Counts {
     }
 
     /// Returns the number of messages on the cluster's subjects that were invalid, or from
-    /// incarnations that are gone.
+    /// incarnations that have left.
     pub fn rejected(&self) -> u64 {
         // ORDERING: Relaxed; a counter that is only displayed.
         self.0.rejected.load(Ordering::Relaxed)

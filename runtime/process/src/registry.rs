@@ -1,4 +1,4 @@
-//! The processes of one node, found by pid or by name. Every send looks its receiver up here.
+//! The processes of one node, found by pid or by name. Every send finds its receiver here.
 //!
 //! # Shape
 //!

@@ -55,7 +55,7 @@ async fn run<R: Send + 'static>(operation: impl FnOnce() -> io::Result<R> + Send
     job.await.map_err(|error| io::Error::other(NotRun(error)))?
 }
 
-/// The error of an operation that did not return. Its source says why.
+/// The error of an operation that did not return. Its `source` is the cause.
 #[derive(Debug)]
 struct NotRun(JoinError);
 

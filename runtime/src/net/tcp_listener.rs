@@ -16,7 +16,7 @@ use volt_core::context;
 use volt_core::driver::turn::Driver;
 
 /// Connections that may wait to be accepted. The standard library uses 128. A burst of 1,000
-/// clients overflows a queue of that length, and each client that was turned away tries again only
+/// clients overflows a queue of that length, and each client that was refused tries again only
 /// one second later.
 const BACKLOG: u32 = 1024;
 

@@ -12,10 +12,10 @@
 //! action cannot be restored while other code may have registered a handler for the same signal.
 
 // For a newcomer: a signal handler may do very little, so it only counts the signal and writes a
-// byte into the pipe of each listener. The count says whether there is a signal to report; the byte
-// wakes the listener up. The count exists once for each kind of signal, for as long as the program
-// runs. So a signal that arrives while there is no listener is counted, and the next listener
-// reports it.
+// byte into the pipe of each listener. The count determines whether there is a signal to report;
+// the byte wakes the listener up. The count exists once for each kind of signal, for as long as the
+// program runs. So a signal that arrives while there is no listener is counted, and the next
+// listener reports it.
 //
 // Shape. Each kind of signal has a [`Kind`] in a static table, and each listener has its own pipe.
 // The driver of the listener's runtime watches the pipe. So listeners share only the counts.

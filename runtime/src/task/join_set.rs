@@ -38,7 +38,7 @@ use super::spawn;
 /// });
 /// ```
 pub struct JoinSet<T> {
-    /// Polls each new handle once, and then only those whose task has ended.
+    /// Polls each new handle once, and then only those whose task has completed.
     tasks: FuturesUnordered<WithId<T>>,
     /// The waker of the last poll, if there was one.
     waker: Option<Waker>,

@@ -113,7 +113,7 @@ pub enum End {
     Source,
     /// The task woke itself.
     Itself,
-    /// The waking task has ended.
+    /// The waking task has completed.
     Ended,
     /// The chain is a cycle: this task, which is already in the chain, woke the last one.
     Cycle {

@@ -52,7 +52,7 @@ fn a_peer_that_closes_ends_the_stream_and_then_breaks_the_pipe() {
             drop(peer);
             assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
             assert_eq!(stream.read_u8().await.unwrap_err().kind(), ErrorKind::UnexpectedEof);
-            // The first write brings the answer that the peer is gone, and a later one fails
+            // The first write brings the answer that the peer has left, and a later one fails
             // because of it.
             let error = loop {
                 if let Err(error) = stream.write_all(b"x").await {

@@ -54,7 +54,7 @@ fn a_thousand_timers_all_fire_and_none_early() {
         runtime.block_on(async {
             let began = Instant::now();
             let tasks = (0..1_000_u32).map(|n| {
-                // Deadlines up to 300 ms away, many of them equal, in a shuffled order.
+                // Deadlines within 300 ms, many of them equal, in a shuffled order.
                 let after = MS * 3 * (n * 7 % 101);
                 volt::spawn(async move {
                     sleep_until(began + after).await;

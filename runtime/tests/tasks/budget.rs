@@ -72,7 +72,7 @@ fn most_in_a_poll<S: Send + 'static>(
     runtime.block_on(task).unwrap()
 }
 
-/// Returns tasks that have ended and were not joined.
+/// Returns tasks that have completed and were not joined.
 fn ended(runtime: &Runtime) -> Vec<JoinHandle<()>> {
     let tasks: Vec<_> = (0..OPERATIONS).map(|_| runtime.spawn(async {})).collect();
     while !tasks.iter().all(JoinHandle::is_finished) {

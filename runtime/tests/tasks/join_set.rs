@@ -163,7 +163,7 @@ fn a_handle_of_one_task_aborts_that_task_only() {
 }
 
 #[test]
-fn try_join_next_returns_ended_tasks_without_budget() {
+fn try_join_next_returns_completed_tasks_without_budget() {
     const TASKS: usize = 300;
     with_workers(|runtime| {
         let tried = runtime.spawn(async {

@@ -96,7 +96,7 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Checks that every worker lives and works, and that every task has ended once.
+/// Checks that every worker lives and works, and that every task has completed once.
 fn is_well(runtime: &Runtime) {
     let tasks: Vec<_> = (0..20).map(|n| runtime.spawn(async move { n })).collect();
     let sum: usize = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();

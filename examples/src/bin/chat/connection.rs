@@ -130,7 +130,7 @@ pub(crate) async fn serve(
             break;
         }
     }
-    // A user who does not read them is gone, or does not need them.
+    // A user who does not read them has disconnected, or does not need them.
     let _farewell = timeout(FAREWELL_LIMIT, stream.write_all(&connection.output)).await;
     Ok(Payload::empty())
 }

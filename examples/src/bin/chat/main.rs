@@ -183,7 +183,7 @@ async fn serve(options: &Options) -> Result<bool, Box<dyn Error>> {
     Ok(report.forced.is_empty())
 }
 
-/// Prints a line. Unlike `println!`, does not panic if the reader is gone.
+/// Prints a line. Unlike `println!`, does not panic if the reader has exited.
 fn print(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }

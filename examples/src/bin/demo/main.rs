@@ -243,7 +243,7 @@ fn watch_in_lines(options: &Options, load: &Load, stop: &Stop) -> Result<End, Bo
     Ok(End::Stopped)
 }
 
-/// Prints a line. Unlike `println!`, does not panic if the reader is gone.
+/// Prints a line. Unlike `println!`, does not panic if the reader has exited.
 fn print(line: &str) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{line}")
 }

@@ -108,7 +108,7 @@ fn wait_for_a_lock() {
         let lock = lock.clone();
         move || {
             let _guard = lock.lock();
-            // The send fails only if the receiver is gone; then the sleep delays no task.
+            // The send fails only if the receiver was dropped; then the sleep delays no task.
             let _told = held.send(());
             thread::sleep(BLOCKS_FOR);
         }

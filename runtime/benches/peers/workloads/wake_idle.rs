@@ -11,7 +11,7 @@ use crate::meter::Meter;
 use crate::quantile::quantile;
 use crate::runtimes::peer::Peer;
 
-/// Time from a poll to the next wake: the workers have gone to sleep by then.
+/// Time from a poll to the next wake: the workers are asleep by then.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The same if the waking thread keeps its processor busy, and therefore must not wait longer than
 /// its time slice.

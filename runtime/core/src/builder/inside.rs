@@ -17,7 +17,7 @@ pub(super) fn inside(owner: &Owner, hooks: &Hooks) -> Hooks {
     let wrap = |hook: &Hook| -> Hook {
         let (owner, hook) = (owner.clone(), hook.clone());
         Arc::new(move || {
-            // If the runtime is gone, no runtime is current.
+            // If the runtime was dropped, no runtime is current.
             let handle = owner.get().and_then(Weak::upgrade).map(Handle::new);
             let _entered = handle.as_ref().map(context::enter);
             hook();

@@ -395,10 +395,11 @@ impl Builder {
     /// `volt.task`, the task runs directly in the spawner's span. A job of `spawn_blocking` always
     /// does.
     ///
-    /// Each task has one reference to the spawner's span until the task has ended and its handle
-    /// was dropped. Until then, the subscriber keeps that span with its fields, and the spans
-    /// around it, and does not report them as closed. Leave it disabled if tasks spawn their own
-    /// successors: each span would keep the previous one, and memory would grow without a bound.
+    /// Each task has one reference to the spawner's span until the task has completed and its
+    /// handle was dropped. Until then, the subscriber keeps that span with its fields, and the
+    /// spans around it, and does not report them as closed. Leave it disabled if tasks spawn their
+    /// own successors: each span would keep the previous one, and memory would grow without a
+    /// bound.
     /// A task without a name that is spawned inside a span costs as much as a task with a name: an
     /// allocation when it is spawned, and entering the span at each poll. No metric shows it.
     ///

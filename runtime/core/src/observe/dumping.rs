@@ -51,7 +51,7 @@ impl Dumping {
                 None => Reply::Error { message: "the runtime has ended".to_owned() },
             };
             drop(counted);
-            // Fails if the client has gone.
+            // Fails if the client has disconnected.
             let _is_sent = sender.send((reply, processor_time().saturating_sub(began)));
         };
         thread::Builder::new()

@@ -18,7 +18,7 @@ pub struct Logged<'a> {
     pub worker: Option<usize>,
     /// How long the task waited in a queue before this poll, ns. `None` if a worker does not poll
     /// the task itself: in a `LocalSet`, in a dump, in `block_in_place`, on the blocking pool, and
-    /// after the task has ended.
+    /// after the task has completed.
     pub queue_delay_ns: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ pub fn with_logged<R>(f: impl FnOnce(Option<Logged<'_>>) -> R) -> R {
             let queue_delay_ns = queue_delay_ns(task);
             f(Some(Logged { id: task.id, name: task.name(), worker: worker_index(), queue_delay_ns }))
         }
-        // In the destructor of a task's output, the task has ended.
+        // In the destructor of a task's output, the task has completed.
         None => f(current::try_id().map(|id| Logged { id, name: None, worker: worker_index(), queue_delay_ns: None })),
     })
 }

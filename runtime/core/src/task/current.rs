@@ -3,8 +3,8 @@
 //! `task::id()`, shields and wakers need the current task. Wakers also attribute each wake-up to
 //! the task that is polled, or, between polls, to the activity of the thread.
 //!
-//! While the output of an ended task is dropped, no task is current, but `task::id()` returns the
-//! id of that task.
+//! While the output of a completed task is dropped, no task is current, but `task::id()` returns
+//! the id of that task.
 //!
 //! Writers: `cell` around each poll and each drop of an output, and wakers on the same thread; the
 //! kind of the thread is set by the thread itself. Readers: ids, shields, wake-ups on this thread,
@@ -82,7 +82,7 @@ thread_local! {
             by: Cell::new(By::Outside),
         }
     };
-    /// The ended task whose output is being dropped on this thread.
+    /// The completed task whose output is being dropped on this thread.
     static ENDED: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
@@ -241,7 +241,7 @@ impl Awaits {
     #[cold]
     pub fn withdraw(self, at: &'static Location<'static>) {
         let awaits = Note::of(self, at);
-        // Destructors of other thread-locals may drop futures after this one is gone.
+        // Destructors of other thread-locals may drop futures after this one was destroyed.
         let _gone = HERE.try_with(|here| {
             if here.marks.get().awaits() == awaits {
                 here.set_awaits(Note::from_bits(0));
@@ -296,7 +296,7 @@ pub fn id() -> Id {
 }
 
 /// Returns the id of the calling task, or `None` outside a task. The destructors of a task's future
-/// and of its output, which may run after the task has ended, count as inside.
+/// and of its output, which may run after the task has completed, count as inside.
 pub fn try_id() -> Option<Id> {
     with(|task| task.map(|task| task.header().id)).or_else(|| ENDED.try_with(Cell::get).ok().flatten())
 }

@@ -92,7 +92,7 @@ impl<T> JoinHandle<T> {
         AbortHandle { task: Task::clone(&self.task) }
     }
 
-    /// Returns whether the task has ended. May return false for a while after
+    /// Returns whether the task has completed. May return false for a while after
     /// [`abort`](Self::abort), until the future of the task has been dropped.
     pub fn is_finished(&self) -> bool {
         self.task.header().state.is_complete()
@@ -173,7 +173,7 @@ impl AbortHandle {
         self.task.cancel();
     }
 
-    /// Returns whether the task has ended.
+    /// Returns whether the task has completed.
     pub fn is_finished(&self) -> bool {
         self.task.header().state.is_complete()
     }

@@ -3,13 +3,13 @@
 //!
 //! # Shape
 //!
-//! A [`History`] for each live runtime; it checks the snapshots that the reader receives.
+//! Each live runtime has a [`History`], which checks the snapshots that the reader receives.
 //!
 //! # Invariants
 //!
 //! * *The program's findings take precedence*: findings that a program sent with a snapshot are not
 //!   changed, so that all readers show the same.
-//! * *Bounded*: one history per runtime, and none for a runtime that is gone or sends findings.
+//! * *Bounded*: one history per runtime, and none for a runtime that has ended or sends findings.
 
 use std::borrow::Cow;
 

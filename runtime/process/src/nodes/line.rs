@@ -106,7 +106,7 @@ enum Stage {
     Open,
     /// Broken off, until [`Line::begin`].
     Severed,
-    /// The peer is gone, and does not come back with this incarnation.
+    /// The peer is lost, and does not come back with this incarnation.
     Lost,
 }
 
@@ -304,7 +304,7 @@ impl Line {
         talk.greet(self.peer, relay, traffic, is_answer)
     }
 
-    /// Ends the conversation because the peer is gone. Returns the bonds.
+    /// Ends the conversation because the peer is lost. Returns the bonds.
     pub(crate) fn lose(&self) -> Box<Bonds> {
         let mut talk = self.talk();
         let bonds = talk.break_off();

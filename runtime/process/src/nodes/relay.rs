@@ -15,7 +15,7 @@
 //! * *TO THAT INCARNATION ONLY*: a frame for a [`Peer`] is delivered to the system with that
 //!   incarnation, or to none.
 //! * *PRESENCE*: [`up`](Incoming::up) is called before the first frame of a peer, and
-//!   [`down`](Incoming::down) some time after the peer is gone. There is no frame between `down`
+//!   [`down`](Incoming::down) some time after the peer was lost. There is no frame between `down`
 //!   and the next `up`.
 //!
 //! Nodes of one cluster trust each other: a program that can send frames can kill processes. An
@@ -150,7 +150,7 @@ pub(crate) trait Hears: Send + Sync {
 
 /// The handle by which a relay reports peers and frames to its system. Calls that concern one peer
 /// must be made one after another. Cheap to clone. It does not keep the system alive; once the
-/// system is gone, calls have no effect.
+/// system is dropped, calls have no effect.
 #[derive(Clone)]
 pub struct Incoming {
     system: Weak<dyn Hears>,
@@ -180,7 +180,7 @@ impl Incoming {
         self.with(|system| system.up(peer));
     }
 
-    /// Reports that a peer is gone: it left, or was silent for too long. Calls to it fail, and
+    /// Reports that a peer is lost: it left, or was silent for too long. Calls to it fail, and
     /// monitors and links report [`NoConnection`](crate::ExitReason::NoConnection).
     pub fn down(&self, peer: Peer) {
         self.with(|system| system.down(peer));

@@ -43,7 +43,7 @@ pub struct RelayCounts {
     pub sent: u64,
     /// Frames that arrived.
     pub received: u64,
-    /// Frames that the relay rejected because its queue was full or the node was gone. The sender
+    /// Frames that the relay rejected because its queue was full or the node was lost. The sender
     /// got an error, or the frame was kept and offered again.
     pub refused: u64,
     /// Frames of other nodes that did not arrive, according to the gaps in their numbers. After

@@ -8,7 +8,7 @@
 //!
 //! The code runs on the thread of the client, one client at a time.
 //!
-//! Bounds: a walk visits at most `PROCESSES_MAX` processes. For the same query, its result is valid
+//! Bounds: a walk covers at most `PROCESSES_MAX` processes. For the same query, its result is valid
 //! for `REST` times as long as the walk took. For another query, it is valid for `REST_OF_ANOTHER`
 //! times as long. `scheduler::listing` does the same for tasks. So all clients together use at most
 //! a two-hundredth of a processor, or a tenth while the query changes all the time.
@@ -27,7 +27,7 @@ use crate::registry::Registry;
 use crate::report::info::ProcessInfo;
 use crate::state::Lifecycle;
 
-/// The maximum number of processes that a walk visits.
+/// The maximum number of processes that a walk covers.
 const PROCESSES_MAX: usize = 4_000_000;
 /// See the module's documentation.
 const REST: u32 = 200;

@@ -37,7 +37,7 @@ use crate::messages::pid::Pid;
 use crate::registry::Registry;
 use crate::state::Lifecycle;
 
-/// The maximum number of processes that a walk visits. This takes half a second if no process is in
+/// The maximum number of processes that a walk covers. This takes half a second if no process is in
 /// a cache.
 const PROCESSES_MAX: usize = 4_000_000;
 /// See the module's documentation.

@@ -46,8 +46,8 @@ enum Finished {
 /// The outstanding yields of a process. See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// In no particular order. A poll of the process does not visit all of them: `running` polls
-    /// only futures that were woken.
+    /// In no particular order. A poll of the process does not go through all of them:
+    /// `running` polls only futures that were woken.
     outstanding: Vec<Outstanding>,
     next_id: u64,
     running: FuturesUnordered<Job>,

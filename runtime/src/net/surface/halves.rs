@@ -88,7 +88,7 @@ macro_rules! halves {
                 self.shuts_down = false;
                 let stream = self.stream.clone();
                 drop((self, other));
-                Ok(Arc::into_inner(stream).expect("a stream has two halves, and both are gone"))
+                Ok(Arc::into_inner(stream).expect("a stream has two halves, and both were dropped"))
             }
 
             /// Drops this half without shutting down the write direction.

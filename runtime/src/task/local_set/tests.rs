@@ -15,7 +15,7 @@ fn poll(set: &mut LocalSet) -> Poll<()> {
 fn finish<T>(mut task: JoinHandle<T>) -> Result<T, crate::task::JoinError> {
     match Pin::new(&mut task).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("the task has ended"),
+        Poll::Pending => panic!("the task has completed"),
     }
 }
 

@@ -275,13 +275,13 @@ impl Client {
     }
 
     /// Returns what the tasks of `runtime` that `query` selects wait for. The runtime polls each
-    /// waiting task once, unless the query says otherwise.
+    /// waiting task once, unless the query disables polls.
     ///
     /// `runtime` may be `None` if there is only one.
     ///
     /// # Errors
     /// Same as [`Client::record`], with [`ConnectError::is_timeout`] after [`DUMP_TIMEOUT`]. Drop
-    /// the client then: the program stops making a dump whose client has gone.
+    /// the client then: the program stops making a dump whose client has disconnected.
     pub fn dump(&mut self, runtime: Option<&str>, query: &dump::Query) -> Result<Dump, ConnectError> {
         self.check_minor(5, "dump its tasks")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());

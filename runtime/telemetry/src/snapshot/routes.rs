@@ -35,8 +35,8 @@ pub struct Route {
     pub succeeded: u64,
     /// Requests that were answered with a status of 500 or above.
     pub failed: u64,
-    /// Requests that ended without an answer: the client was gone, the handler panicked, or a time
-    /// limit outside the route dropped it.
+    /// Requests that ended without an answer: the client disconnected, the handler panicked, or
+    /// a time limit outside the route dropped it.
     pub abandoned: u64,
     /// Time from the call of the handler to its response, without the body, of answered requests.
     pub duration: Histogram,

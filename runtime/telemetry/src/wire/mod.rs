@@ -170,7 +170,7 @@ pub enum Request {
         query: processes::Query,
     },
     /// Requests what a runtime's tasks wait for: a [`Reply::Dump`]. Each waiting task is polled
-    /// once for it, unless the query says otherwise. Minor 5.
+    /// once for it, unless the query disables polls. Minor 5.
     Dump {
         /// The runtime's name; may be `None` if there is only one.
         runtime: Option<String>,

@@ -207,7 +207,7 @@ fn an_enabled_recorder_keeps_history_and_can_be_disabled() {
     assert_eq!(client.recorder(Some("looking-back"), None).unwrap().capacity, 8192);
     client.recorder(Some("looking-back"), Some(false)).unwrap();
     let began = Instant::now();
-    // The recording of the client that has gone may still keep it on.
+    // The recording of the client that has disconnected may still keep it on.
     while client.recorder(Some("looking-back"), None).unwrap().is_on {
         assert!(began.elapsed() < LONG);
     }

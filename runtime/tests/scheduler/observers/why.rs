@@ -85,7 +85,7 @@ fn tasks_that_wake_each_other_are_a_circle_that_ends() {
 }
 
 #[test]
-fn wakes_by_threads_blocking_jobs_and_ended_tasks_are_distinct() {
+fn wakes_by_threads_jobs_and_completed_tasks_are_distinct() {
     let (runtime, mut client) = runtime("sources");
     let waiting = |name| {
         let (to, from) = unbounded_channel();

@@ -97,7 +97,7 @@ fn block_on_ends_with_its_future_and_keeps_other_local_tasks() {
         assert_eq!(rounds.get(), before);
         assert_eq!(set.block_on(&runtime, left).unwrap(), "left");
         assert_eq!(rounds.get(), 1_000);
-        // If awaited, the set completes when its tasks have ended.
+        // If awaited, the set completes when its tasks have completed.
         set.spawn_local({
             let rounds = rounds.clone();
             async move {

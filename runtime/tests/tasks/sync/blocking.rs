@@ -42,8 +42,8 @@ fn each_method(mut call: impl FnMut(&str, &mut dyn FnMut())) {
     call("broadcast::Receiver::recv", &mut || assert_eq!(receiver.blocking_recv(), Ok(1)));
 }
 
-/// Requires that each blocking method panics here, in this file, with a message that says what to
-/// do.
+/// Requires that each blocking method panics here, in this file, with a message that names
+/// the remedy.
 fn all_panic() {
     each_method(|instead, blocking| {
         let panic = catch_unwind(AssertUnwindSafe(blocking)).expect_err(instead);

@@ -210,7 +210,7 @@ impl Builder {
         self.set(|builder| builder.on_after_task_poll(f))
     }
 
-    /// Sets the function that is called for each task that has ended.
+    /// Sets the function that is called for each task that has completed.
     #[cfg(tokio_unstable)]
     pub fn on_task_terminate<F>(&mut self, f: F) -> &mut Self
     where

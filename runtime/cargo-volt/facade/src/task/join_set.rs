@@ -103,8 +103,8 @@ impl<T: 'static> JoinSet<T> {
         self.0.join_next_with_id().await
     }
 
-    /// Removes a task that has ended, if there is one. May miss a task that has just ended on
-    /// another thread; a later call returns it.
+    /// Removes a task that has completed, if there is one. May miss a task that has just completed
+    /// on another thread; a later call returns it.
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.0.try_join_next()
     }
@@ -114,7 +114,7 @@ impl<T: 'static> JoinSet<T> {
         self.0.try_join_next_with_id()
     }
 
-    /// Polls for a task that has ended.
+    /// Polls for a task that has completed.
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         self.0.poll_join_next(cx)
     }

@@ -139,7 +139,7 @@ impl Parker {
     }
 
     /// Take: takes the token and returns whether there was one. The owner is awake afterwards.
-    #[must_use = "a token that was taken is gone"]
+    #[must_use = "a token can be taken only once"]
     pub(crate) fn take_token(&self) -> bool {
         // ORDERING: Acquire; pairs with the Release of every earlier `unpark`: SEES-ALL. A swap, so
         // that it reads the last of them.

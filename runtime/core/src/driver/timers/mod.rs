@@ -8,7 +8,7 @@
 //! tick late, apart from delays of the system. On a test clock a tick is one nanosecond, since a
 //! test that advances the clock to a deadline expects the timer to fire.
 //!
-//! An ordinary case. A worker enters the driver when the next deadline is 5 ms away, and sleeps for
+//! An ordinary case. A worker enters the driver when the next deadline is in 5 ms, and sleeps for
 //! at most 5 ms. A task on another worker arms a timer for 1 ms from now. That is before the end of
 //! the sleep, so the task's worker unparks the driver, and the sleeper computes a new end.
 //!

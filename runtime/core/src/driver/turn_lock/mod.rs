@@ -38,7 +38,7 @@
 //! longer sees that turn. If (3) sees a searching worker instead, that worker does (2) or (3) after
 //! it has left the searchers, with a fence in between. If (3) sees a holder that has already given
 //! the turn back, that holder's own (3) is still to come. So (3) is not only for a worker that
-//! brings events out of the poller. A worker that was called away to other work, or that only
+//! brings events out of the poller. A worker that was claimed for other work, or that only
 //! polled the driver, also leaves the poller empty; and a worker that was woken to park here may
 //! find work first.
 

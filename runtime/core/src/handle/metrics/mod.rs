@@ -21,7 +21,7 @@ use crate::stats::cells::WorkerCells;
 /// These are Tokio's metrics, under the same names, including those that Tokio has only with
 /// `tokio_unstable`. They are always on, work in every build, and remain readable after the
 /// shutdown of the runtime. [`Handle::snapshot`](crate::handle::Handle::snapshot) returns these
-/// numbers and all others at once, including those of spare workers.
+/// numbers and all others in one call, including those of spare workers.
 ///
 /// Clones are cheap, and do not keep the runtime running.
 ///

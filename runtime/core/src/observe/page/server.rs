@@ -79,7 +79,7 @@ impl Server {
             match self.listener.accept() {
                 Ok((client, _)) => {
                     let began = processor_time();
-                    // The client has gone, or is too slow: it gets no response.
+                    // The client has disconnected, or is too slow: it gets no response.
                     let _ = self.serve(&client);
                     drop(client);
                     thread::sleep(processor_time().saturating_sub(began) * self.limits.rest);

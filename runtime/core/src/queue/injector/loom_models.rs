@@ -150,7 +150,7 @@ impl Ends for AsInRuntime<'_> {
 
 /// "How it ends" of `scheduler/shared/end.rs`: a thread outside the workers spawns a task. A
 /// worker runs that task, which spawns another one. A third thread closes the runtime. A second
-/// worker checks whether all tasks have ended. If the check succeeds, no task may follow.
+/// worker checks whether all tasks have completed. If the check succeeds, no task may follow.
 fn how_it_ends(fault: Fault) {
     let runtime = Arc::new(Runtime {
         queue: Injector::new(),

@@ -427,7 +427,7 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // All producers and stealers are gone, and an active thief would own one, so
+        // All producers and stealers were dropped, and an active thief would own one, so
         // `steal == real`.
         let (heads, _) = self.load();
         for offset in 0..self.len() as u32 {

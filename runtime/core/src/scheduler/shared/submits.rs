@@ -1,7 +1,7 @@
 //! Counts the submits of tasks to the global queue and the inboxes, and those that are under way.
 //!
 //! A submit first puts a task into a queue and then wakes a worker for it; see `idle`. The kernel
-//! may take the processor away from the submitting thread in between, for as long as it likes. If a
+//! may preempt the submitting thread in between, for any length of time. If a
 //! parked worker's time-out ends in that interval, the worker finds a task that no thread has woken
 //! it for. That is no lost wake-up: it is still to come. So the worker checks here whether a submit
 //! is under way before it counts a lost wake-up.

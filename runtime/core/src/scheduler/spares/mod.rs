@@ -31,7 +31,7 @@ pub(crate) struct Spares {
     cores: Mutex<Vec<Option<Core>>>,
     threads: Mutex<Vec<JoinThread<()>>>,
     calls: AtomicU64,
-    /// How many of these calls are over: their spares have gone off duty again.
+    /// How many of these calls are over: their spares are off duty again.
     returns: AtomicU64,
     failures: AtomicU64,
 }

@@ -137,7 +137,7 @@ pub(crate) struct WorkerCells {
     long_began_at_ns: Gauge,
     long_ended_at_ns: Gauge,
     /// Up to when waiting tasks of this worker were already charged by the sentinel when it took
-    /// them away. Written by the sentinel.
+    /// them. Written by the sentinel.
     charged_until_ns: Gauge,
 
     pub(crate) poll_time: HistogramCells,
@@ -192,7 +192,7 @@ impl WorkerCells {
         // SAFETY: only `note_long` writes the pointer, from a `&'static Location`.
         let Some(culprit) = (unsafe { culprit.as_ref() }) else { return };
         // This charges too little for tasks that waited in the global queue as long. The
-        // alternative would charge too much for tasks that the sentinel has taken away.
+        // alternative would charge too much for tasks that the sentinel has taken.
         let both_since_ns = submitted_at_ns.max(self.long_began_at_ns.get()).max(self.charged_until_ns.get());
         self.blame.charge(culprit, victim, self.long_ended_at_ns.get().saturating_sub(both_since_ns));
     }

@@ -78,7 +78,7 @@ fn poll_once<T>(join: &mut JoinHandle<T>, waker: &Waker) -> Poll<Result<T, JoinE
 fn finish<T>(mut join: JoinHandle<T>) -> Result<T, JoinError> {
     match poll_once(&mut join, Waker::noop()) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("the task has ended"),
+        Poll::Pending => panic!("the task has completed"),
     }
 }
 

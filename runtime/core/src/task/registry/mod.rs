@@ -36,7 +36,7 @@ use volt_shim::{AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering};
 
 use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
 
-/// The slots that a walk visits under one lock: some 20 µs if the tasks are in no cache.
+/// The slots that a walk checks under one lock: some 20 µs if the tasks are in no cache.
 const WALK_BATCH: usize = 256;
 /// How often a walk yields its processor to threads that wait for a shard, before it continues
 /// anyway.
@@ -354,9 +354,9 @@ impl Slots {
         unsafe { Task::from_raw(raw) }
     }
 
-    /// Releases the memory behind the last task, after many tasks have ended. Takes some ns per
-    /// slot under the lock. It runs again when half of the remaining tasks have ended. From now on,
-    /// free slots are used from the front, so that the next run can release more.
+    /// Releases the memory behind the last task, after many tasks have completed. Takes some ns per
+    /// slot under the lock. It runs again when half of the remaining tasks have completed. From now
+    /// on, free slots are used from the front, so that the next run can release more.
     #[cold]
     fn shrink(&mut self) {
         let len = self.slots.iter().rposition(|slot| slot.task().is_some()).map_or(0, |last| last + 1);

@@ -147,7 +147,7 @@ fn a_search_ends_at_the_first_match() {
 }
 
 #[test]
-fn memory_is_released_after_many_tasks_have_ended() {
+fn memory_is_released_after_many_tasks_have_completed() {
     let registry = Registry::new(1);
     let slots = || registry.shards[0].lock().slots.slots.capacity();
     let crowd: Vec<_> = (0..8 * SLOTS_KEPT).map(|_| task(None)).collect();

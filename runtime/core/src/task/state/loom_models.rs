@@ -482,7 +482,7 @@ impl Task {
     /// Frees the task, including its output and waker. loom fails if another thread still uses it.
     fn free(&self) {
         assert!(!self.freed.swap(true, Ordering::Relaxed), "freed once");
-        // SAFETY: the last reference is gone.
+        // SAFETY: the last reference was dropped.
         self.waker.with_mut(|slot| unsafe { *slot = None });
         self.set_output(None);
         self.rest.with_mut(|_| ());
@@ -671,7 +671,7 @@ fn references_model(drop_reference: fn(&State) -> bool) {
                 cell.0.with(|value| assert_eq!(unsafe { *value }, 0));
                 let is_last = drop_reference(&state);
                 if is_last {
-                    // SAFETY: the last reference is gone.
+                    // SAFETY: the last reference was dropped.
                     cell.0.with_mut(|value| unsafe { *value = 1 });
                 }
                 is_last

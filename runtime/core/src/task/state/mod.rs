@@ -61,7 +61,7 @@
 //! * *Join hand-over*: before COMPLETE the JoinHandle owns the join waker field while JOIN_WAKER is
 //!   clear. While JOIN_WAKER is set, both sides may read the field and neither writes it. After
 //!   COMPLETE the completer owns the field until it clears JOIN_WAKER. The side that finds that the
-//!   other one has gone drops the waker. The output belongs to the JoinHandle if JOIN_INTEREST was
+//!   other has finished drops the waker. The output belongs to the JoinHandle if JOIN_INTEREST was
 //!   set at completion, and to the completer otherwise.
 //!
 //! Legal combinations (`is_legal`, asserted in debug builds at every transition):

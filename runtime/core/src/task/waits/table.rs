@@ -102,8 +102,8 @@ impl Drop for Wait<'_> {
 #[repr(align(128))]
 struct Room(Mutex<Shard<Waiter>>);
 
-/// Returns the table of this program. A forked child has its own: locks in the parent's table may be
-/// held by threads that stayed there, and no task of the parent runs in the child.
+/// Returns the table of this program. A forked child has its own: locks in the table of the parent
+/// may be held by threads that stayed there, and no task of the parent runs in the child.
 fn table() -> &'static [Room; SHARDS] {
     static TABLE: PerProcess<[Room; SHARDS]> = PerProcess::new();
     TABLE.get_or_make(|| [const { Room(Mutex::new(Shard::new())) }; SHARDS])
