@@ -9,7 +9,7 @@ use volt_telemetry::waits::holder;
 use crate::facts::Tone;
 use crate::tables::cell::Cell;
 use crate::tables::listing::{self, Column, NOW_TITLE, Row, absent, extra, plain, ranked, words};
-use crate::text::awaits::awaited;
+use crate::text::awaits::{awaited, awaited_briefly};
 use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, count, duration, percent};
 
 /// The width of the id column, unless an id is longer.
@@ -18,14 +18,14 @@ const ID_WIDTH: usize = 6;
 const STATE_WIDTH: usize = 8;
 /// The width of the longest waker name.
 const BY_WIDTH: usize = 8;
-/// The width of the longest name of what a task awaits.
-const AWAITS_WIDTH: usize = 8;
+/// The width of the longest description of what a task awaits.
+const AWAITS_WIDTH: usize = 17;
 
 /// Every column, from left to right; name and location follow.
 pub const COLUMNS: [Column<Task, Rank>; 13] = [
     ranked("id", ID_WIDTH, Rank::Id, |row| absent(Some(row.item.id.to_string()))),
     words("state", STATE_WIDTH, state),
-    extra(words("awaits", AWAITS_WIDTH, |row| absent(row.item.awaits.clone()))),
+    extra(words("awaits", AWAITS_WIDTH, |row| absent(awaits_briefly(row.item)))),
     ranked("busy", DURATION_WIDTH, Rank::Busy, |row| time(row.item.busy_ns)),
     plain(NOW_TITLE, PERCENT_WIDTH, |row| absent(row.busy_ratio.map(percent))),
     ranked("longest", DURATION_WIDTH + 2, Rank::Longest, |row| length(row.item.longest_ns.or(row.item.in_poll_ns))),
@@ -68,6 +68,11 @@ fn state(row: &Row<'_, Task>) -> Cell {
 /// Returns what a task awaits, and where in the code.
 pub fn awaits(task: &Task) -> Option<(String, Option<&str>)> {
     Some((awaited(task.awaits.as_deref()?, task.awaited_task), task.awaits_at.as_deref()))
+}
+
+/// Returns what a task awaits, as short as the column shows it.
+pub fn awaits_briefly(task: &Task) -> Option<String> {
+    Some(awaited_briefly(task.awaits.as_deref()?, task.awaited_task))
 }
 
 /// Returns which task holds the lock that a task awaits, and where and when it was acquired:
@@ -156,6 +161,24 @@ mod tests {
         let row = Row { item: &first_poll, busy_ratio: None };
         let absent = COLUMNS.iter().filter(|column| column.cell(&row).text.trim() == ABSENT).count();
         assert_eq!(absent, 10, "all but id, state and the poll that it is in");
+    }
+
+    #[test]
+    fn the_column_describes_what_a_task_awaits() {
+        for (awaits, awaited_task, expected) in [
+            ("permits", None, "semaphore permits"),
+            ("notice", None, "a notification"),
+            ("room", None, "room in a channel"),
+            ("others", None, "other tasks"),
+            ("others", Some(42), "task 42"),
+        ] {
+            let list = TaskList {
+                rows: vec![Task { awaits: Some(awaits.into()), awaited_task, ..task() }],
+                ..TaskList::default()
+            };
+            let text = text(&list);
+            assert!(text.contains(&format!("stranded {expected:<AWAITS_WIDTH$} ")), "{text}");
+        }
     }
 
     #[test]

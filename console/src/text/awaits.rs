@@ -1,4 +1,4 @@
-//! Describes what a task awaits.
+//! Describes what a task awaits, in full and for a column.
 
 /// Describes what a task awaits, by its name in JSON, and the task whose end it awaits, if that is
 /// known.
@@ -17,4 +17,14 @@ pub fn awaited(name: &str, task: Option<u64>) -> String {
         newer => newer,
     };
     text.to_owned()
+}
+
+/// Describes what a task awaits in at most 17 columns, unless the id of the awaited task is very
+/// long.
+pub fn awaited_briefly(name: &str, task: Option<u64>) -> String {
+    match (name, task) {
+        (_, Some(task)) => format!("task {task}"),
+        ("others", None) => "other tasks".to_owned(),
+        _ => awaited(name, None),
+    }
 }

@@ -12,7 +12,7 @@ use crate::view::parts::layout::{self, TITLE_WIDTH, draw_lines, draw_rows, part,
 use crate::view::theme::Theme;
 
 /// The smallest width at which the extra columns are shown.
-const EXTRAS_FROM: u16 = 120;
+const EXTRAS_FROM: u16 = 130;
 /// The smallest height of the table, including its heading.
 const TABLE_MIN: u16 = 5;
 
