@@ -68,7 +68,7 @@ impl Error {
     pub(crate) fn no_program(searched: &str, refused: &[String]) -> Error {
         let mut message = format!("no Volt program is running (searched {searched})");
         for reason in refused {
-            message.push_str(&format!("; {reason}"));
+            message.push_str(&format!(". Not usable: {reason}"));
         }
         message.push_str(". Start one, or give the path of its socket. Only root sees the programs of other users");
         Error::new(Kind::NoProgram, message)
@@ -212,7 +212,7 @@ impl From<RecordingError> for Error {
 impl From<ConnectError> for Error {
     fn from(error: ConnectError) -> Error {
         let remedy = if error.is_missing() || error.is_stale() || error.is_not_a_socket() || error.is_not_volt() {
-            ": run `volt-console list` for the running programs"
+            ". Run `volt-console list` for the running programs"
         } else {
             ""
         };

@@ -375,7 +375,8 @@ fn reply_to(
             let why = why.map_err(|_| FAULT.to_owned())?;
             why.map(Reply::Why).ok_or_else(|| {
                 format!(
-                    "no live task has the id or name {task:?}: it may have completed, or it has no name and has never waited"
+                    "no live task has the id or name {task:?}: it may have completed, or it has no name and has never \
+                     waited; list the tasks with `volt-console tasks`"
                 )
             })
         }

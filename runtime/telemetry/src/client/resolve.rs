@@ -50,7 +50,7 @@ fn resolve_pid(pid: u32, environment: &Environment) -> Result<PathBuf, ConnectEr
     } else {
         "no program has this pid"
     };
-    Err(not_found(&format!("pid {pid} has no control socket: {why}"), environment, &listing.refused))
+    Err(not_found(&format!("pid {pid} has no control socket: {why}"), environment, &[], &listing.refused))
 }
 
 fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
@@ -69,11 +69,8 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
     match &matching[..] {
         [(only, _)] => Ok(only.path.clone()),
         [] => {
-            let mut what = format!("no program or runtime is named {name:?}");
-            for error in nameless {
-                what.push_str(&format!("; one program did not report its name: {error}"));
-            }
-            Err(not_found(&what, environment, &listing.refused))
+            let what = format!("no program or runtime is named {name:?}");
+            Err(not_found(&what, environment, &nameless, &listing.refused))
         }
         several => {
             let which = |(socket, runtimes): &(Candidate, Vec<String>)| match &runtimes[..] {
@@ -88,11 +85,20 @@ fn resolve_name(name: &str, environment: &Environment) -> Result<PathBuf, Connec
     }
 }
 
-fn not_found(what: &str, environment: &Environment, refused: &[SocketError]) -> ConnectError {
+/// Each program without a name and each refused directory has its own sentence, with its remedy.
+fn not_found(
+    what: &str,
+    environment: &Environment,
+    nameless: &[ConnectError],
+    refused: &[SocketError],
+) -> ConnectError {
     let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
     let mut message = format!("{what} (searched {})", dirs.join(", "));
+    for error in nameless {
+        message.push_str(&format!(". One program did not report its name: {error}"));
+    }
     for error in refused {
-        message.push_str(&format!("; {error}"));
+        message.push_str(&format!(". Not usable: {error}"));
     }
     ConnectError::new(Kind::Missing, message)
 }

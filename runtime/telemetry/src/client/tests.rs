@@ -365,7 +365,9 @@ fn a_target_is_a_path_a_pid_or_a_name() {
     });
     let error = resolve("nobody", &environment).unwrap_err().to_string();
     assert!(
-        error.contains("one program did not report its name") && error.contains("8 clients are attached"),
+        error.contains("(searched ")
+            && error.contains(". One program did not report its name: ")
+            && error.contains("8 clients are attached"),
         "{error}"
     );
 }

@@ -209,12 +209,10 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
     refused(if is_shared {
         format!(
             "socket directory {shown} (mode {mode:04o}) is shared with other users: \
-             set VOLT_SOCKET_DIR to a directory of your own with mode 0700, or to one that does not exist yet"
+             set VOLT_SOCKET_DIR to a directory of your own with mode 0700"
         )
     } else {
-        format!(
-            "socket directory {shown} has mode {mode:04o} but must have 0700: chmod 700 {shown}, or set VOLT_SOCKET_DIR"
-        )
+        format!("socket directory {shown} has mode {mode:04o} but must have 0700: chmod 700 {shown}")
     })
 }
 
