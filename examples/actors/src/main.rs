@@ -4,12 +4,14 @@
 //! ```text
 //! cargo run --release                      every workload, a table for a page
 //! cargo run --release -- --json            the same, one JSON object per row
-//! cargo run --release -- --quick           one short round, 10,000 idle processes: checks that it works, not how fast
+//! cargo run --release -- --quick           one short round, 10,000 idle processes: a check that it
+//!                                          works, not a measurement
 //! cargo run --release -- --only ring       one workload; may be given more than once
 //! cargo run --release -- --peer volt       one library; may be given more than once
 //! cargo run --release -- --rounds 5        turns that each library gets (default 11)
 //! cargo run --release -- --workers 1       number of workers (default 2)
-//! cargo run --release -- --batches 10      exactly this many batches per round, and no warm-up: for profilers
+//! cargo run --release -- --batches 10      exactly this many batches per round, and no warm-up:
+//!                                          for profilers
 //! ```
 //!
 //! A workload runs on each library in turns (A B C D A B C D), for as many rounds as requested,

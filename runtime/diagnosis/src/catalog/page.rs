@@ -18,7 +18,8 @@ pub fn markdown_page() -> String {
          * At most {LOCATIONS_MAX} spawn locations per runtime have their own series; the rest are summed up as `other`.\n\
          * A metric is absent if the kernel or an older program does not report it.\n\
          * The sentinel is the thread that finds stuck polls.\n\
-         * A worker's queues: LIFO slot (polled next), ring, batch (from the global queue), inbox (from other threads).\n\
+         * A worker's queues: LIFO slot (polled next), ring, batch (from the global queue), inbox (from other\n\
+         \x20 threads).\n\
          * The [guide](guide.md#terms) explains other terms, such as tick and spawn location.\n\n\
          A program serves these metrics with the crate `volt-exporter`, or without code if the environment\n\
          variable `VOLT_METRICS` is set; the [guide](guide.md#metrics) compares the ways. The crate's\n\
