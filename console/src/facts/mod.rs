@@ -326,7 +326,8 @@ pub fn state_word(worker: &Worker) -> &'static str {
     }
 }
 
-/// Returns the state of a worker as the one letter of its lamp.
+/// Returns the state of a worker as one letter. The screen shows it next to the worker's lamp, the
+/// sign for its bit in the parked bitmap.
 pub fn state_letter(worker: &Worker) -> char {
     match (worker.duty, worker.phase) {
         (Duty::Stuck, _) => 'X',

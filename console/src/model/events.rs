@@ -64,7 +64,8 @@ impl Happened {
     }
 }
 
-/// The latest events, with what is needed to compare the next snapshot with the previous one.
+/// The latest events of the connection, and the values of the previous snapshot, with which the
+/// next one is compared.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     events: VecDeque<Happened>,

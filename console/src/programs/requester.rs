@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The maximum number of replies that wait to be received.
 const INBOX_MAX: usize = 4;
 
-/// The handle of the thread. See the header of this file.
+/// Sets what the thread requests, and receives the replies. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Requester {
     /// The replies.

@@ -7,7 +7,7 @@ use ratatui::layout::{Position, Rect};
 
 use crate::model::Action;
 
-/// The clickable areas. See the header of this file.
+/// The clickable areas of one frame, each with the action of a click.
 #[derive(Clone, Debug, Default)]
 pub struct Hits(Vec<(Rect, Action)>);
 

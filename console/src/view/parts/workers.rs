@@ -19,7 +19,7 @@ const MARK_WIDTH: usize = 1;
 /// The smallest width at which the titles of groups are shown.
 const GROUPS_FROM: u16 = 100;
 
-/// Returns the lines that the whole table needs.
+/// Returns how many lines the whole table needs.
 pub fn wanted_height(model: &Model, columns: u16) -> u16 {
     head_height(columns).saturating_add(model.worker_rows().len() as u16)
 }

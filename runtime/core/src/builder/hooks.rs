@@ -213,10 +213,11 @@ impl Builder {
         self
     }
 
-    /// Sets a function that a worker calls after each poll of a task, once for each call of the
-    /// function of [`on_before_task_poll`](Self::on_before_task_poll), on the same thread.
+    /// Sets a function that a worker calls after each poll of a task.
     ///
-    /// Another worker may already poll the task again.
+    /// It runs on the same thread as the function of
+    /// [`on_before_task_poll`](Self::on_before_task_poll) for that poll. Another worker may already
+    /// poll the task again.
     pub fn on_after_task_poll<F>(mut self, f: F) -> Self
     where
         F: Fn(&TaskMeta<'_>) + Send + Sync + 'static,
