@@ -10,6 +10,13 @@
 //! Ownership: [`Discovery::collect`] has `&mut` access to the list of programs. Each connection is
 //! used only by its thread.
 //!
+//! An ordinary case: two programs run, and both have a thread. A page sends each thread a request,
+//! and has both replies a few milliseconds later.
+//!
+//! The race: one of the programs is stopped, and its reply arrives after [`PATIENCE`]. The page has
+//! reported it as not responding by then. The late reply is found and dropped by the next
+//! collection.
+//!
 //! # Protocol of one program
 //!
 //! 1. A new socket gets a thread, which connects, and sends the program's name from the hello

@@ -1,6 +1,13 @@
 //! The thread that keeps a subscription: it receives snapshots, and connects again when the program
 //! exits.
 //!
+//! An ordinary case: the interval is 500 ms, and the program is restarted. The thread finds the
+//! connection closed. It waits 100 ms, then 200 ms and so on, until the new program has a socket.
+//! Its first snapshot arrives 2 s after the last one of the former program, so three were missed.
+//!
+//! The race: the interval may be changed while the thread waits for a snapshot or to connect again.
+//! It checks for changes every `SLICE`, and subscribes with the latest interval.
+//!
 //! # Protocol
 //!
 //! 1. The caller establishes the first connection, so that an error is printed before the screen is

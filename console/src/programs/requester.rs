@@ -4,6 +4,13 @@
 //! It has a separate connection. On the connection of the subscription, the thread would have to
 //! distinguish replies from snapshots, and a long reply would delay the snapshots.
 //!
+//! An ordinary case: a user opens the tasks screen. The thread connects, requests the list, passes
+//! it to the screen, and repeats this at each interval. When another screen is opened, it closes
+//! the connection.
+//!
+//! The race: the wish changes while a reply is under way. That reply is passed to the screen
+//! nevertheless; the next request is for the latest wish.
+//!
 //! # Protocol
 //!
 //! 1. The thread sleeps until the current screen needs data (a wish).

@@ -6,6 +6,12 @@
 //! `post` sends one request and reads the response. This module has the loop around them, a task on
 //! the exporter's runtime.
 //!
+//! An ordinary case: the collector is down at one push. The failure is logged, and the counts of
+//! that interval are part of the next push, which succeeds.
+//!
+//! The race: a client requests a page during a collection for a push. Both use the same `Scope`,
+//! and the page waits for its lock.
+//!
 //! # Protocol of one push
 //!
 //! 1. Wait until the interval has passed.

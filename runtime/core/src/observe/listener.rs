@@ -3,6 +3,13 @@
 //! The thread that builds the first runtime with a control socket opens one. The observer's thread
 //! accepts clients from it.
 //!
+//! An ordinary case: program 812 starts. It unlinks the socket that a killed program left behind,
+//! creates `812-STARTTIME.sock`, checks the file, and listens. When the last runtime that uses the
+//! socket has ended, it unlinks the file.
+//!
+//! The race: another program starts, and finds the new socket between steps (4) and (6), when it
+//! refuses connections as a stale one does. It leaves the file, because program 812 still runs.
+//!
 //! Protocol of opening:
 //! 1. create or find the folder, and refuse it if it is not safe;
 //! 2. unlink the sockets of programs that no longer run;

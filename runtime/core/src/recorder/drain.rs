@@ -7,6 +7,13 @@
 //! trigger, its first flush must be collected immediately, since the events of interest are being
 //! overwritten.
 //!
+//! An ordinary case: a worker has polled a new task twice since the previous flush. The drain
+//! copies the four records from the worker's ring, looks up the spawn location and the name of the
+//! task, and returns the records with these texts.
+//!
+//! The race: the worker goes on writing while its ring is copied, and may overwrite records before
+//! they are copied. The ring's reader detects that and counts them as lost.
+//!
 //! Protocol:
 //! 1. read the clock: events before that time are complete with this flush;
 //! 2. copy every ring, as its reader does; no worker is stopped, and no lock is shared with one;

@@ -5,6 +5,11 @@
 //! decides how much of it is reported. It keeps a list of reported findings, by rule and place, and
 //! compares it with the findings of each snapshot.
 //!
+//! An ordinary case: a handler blocks its worker. The first snapshot with the finding has no stack
+//! yet. The next one has it, and [`Turn::Began`] is returned. When the finding is past,
+//! [`Turn::Ended`] is returned. If it begins again less than a minute after it was reported,
+//! that is only counted.
+//!
 //! # Rules
 //!
 //! 1. Only findings of [`Severity::Warning`] and worse are reported, while they are current.

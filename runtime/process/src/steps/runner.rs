@@ -1,6 +1,13 @@
 //! The task of a process. It takes events out of the mailbox, steps the state machine, and starts
 //! and polls its yields.
 //!
+//! An ordinary case: a process waits for messages. A sender puts a message into the mailbox and
+//! wakes the task. The poll takes the message (3), calls `step` with it (5), and starts the futures
+//! that the step yields (6). Then the process waits again (7).
+//!
+//! The race: a second message arrives after (3) and before (7). Its sender does not wake the task,
+//! but leaves a mark in the state word. Step 7 finds it, and the task is queued again; see `state`.
+//!
 //! One poll runs at most one step, so that the scheduler's fairness and its counters also apply to
 //! processes. A poll does the following:
 //!

@@ -1,5 +1,13 @@
 //! The state machine of a running supervisor.
 //!
+//! An ordinary case: a child fails, under `OneForOne`. Its `Down` event arrives, and its back-off
+//! becomes the deadline of the alarm. When the alarm fires, the child is put into `to_start` and
+//! started. Once its `init` has returned, it is up.
+//!
+//! The race: a child exits while it waits in `to_end` to be cancelled. Its `Down` event removes it
+//! from `to_end`, and counts as the exit that was requested, not as another failure, which would
+//! restart the group once more.
+//!
 //! Each step first takes its events, which change what has to be done. Then it does what is
 //! possible now (`settle`):
 //!

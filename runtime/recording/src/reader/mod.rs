@@ -3,6 +3,14 @@
 //! The console, [`timeline`](crate::timeline) and [`chrome_trace`](crate::chrome_trace) use a
 //! [`Reader`].
 //!
+//! An ordinary case: a file has two flushes. The first two calls of `next_flush` return them, and
+//! the third returns nothing. If the file ends in the middle of the second flush, the calls return
+//! the first flush, the intact frames of the second, an error, and then nothing.
+//!
+//! The race: a program appends to the file while it is read. The reader stops at the length that
+//! the file had when it was opened. If that is in the middle of a frame, the file counts as
+//! truncated.
+//!
 //! # Protocol
 //!
 //! 1. Open: read preamble and head.

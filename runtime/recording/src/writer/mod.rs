@@ -3,6 +3,13 @@
 //! The console uses a [`Writer`]. It creates one and passes every flush that it receives from the
 //! recorded program to [`Writer::write`].
 //!
+//! An ordinary case: a flush has one text and two chunks of events. The text and the first chunk
+//! fit into the current file, and the second chunk does not. So the file is ended, and the next one
+//! begins with a head and the kept texts, followed by the second chunk and the Anchor.
+//!
+//! The race: another program reads the file at the same time. It finds complete frames, and perhaps
+//! a part of the last one, which it reports as truncated.
+//!
 //! # Protocol of a flush
 //!
 //! 1. Keep the texts, for the files to come. A text is the name that a number in an event stands

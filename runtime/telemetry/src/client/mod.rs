@@ -3,6 +3,14 @@
 //! The client is blocking and has one connection. Received bytes are kept in a buffer of the
 //! client, so a timeout in the middle of a frame loses nothing: the next call continues there.
 //!
+//! An ordinary case: a console of user 1000 connects to the socket of a program. The kernel reports
+//! that the program belongs to user 1000, too. The client reads the hello, requests a snapshot, and
+//! reads until the reply is complete.
+//!
+//! The race: the program may exit while the client waits for a reply. The client then finds the
+//! connection closed, and the call fails with an error for which [`ConnectError::is_closed`] is
+//! true.
+//!
 //! Steps of a connection:
 //! 1. Connect, within [`CONNECT_TIMEOUT`].
 //! 2. Before reading any byte, query the kernel for the user that listens. It must be the same

@@ -1,5 +1,9 @@
 //! The thread that serves the page.
 //!
+//! An ordinary case: Prometheus connects and sends `GET /metrics`. The thread sends the page, and
+//! Prometheus closes the connection. All that took 2 ms of processor time, so the thread rests for
+//! 8 ms before it accepts the next connection.
+//!
 //! Protocol of a connection:
 //! 1. read the head of one request, until its empty line;
 //! 2. if the request is for the page, take a snapshot of all runtimes and write its metrics;

@@ -7,6 +7,11 @@
 //! code that the proof is about is here. The worker calls it, and so do the loom models of `idle`
 //! and of `turn_lock`.
 //!
+//! An ordinary case: worker 1 publishes that it is parked (1), finds all queues empty (2), gets the
+//! driver turn (4), and sleeps in the driver (5). A thread submits a task, claims worker 1 and
+//! gives it a token. Worker 1 wakes up, finds that it was claimed (6), takes the token (7), and
+//! searches.
+//!
 //! Park, by a worker that found no work:
 //! 1. Park (1) and (2) of `idle`: the worker leaves the searchers and publishes that it is parked.
 //! 2. Park (3) of `idle`: it checks everything once more. On a hit it continues with (6).

@@ -14,6 +14,10 @@
 //! thread that submits a task may claim it and give it a token. The next thread to take the seat
 //! then finds itself claimed, as after a sleep.
 //!
+//! An ordinary case: thread A has the seat, and thread B calls `block_on`. B adds its parker, polls
+//! its main future, and sleeps. The main future of A is ready, so A puts the core back and unparks
+//! B. B takes the seat, and polls the tasks that A left in the core.
+//!
 //! The race: a thread that waits is woken because the seat is free, but its main future becomes
 //! ready in the same moment, so that it no longer needs the seat. The other threads that wait would
 //! then sleep for ever beside a free seat. So a thread that gives up waiting passes the wake-up on.

@@ -21,6 +21,13 @@
 //! 6. global queue;
 //! 7. park.
 //!
+//! An ordinary case: a task on worker 0 wakes another one, which goes into the LIFO slot. Worker 0
+//! polls it next (3). Then its queues are empty, so it steals half of the ring of worker 1 (5).
+//! When these tasks are polled, too, and no queue has a task, it parks (7).
+//!
+//! The race: a task is submitted after the worker has checked every queue, and before it sleeps.
+//! Parking checks all queues once more; see `idle::parking`.
+//!
 //! Only the worker's own thread runs this code. To the queues of other workers it is a thief.
 
 use std::sync::atomic::Ordering;
