@@ -32,10 +32,10 @@ use crate::error::Error;
   cargo volt test -p my-service
 
 Exit codes:
-  0    success
-  1    doctor: the project cannot be built on Volt
-  2    invalid arguments
-  101  failure, with the reason on standard error
+  0    Success
+  1    The project cannot be built on Volt (`doctor`)
+  2    Invalid arguments
+  101  Failure, with the reason on standard error
 
 Once build, run, test, check or bench has started cargo, the exit code is
 cargo's."
@@ -48,26 +48,40 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 pub(crate) enum Verb {
     /// Compile the project on Volt; accepts the arguments of `cargo build`
-    #[command(visible_alias = "b", after_help = "Example:\n  cargo volt build --release --bin server")]
+    #[command(
+        visible_alias = "b",
+        after_help = "Examples:\n  # Build one program of the project in release mode\n  cargo volt build --release --bin server"
+    )]
     Build(ForCargo),
     /// Run a program of the project on Volt; accepts the arguments of `cargo run`
-    #[command(visible_alias = "r", after_help = "Example:\n  cargo volt run --release -- --port 8080")]
+    #[command(
+        visible_alias = "r",
+        after_help = "Examples:\n  # Run the program; it gets the arguments after `--`\n  cargo volt run --release -- --port 8080"
+    )]
     Run(ForCargo),
     /// Run the project's tests on Volt; accepts the arguments of `cargo test`
-    #[command(visible_alias = "t", after_help = "Example:\n  cargo volt test --workspace")]
+    #[command(
+        visible_alias = "t",
+        after_help = "Examples:\n  # Run the tests of all packages of the workspace\n  cargo volt test --workspace"
+    )]
     Test(ForCargo),
     /// Check that the project compiles on Volt; accepts the arguments of `cargo check`
-    #[command(visible_alias = "c", after_help = "Example:\n  cargo volt check --all-targets")]
+    #[command(
+        visible_alias = "c",
+        after_help = "Examples:\n  # Check everything, including tests and examples\n  cargo volt check --all-targets"
+    )]
     Check(ForCargo),
     /// Run the project's benchmarks on Volt; accepts the arguments of `cargo bench`
-    #[command(after_help = "Example:\n  cargo volt bench --bench throughput")]
+    #[command(after_help = "Examples:\n  # Run one benchmark\n  cargo volt bench --bench throughput")]
     Bench(ForCargo),
     /// Write Volt's sources into a folder and print the lines for Cargo.toml
     ///
     /// With these lines, `cargo` builds the project on Volt without `cargo volt`. The folder works
     /// with the version of Tokio that is in Cargo.lock; after an update of Tokio, run the command
     /// again.
-    #[command(after_help = "Example:\n  cargo volt vendor third-party/volt")]
+    #[command(
+        after_help = "Examples:\n  # Write the sources into third-party/volt\n  cargo volt vendor third-party/volt"
+    )]
     Vendor {
         /// Folder to write; must be new, empty, or written by this command
         #[arg(value_name = "DIR")]
@@ -78,14 +92,15 @@ pub(crate) enum Verb {
     /// List the parts of the project that do not work on Volt, with the reasons
     ///
     /// Compiles nothing, and writes nothing in the project.
-    #[command(after_help = "Example:
+    #[command(after_help = "Examples:
+  # Check the project in another folder
   cargo volt doctor --manifest-path service/Cargo.toml
 
 Exit codes:
-  0    the project can be built on Volt
-  1    the project cannot be built on Volt
-  2    invalid arguments
-  101  the check itself failed, with the reason on standard error")]
+  0    The project can be built on Volt
+  1    The project cannot be built on Volt
+  2    Invalid arguments
+  101  The check itself failed, with the reason on standard error")]
     Doctor(ForCargo),
 }
 
