@@ -218,11 +218,12 @@ pub(super) fn are_long_waits_told(snapshot: &Snapshot) -> bool {
 
 pub(super) fn waiting_forever_threshold() -> String {
     format!(
-        "A task has waited for a lock, permits, or a value that is set once, for {} or more, and {FOREVER_RATIO} times \
-         as long as the longest of the waits at this line that were seen to end; at least {ENDED_MIN} waits were seen \
-         to end there. Tasks that wait for messages, room or notifications may be idle and are not included, nor are \
-         waits with a time-out or in a `select!`, tasks of a `LocalSet`, and the future of `block_on`. Waits for locks \
-         are not included while `deadlock` or `lock-held` has a finding.",
+        "A task has waited for a lock, permits, or a value that is set once, for {} or more. This is at least \
+         {FOREVER_RATIO} times as long as the longest wait at this line that was seen to end, and at least \
+         {ENDED_MIN} waits were seen to end there. Tasks that wait for messages, room or notifications may be idle, \
+         and are not included. Waits with a time-out or in a `select!`, tasks of a `LocalSet`, and the future of \
+         `block_on` are not included either. While `deadlock` or `lock-held` has a finding, waits for locks are not \
+         included.",
         duration(FOREVER_NS)
     )
 }
