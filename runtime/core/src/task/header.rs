@@ -12,13 +12,14 @@
 
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
 
 use super::details::account::Account;
 use super::details::awaits::{Awaits, Note};
 use super::details::origin::{Extra, Origin};
 use super::id::Id;
+use super::stage::Stage;
 use super::state::State;
 use crate::queue::lifo::RawPointer;
 use crate::stats::counting;
@@ -69,9 +70,9 @@ pub struct Header {
     /// id of 0 means no task. If a task did it, `By` names the kind of thread that polled that
     /// task. Written together with `submitted_at_ns`.
     pub(super) woken_by: AtomicU64,
-    /// The spawn location of the task that submitted this one; null if no task did. Written
-    /// together with `submitted_at_ns`.
-    pub(super) woken_from: AtomicPtr<Location<'static>>,
+    /// What the cell contains. While that is the future: the spawn location of the task that
+    /// submitted this one, if a task did, written together with `submitted_at_ns`.
+    pub(super) stage: Stage,
     /// The slot of the task's place in the registry. Written by its runner, or by its creator
     /// before other threads can see the task.
     pub(super) slot: AtomicU32,

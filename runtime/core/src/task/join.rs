@@ -222,6 +222,19 @@ impl Panic {
     pub(super) fn refused(refused: Refused) -> Self {
         Self::new(Box::new(refused))
     }
+
+    /// Returns a pointer that owns the payload. Its lowest bit is clear.
+    pub(super) fn into_raw(self) -> NonNull<()> {
+        const { assert!(align_of::<Mutex<Box<dyn Any + Send>>>() > 1, "a bit of the address is free") };
+        NonNull::from(Box::leak(self.0)).cast()
+    }
+
+    /// # Safety
+    /// `raw` comes from [`into_raw`](Self::into_raw), and is not used again.
+    pub(super) unsafe fn from_raw(raw: NonNull<()>) -> Self {
+        // SAFETY: by contract, `into_raw` made it from such a box.
+        Self(unsafe { Box::from_raw(raw.cast().as_ptr()) })
+    }
 }
 
 /// The reason why a job was never started, as a message. It is stored in place of a panic's

@@ -1,12 +1,14 @@
 //! Tasks: one allocation each, with an atomic word for its state, and the handles to it.
 //!
 //! A spawn creates a task in `cell`. Queues, wakers and join handles point to its `header`; `state`
-//! is the protocol by which their threads share it, and `handover` the part for the output.
-//! `current` is the task that a thread polls. `registry` lists the tasks that wait. `control` has
-//! the functions that code in a task calls. `details`, `waits`, `resources`, `wakes` and
-//! `trace` are for observers.
+//! is the protocol by which their threads share it, `handover` the part for the output, and `stage`
+//! records what the cell contains. `current` is the task that a thread polls. `registry` lists the
+//! tasks that wait. `control` has the functions that code in a task calls. `details`, `waits`,
+//! `resources`, `wakes` and `trace` are for observers.
 
 pub(crate) mod state;
+
+pub(crate) mod stage;
 
 mod handover;
 

@@ -8,8 +8,7 @@
 //! threads that list tasks.
 
 use std::panic::Location;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use volt_telemetry::recording::event::Waker as By;
 
@@ -18,6 +17,7 @@ use super::details::account::Account;
 use super::details::origin::{Extra, Origin};
 use super::header::{BIRTH_MAX, BIRTH_UNIT_BITS, Header, NO_PLACE, Notified, Ran, SHARD_BITS, Task, Vtable};
 use super::id::Id;
+use super::stage::Stage;
 use super::state::{State, Wake};
 use crate::stats::counting;
 
@@ -28,7 +28,7 @@ impl Header {
         extra: Option<Box<Extra>>,
         vtable: &'static Vtable,
     ) -> Self {
-        let nobody = (By::Unknown as u64, ptr::null_mut());
+        let nobody = (By::Unknown as u64, None);
         let now_ns = counting::now_ns();
         let birth = (now_ns >> BIRTH_UNIT_BITS).min(BIRTH_MAX) as u32;
         let (woken_by, woken_from) = if counting::IS_ON { current::with_waker(words_of) } else { nobody };
@@ -39,7 +39,7 @@ impl Header {
             origin: Origin::new(location, extra),
             submitted_at_ns: AtomicU64::new(now_ns),
             woken_by: AtomicU64::new(woken_by | IS_SPAWN),
-            woken_from: AtomicPtr::new(woken_from),
+            stage: Stage::new(woken_from),
             slot: AtomicU32::new(NO_PLACE.slot),
             birth_and_shard: AtomicU32::new(birth << SHARD_BITS),
             account: Account::default(),
@@ -60,9 +60,9 @@ impl Header {
         self.stamp_submission(counting::now_ns());
         if counting::IS_ON {
             let (woken_by, woken_from) = current::with_waker(words_of);
-            // ORDERING: Relaxed, both; single-writer cells: see `submitted_at_ns`.
+            // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
             self.woken_by.store(woken_by, Ordering::Relaxed);
-            self.woken_from.store(woken_from, Ordering::Relaxed);
+            self.stage.set_woken_from(woken_from);
         }
     }
 
@@ -80,9 +80,9 @@ impl Header {
     #[inline]
     pub(crate) fn stamp_wake_in_poll(&self, now_ns: u64) {
         self.stamp_submission(now_ns);
-        // ORDERING: Relaxed, both; single-writer cells: see `submitted_at_ns`.
+        // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.
         self.woken_by.store(By::Unknown as u64, Ordering::Relaxed);
-        self.woken_from.store(ptr::null_mut(), Ordering::Relaxed);
+        self.stage.set_woken_from(None);
     }
 
     /// Returns what submitted the task last. If it is called by a thread other than the runner, the
@@ -95,11 +95,7 @@ impl Header {
         let id = word >> BY_BITS;
         // A wake-up in a poll is attributed to the task, unless it is a job of the blocking pool.
         let by = if id > 0 && by != By::Blocking { By::Task } else { by };
-        // ORDERING: Relaxed: as above. The location behind the pointer is `'static`.
-        let location = self.woken_from.load(Ordering::Relaxed);
-        // SAFETY: only `words_of` creates this pointer, from a `&'static Location`, or it is null.
-        let location = unsafe { location.as_ref() };
-        let location = if id == self.id.as_u64() { Some(self.location()) } else { location };
+        let location = if id == self.id.as_u64() { Some(self.location()) } else { self.stage.woken_from() };
         LastWake { by, is_spawn, task: (id > 0).then_some(id), location, at_ns: self.submitted_at_ns() }
     }
 }
@@ -152,13 +148,13 @@ const BY_BITS: u32 = 8;
 const IS_SPAWN: u64 = 1 << (BY_BITS - 1);
 const BY_MASK: u64 = IS_SPAWN - 1;
 
-/// Returns the values for `Header::woken_by` and `Header::woken_from`.
+/// Returns the values for `Header::woken_by` and the location in `Header::stage`.
 #[inline]
-fn words_of(waker: WakesHere<'_>) -> (u64, *mut Location<'static>) {
+fn words_of(waker: WakesHere<'_>) -> (u64, Option<&'static Location<'static>>) {
     match waker.task {
         // Ids do not reach 2^56 in the lifetime of a program.
-        Some(task) => (task.id.as_u64() << BY_BITS | waker.by as u64, ptr::from_ref(task.location()).cast_mut()),
-        None => (waker.by as u64, ptr::null_mut()),
+        Some(task) => (task.id.as_u64() << BY_BITS | waker.by as u64, Some(task.location())),
+        None => (waker.by as u64, None),
     }
 }
 

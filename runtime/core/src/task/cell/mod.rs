@@ -6,11 +6,12 @@
 //! vtable in the header.
 //!
 //! Invariants: *One runner*, *One Notified* and *Join hand-over* of `state`; *Live by reference* of
-//! `header`. The runner owns the stage while the task is being run. After that, the owner of the
-//! output owns it.
+//! `header`. The runner owns the content of the cell while the task is being run. After that, the
+//! owner of the output owns it. `stage` records what the content is.
 
 use std::cell::UnsafeCell;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -24,12 +25,13 @@ use super::header::{Ended, Header, Notified, PackedRan, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic};
 use super::schedule::Schedule;
+use super::stage::Content;
 use super::state::{Pause, Start, Wake};
 use super::trace::{Kind, extra};
 use super::waker::{TRACED_VTABLE, VTABLE, WakerRef};
 
 use self::join_waker::JoinWaker;
-use self::layout::{Cell, Stage, cell_of, dealloc};
+use self::layout::{Cell, Failure, Room, cell_of, dealloc};
 use self::raw::Raw;
 use self::wake::{schedule, wake};
 
@@ -99,7 +101,7 @@ where
         header: Header::new(id, location, extra, &Table::<F, S>::VTABLE),
         scheduler,
         join_waker: JoinWaker::none(),
-        stage: UnsafeCell::new(Stage::Future(future)),
+        room: UnsafeCell::new(Room { future: ManuallyDrop::new(future) }),
     });
     // Whole provenance: this pointer may access the whole cell.
     let raw = cell.cast::<Header>();
@@ -119,10 +121,11 @@ pub(crate) unsafe fn into_future<F: Future, S: Schedule>(notified: Notified, joi
     // SAFETY: by contract, and `notified` owns a reference.
     let cell = unsafe { cell_of::<F, S>(notified.task().as_raw()) };
     drop(cell.scheduler.release(&cell.header));
-    // SAFETY: One runner: this function owns the Notified, and a future that was never polled is
-    // not pinned.
-    let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
-    let Stage::Future(future) = stage else { unreachable!("it was not run") };
+    assert_eq!(cell.header.stage.content(), Content::Future, "it was not run");
+    cell.header.stage.set(Content::Nothing);
+    // SAFETY: One runner: this function owns the Notified. A future that was never polled is not
+    // pinned, and the stage shows that it is no longer there.
+    let future = unsafe { cell.future().read() };
     drop((join, notified));
     future
 }
@@ -149,17 +152,17 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     /// # Safety
     /// The caller is the runner.
     unsafe fn poll_future(&self, waker: &Waker) -> Poll<()> {
-        // SAFETY: One runner: no other thread accesses the stage.
-        let stage = unsafe { &mut *self.stage.get() };
-        let Stage::Future(future) = stage else { unreachable!("a task is polled only before it completes") };
-        // SAFETY: the cell never moves, and the future stays in it until `set_stage` drops it in
-        // place.
+        debug_assert_eq!(self.header.stage.content(), Content::Future, "a task is polled only before it completes");
+        // SAFETY: One runner: no other thread accesses the content, which is the future until the
+        // task ends.
+        let future = unsafe { &mut *self.future() };
+        // SAFETY: the cell never moves, and the future stays in it until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };
         let unwound = Unwound(self);
         let polled = match future.poll(&mut Context::from_waker(waker)) {
             Poll::Ready(output) => {
-                // SAFETY: One runner.
-                unsafe { self.set_stage(Stage::Output(output)) };
+                // SAFETY: One runner, and the future was just polled.
+                unsafe { self.set_output(output) };
                 Poll::Ready(())
             }
             Poll::Pending => Poll::Pending,
@@ -181,14 +184,14 @@ impl<F: Future, S: Schedule> Cell<F, S> {
 /// Drops the future while its panic unwinds, so that `std::thread::panicking` is true in its
 /// destructors. A second panic there is contained: the joiner receives the first.
 ///
-/// Exists during a poll by the runner, which owns the stage.
+/// Exists during a poll by the runner, which owns the content.
 struct Unwound<'a, F: Future, S: Schedule>(&'a Cell<F, S>);
 
 impl<F: Future, S: Schedule> Drop for Unwound<'_, F, S> {
     #[cold]
     fn drop(&mut self) {
         // SAFETY: One runner. The poll has ended, so nothing else refers to the future.
-        contain(|| unsafe { self.0.set_stage(Stage::Empty) });
+        contain(|| unsafe { self.0.clear() });
     }
 }
 
@@ -196,7 +199,7 @@ impl<F: Future, S: Schedule> Drop for Unwound<'_, F, S> {
 /// scheduler.
 ///
 /// # Safety
-/// `raw` comes from `new_task::<F, S>`. The caller is the runner, the stage contains the output,
+/// `raw` comes from `new_task::<F, S>`. The caller is the runner, the output is in place,
 /// and the Notified's reference is handed over.
 unsafe fn complete<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: by contract.
@@ -289,7 +292,7 @@ unsafe fn run_once<F: Future, S: Schedule>(
         }
     };
     // SAFETY: One runner.
-    let empty = || unsafe { cell.set_stage(Stage::Empty) };
+    let empty = || unsafe { cell.clear() };
     let dropped = {
         let _current = Current::enter(&task);
         catch_unwind(AssertUnwindSafe(|| cell.in_spans(empty)))
@@ -301,14 +304,15 @@ unsafe fn run_once<F: Future, S: Schedule>(
         }
         (payload, dropped) => payload.or(dropped.err()),
     };
-    let (ended, stage) = match failure {
-        Some(payload) => (Ended::Panicked, Stage::Panicked(Panic::new(payload))),
+    let (ended, failure) = match failure {
+        Some(payload) => (Ended::Panicked, Failure::Panicked(Panic::new(payload))),
         None => {
-            (Ended::Cancelled, refused.map_or(Stage::Cancelled, |refused| Stage::Panicked(Panic::refused(refused))))
+            let refused = refused.map(|refused| Failure::Panicked(Panic::refused(refused)));
+            (Ended::Cancelled, refused.unwrap_or(Failure::Cancelled))
         }
     };
-    // SAFETY: One runner. The former stage is empty, so this drops no user data.
-    unsafe { cell.set_stage(stage) };
+    // SAFETY: One runner, and the content was cleared.
+    unsafe { cell.set_failure(failure) };
     // SAFETY: One runner; the output is in place, and the Notified's reference is handed over.
     unsafe { complete::<F, S>(task.into_raw()) };
     Ran::Ended(ended)
@@ -333,13 +337,10 @@ unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (),
     // SAFETY: as above.
     let cell = unsafe { cell_of::<F, S>(raw) };
     // SAFETY: Join hand-over: the task is complete, and its output belongs to the JoinHandle.
-    let stage = std::mem::replace(unsafe { &mut *cell.stage.get() }, Stage::Empty);
-    let output = match stage {
-        Stage::Output(output) => Ok(output),
-        Stage::Panicked(panic) => Err(JoinError::panicked(cell.header.id, panic)),
-        Stage::Cancelled => Err(JoinError::cancelled(cell.header.id)),
-        Stage::Future(_) | Stage::Empty => panic!("JoinHandle polled after it returned its output"),
-    };
+    let output = unsafe { cell.take_output() }.map_err(|failure| match failure {
+        Failure::Cancelled => JoinError::cancelled(cell.header.id),
+        Failure::Panicked(panic) => JoinError::panicked(cell.header.id, panic),
+    });
     // SAFETY: the JoinHandle has the type of the output, and passes a pointer to such a `Poll`.
     unsafe { *into.cast::<Poll<Result<F::Output, JoinError>>>() = Poll::Ready(output) };
 }

@@ -95,6 +95,6 @@ impl<F: Future, S: Schedule> Joined for Raw<F, S> {
         // SAFETY: the owner of the output owns a reference.
         let cell = unsafe { self.cell() };
         // SAFETY: by contract.
-        unsafe { cell.drop_output() };
+        unsafe { cell.clear_ended() };
     }
 }
