@@ -28,7 +28,7 @@
 
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Number of forks between the first process of this program and the current one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -77,6 +77,21 @@ fn watch() {
 pub fn count() -> u32 {
     // ORDERING: Relaxed; see `count_fork`.
     FORKS.load(Ordering::Relaxed)
+}
+
+/// Returns the id of this process, which has `forks` forks in its line of descent. Calls the kernel
+/// only once for each process: a runtime has several [`Home`]s.
+fn pid_after(forks: u32) -> u32 {
+    /// `| forks 32 | pid 32 |`; 0 = not known yet.
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    // ORDERING: Relaxed, both: the word is complete in itself.
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 && known >> u32::BITS == u64::from(forks) {
+        return known as u32;
+    }
+    let pid = std::process::id();
+    KNOWN.store(u64::from(forks) << u32::BITS | u64::from(pid), Ordering::Relaxed);
+    pid
 }
 
 /// A value that is computed when it is first needed, and then kept for as long as the program runs.
@@ -193,7 +208,8 @@ impl Home {
     /// Returns the current process.
     pub fn here() -> Self {
         watch();
-        Self { forks: count(), pid: std::process::id() }
+        let forks = count();
+        Self { forks, pid: pid_after(forks) }
     }
 
     /// Returns whether the current process is still the same one, and not a process forked from it.

@@ -323,7 +323,10 @@ impl<J> Crew<J> {
         state.is_shut_down = true;
         state.waits_for_end = Some(waker);
         self.call_spinner(state);
-        self.work.notify_all();
+        // A thread that starts later finds the mark. Without threads, the system call is saved.
+        if state.threads > 0 {
+            self.work.notify_all();
+        }
     }
 
     /// Calls the spinning thread, if there is one. Returns whether it did; the thread will then

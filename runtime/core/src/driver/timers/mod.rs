@@ -329,13 +329,13 @@ impl Timers {
     /// will never fire.
     pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
         let mut shared = self.lock();
-        // Keys of the old wheel name nothing in the new one, which stays empty.
-        let wheel = std::mem::replace(&mut shared.wheel, Wheel::new(0));
+        // Keys of these timers name nothing in the wheel from now on, which stays empty.
+        let timers = shared.wheel.take_payloads();
         // ORDERING: Release; pairs with the Acquire in `is_shut_down`.
         self.published.is_shut_down.store(true, Ordering::Release);
         self.publish(&shared);
         drop(shared);
-        into.extend(wheel.into_payloads().map(|timer| timer.waker));
+        into.extend(timers.map(|timer| timer.waker));
     }
 
     /// Returns the figures for telemetry.

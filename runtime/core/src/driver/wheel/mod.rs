@@ -96,6 +96,8 @@ struct Slot {
     earliest: u64,
 }
 
+const EMPTY: Slot = Slot { head: NONE, tail: NONE, earliest: 0 };
+
 /// The wheel. `T` is the payload of an entry.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
@@ -121,7 +123,8 @@ impl<T> Wheel<T> {
         Self {
             elapsed: now,
             occupied: [0; LEVELS],
-            slots: Box::new([Slot { head: NONE, tail: NONE, earliest: 0 }; PLACES]),
+            // Not `Box::new`, which would copy the array from the stack.
+            slots: vec![EMPTY; PLACES].into_boxed_slice().try_into().expect("it has that length"),
             beyond: BEYOND,
             cascading: None,
             entries: slab::Slab::new(),
@@ -213,9 +216,14 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Returns the payloads of all entries, in no particular order.
-    pub(crate) fn into_payloads(self) -> impl Iterator<Item = T> {
-        self.entries.into_iter().map(|(_, entry)| entry.payload)
+    /// Removes all entries. Returns their payloads, in no particular order.
+    pub(crate) fn take_payloads(&mut self) -> impl Iterator<Item = T> + use<T> {
+        if self.len() > 0 {
+            self.slots.fill(EMPTY);
+            self.occupied = [0; LEVELS];
+            self.cascading = None;
+        }
+        std::mem::take(&mut self.entries).into_iter().map(|(_, entry)| entry.payload)
     }
 
     /// Returns the slot of the earliest entry among those not being moved by a cascade, and the

@@ -50,14 +50,20 @@ impl Tuner {
         // One power and a product for each weight: a power for each would take longer than the rest
         // of a runtime's start.
         let of_one_poll = keep.powf(1.0 / f64::from(budget));
-        let weights = std::iter::successors(Some(1.0), |weight: &f64| Some(weight * of_one_poll));
+        let mut weight = 1.0;
+        let of_next = |_| {
+            let of_this = weight;
+            weight *= of_one_poll;
+            (of_this * ONE as f64) as u64
+        };
         let mut tuner = Self {
             avg: config.default_avg_task_ns.clamp(1, u64::MAX / ONE) * ONE,
             interval: 0,
             min: config.min_global_queue_interval,
             max: config.max_global_queue_interval,
             target_ns: config.target_global_queue_latency_ns,
-            decay: weights.zip(0..=budget).map(|(weight, _)| (weight * ONE as f64) as u64).collect(),
+            // The length is known in advance, so the table is allocated once.
+            decay: (0..=budget).map(of_next).collect(),
         };
         tuner.interval = tuner.interval_for(tuner.avg_ns());
         tuner
