@@ -4,7 +4,7 @@
 //! The sentinel's thread writes its counters; workers rouse it and count announced blocks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use volt_stacks::Sampler;
 use volt_telemetry::incident::Cause;
@@ -35,8 +35,9 @@ pub(crate) struct Sentinel {
     /// Copies the stacks of stuck polls, if that is enabled and supported.
     pub(in crate::scheduler) sampler: Option<Sampler>,
     pub(in crate::scheduler) doctor: Doctor,
-    /// The delays and stalls that the sentinel has seen, by spawn location.
-    pub(in crate::scheduler) blame: BlameTable,
+    /// The delays and stalls that the sentinel has seen, by spawn location. Created by the sentinel
+    /// when it sees the first one: most runtimes have none.
+    blame: OnceLock<BlameTable>,
 }
 
 impl Sentinel {
@@ -58,8 +59,18 @@ impl Sentinel {
             incidents: incidents::Log::default(),
             sampler,
             doctor: Doctor::default(),
-            blame: BlameTable::default(),
+            blame: OnceLock::new(),
         }
+    }
+
+    /// Returns the table for delays and stalls. Called by the sentinel only.
+    pub(super) fn blame(&self) -> &BlameTable {
+        self.blame.get_or_init(BlameTable::default)
+    }
+
+    /// Returns that table for reading, if the sentinel has seen any delay or stall.
+    pub(in crate::scheduler) fn blame_so_far(&self) -> Option<&BlameTable> {
+        self.blame.get()
     }
 
     /// Rouses the sentinel: a worker that woke up has found a task.

@@ -393,7 +393,7 @@ impl Rounds {
             for task in &tasks {
                 let task = task.header();
                 let waited_ns = now_ns.saturating_sub(task.submitted_at_ns().max(began_at_ns));
-                self.shared.sentinel.blame.charge(culprit, task.location(), waited_ns);
+                self.shared.sentinel.blame().charge(culprit, task.location(), waited_ns);
             }
         }
         let count = tasks.len();

@@ -119,14 +119,18 @@ impl Shared {
         if running.workers == 0 && running.is_given_up {
             self.sentinel.end();
         }
+        let is_awaited = running.waiting > 0;
         drop(running);
-        self.lifecycle.stopped.notify_all();
+        if is_awaited {
+            self.lifecycle.stopped.notify_all();
+        }
     }
 
     /// Waits until all workers have ended, or until `deadline`. Returns how many still run; if
     /// there are any, the last of them ends the sentinel's checks.
     pub(crate) fn wait_for_workers(&self, deadline: Option<Instant>) -> usize {
         let mut running = self.lock_running();
+        running.waiting += 1;
         while running.workers > 0 {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             running = match left {
@@ -138,6 +142,7 @@ impl Shared {
                 None => self.lifecycle.stopped.wait(running).unwrap_or_else(|poisoned| poisoned.into_inner()),
             };
         }
+        running.waiting -= 1;
         running.is_given_up = running.workers > 0;
         running.workers
     }

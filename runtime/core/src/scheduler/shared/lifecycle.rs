@@ -25,6 +25,8 @@ pub(in crate::scheduler) struct Lifecycle {
 #[derive(Default)]
 pub(super) struct Running {
     pub(super) workers: usize,
+    /// The threads that wait until there is none.
+    pub(super) waiting: usize,
     /// The shutdown no longer waits for them.
     pub(super) is_given_up: bool,
 }

@@ -36,7 +36,7 @@ impl Shared {
     fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>, Option<u64>) {
         let mut blame = Vec::new();
         self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
-        self.sentinel.blame.read(&mut blame);
+        self.sentinel.blame_so_far().into_iter().for_each(|table| table.read(&mut blame));
         let counted_at_ns = self.readers.census.tell(&self.registry, &mut blame);
         blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
         let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };

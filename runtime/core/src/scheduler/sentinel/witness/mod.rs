@@ -259,7 +259,7 @@ impl Witness {
         let poll_seq = self.watched[slot].poll_seq;
         let Some((incident, place)) = self.incident(slot, cause, for_ns, now_ns) else { return };
         if let Some((culprit, _)) = shared.remotes[slot].cells.culprit_of(poll_seq) {
-            shared.sentinel.blame.count_stall(culprit);
+            shared.sentinel.blame().count_stall(culprit);
         }
         let began_at_ns = incident.began_at_ns;
         self.has_news = true;
