@@ -190,8 +190,14 @@ pub fn local_handle() -> Option<Rc<Handle>> {
 /// # Errors
 /// Outside a runtime, and if the thread is ending and has destroyed [`ENTERED`].
 pub(crate) fn current() -> Result<Rc<Handle>, TryCurrentError> {
-    match ENTERED.try_with(|entered| entered.borrow().last().cloned()) {
-        Ok(Some(handle)) => Ok(handle),
+    of_current(Rc::clone)
+}
+
+/// Returns what `read` returns for the current runtime, without a clone of its handle.
+#[inline]
+fn of_current<R>(read: impl FnOnce(&Rc<Handle>) -> R) -> Result<R, TryCurrentError> {
+    match ENTERED.try_with(|entered| entered.borrow().last().map(read)) {
+        Ok(Some(value)) => Ok(value),
         Ok(None) => Err(TryCurrentError { is_thread_ending: false }),
         Err(_destroyed) => Err(TryCurrentError { is_thread_ending: true }),
     }
@@ -230,11 +236,19 @@ pub fn driver() -> Arc<Driver> {
 /// runtime whose [`disable_time`](crate::builder::Builder::disable_time) was called.
 #[track_caller]
 pub fn timers() -> Arc<Driver> {
-    let handle = handle();
-    let shared = handle.shared();
-    shared.home.expect_here();
-    assert!(!shared.config.is_time_disabled, "{NO_TIME}");
-    shared.driver.clone()
+    let read = |handle: &Rc<Handle>| {
+        let shared = handle.shared();
+        (shared.home, shared.config.is_time_disabled, shared.driver.clone())
+    };
+    // Checked here and not in the closure, so that a panic names the caller.
+    match of_current(read) {
+        Ok((home, is_time_disabled, driver)) => {
+            home.expect_here();
+            assert!(!is_time_disabled, "{NO_TIME}");
+            driver
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// Returns the time of the current runtime's test clock, or `None` if there is no such clock.

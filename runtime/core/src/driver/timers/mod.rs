@@ -235,8 +235,9 @@ impl Timers {
     pub(crate) fn has_fired(&self, deadline_ns: u64) -> bool {
         // ORDERING: Acquire; pairs with the Release in `fire`. A thread that reads a boundary at or
         // after the timer's tick can rely on the removal of the entry. A smaller, older value only
-        // costs that thread the lock.
-        self.boundary_of(deadline_ns) <= self.published.fired_through_ns.load(Ordering::Acquire)
+        // costs that thread the lock. The boundary of the timer's tick is not computed: the value
+        // is a boundary, and no other one lies between a deadline and its own.
+        deadline_ns <= self.published.fired_through_ns.load(Ordering::Acquire)
     }
 
     /// Returns when the next timer fires: ns of the program's clock, at a tick boundary; `u64::MAX`
@@ -371,12 +372,6 @@ impl Timers {
         tick.saturating_mul(self.tick_ns)
     }
 
-    /// Returns the time of the tick at which a deadline fires, ns.
-    #[inline]
-    fn boundary_of(&self, deadline_ns: u64) -> u64 {
-        self.boundary(self.tick_of(deadline_ns))
-    }
-
     #[inline]
     fn tell_sleeper(&self, shared: &mut MutexGuard<'_, Shared>, boundary_ns: u64) -> Armed {
         if boundary_ns >= shared.limit_ns {
@@ -406,7 +401,8 @@ impl Timers {
     fn publish_disarmed(&self, shared: &MutexGuard<'_, Shared>, deadline_ns: u64) {
         if shared.wheel.len() == 0 {
             self.publish_next(shared, NEVER);
-        } else if self.boundary_of(deadline_ns) > self.published_next_ns() {
+        // As in `has_fired`: the published deadline is a boundary.
+        } else if deadline_ns > self.published_next_ns() {
             self.publish_next(shared, self.published_next_ns());
         } else {
             self.publish(shared);

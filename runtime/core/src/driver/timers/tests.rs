@@ -133,6 +133,7 @@ fn publishes_the_earliest(mut state: u64) {
         state % bound
     };
     let timers = Timers::new(0);
+    let boundary_of = |deadline_ns| timers.boundary(timers.tick_of(deadline_ns));
     let mut armed: Vec<(u64, Key)> = Vec::new();
     let mut now_ns = 0;
     for _ in 0..300 {
@@ -144,7 +145,7 @@ fn publishes_the_earliest(mut state: u64) {
                 let before_ns = timers.next_deadline_ns();
                 let (key, _) = timers.arm(deadline_ns, waker()).unwrap();
                 armed.push((deadline_ns, key));
-                assert_eq!(timers.next_deadline_ns(), before_ns.min(timers.boundary_of(deadline_ns)));
+                assert_eq!(timers.next_deadline_ns(), before_ns.min(boundary_of(deadline_ns)));
             }
             4 | 5 if !armed.is_empty() => timers.disarm(armed.swap_remove(index).1),
             6 if !armed.is_empty() => {
@@ -153,14 +154,16 @@ fn publishes_the_earliest(mut state: u64) {
             }
             _ => {
                 now_ns += below(100 * TICK);
-                let due = armed.iter().filter(|(deadline_ns, _)| timers.boundary_of(*deadline_ns) <= now_ns).count();
+                let due = armed.iter().filter(|(deadline_ns, _)| boundary_of(*deadline_ns) <= now_ns).count();
                 assert_eq!(timers.fire(now_ns, &mut Vec::new()), due);
-                armed.retain(|(deadline_ns, _)| timers.boundary_of(*deadline_ns) > now_ns);
+                armed.retain(|(deadline_ns, _)| boundary_of(*deadline_ns) > now_ns);
                 assert!(timers.next_deadline_ns() > now_ns, "what is due has fired");
             }
         }
-        let earliest_ns = armed.iter().map(|(deadline_ns, _)| timers.boundary_of(*deadline_ns)).min();
+        let earliest_ns = armed.iter().map(|(deadline_ns, _)| boundary_of(*deadline_ns)).min();
         assert!(timers.next_deadline_ns() <= earliest_ns.unwrap_or(NEVER));
+        let through_ns = timers.published.fired_through_ns.load(Ordering::Relaxed);
+        assert_eq!(timers.has_fired(deadline_ns), boundary_of(deadline_ns) <= through_ns);
         assert_eq!(timers.next_deadline_ns() == NEVER, armed.is_empty());
         assert_eq!(timers.telemetry(now_ns).armed, armed.len() as u64);
     }

@@ -143,13 +143,17 @@ impl<T> Wheel<T> {
     ///
     /// # Panics
     /// Panics if the wheel contains 2^32 - 1 entries.
+    // It has one caller. Without this, the payload would be copied once more.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, tick: u64, payload: T) -> Key {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let entry = Entry { serial, tick, place: BEYOND, previous: NONE, next: NONE, payload };
+        let due = tick.max(self.elapsed);
+        let (place, previous) = self.tail_for(due);
+        let entry = Entry { serial, tick, place, previous, next: NONE, payload };
         let index = u32::try_from(self.entries.insert(entry)).ok().filter(|&index| index != NONE);
         let index = index.expect("too many timers: the limit is 4,294,967,295");
-        self.link(index);
+        self.append(index, place, previous, due);
         Key { index, serial }
     }
 
@@ -243,19 +247,31 @@ impl<T> Wheel<T> {
 
     /// Appends an entry to its slot according to *Placed*.
     fn link(&mut self, index: u32) {
-        let tick = self.entry_mut(index).tick.max(self.elapsed);
-        let place = place(self.elapsed, tick).unwrap_or(self.beyond);
-        debug_assert_ne!(Some(place), self.cascading, "One cascade: nothing is added to the slot that is emptied");
-        let tail = self.slots[place].tail;
+        let due = self.entry_mut(index).tick.max(self.elapsed);
+        let (place, previous) = self.tail_for(due);
         let entry = self.entry_mut(index);
-        (entry.place, entry.previous, entry.next) = (place, tail, NONE);
+        (entry.place, entry.previous, entry.next) = (place, previous, NONE);
+        self.append(index, place, previous, due);
+    }
+
+    /// Returns the place for an entry due at `due`, and the last entry there.
+    #[inline]
+    fn tail_for(&self, due: u64) -> (usize, u32) {
+        let place = place(self.elapsed, due).unwrap_or(self.beyond);
+        debug_assert_ne!(Some(place), self.cascading, "One cascade: nothing is added to the slot that is emptied");
+        (place, self.slots[place].tail)
+    }
+
+    /// Appends an entry due at `due` to its place after `previous`, which the entry refers to.
+    #[inline]
+    fn append(&mut self, index: u32, place: usize, previous: u32, due: u64) {
         let slot = &mut self.slots[place];
         slot.tail = index;
-        if tail == NONE {
-            (slot.head, slot.earliest) = (index, tick);
+        if previous == NONE {
+            (slot.head, slot.earliest) = (index, due);
         } else {
-            slot.earliest = slot.earliest.min(tick);
-            self.entry_mut(tail).next = index;
+            slot.earliest = slot.earliest.min(due);
+            self.entry_mut(previous).next = index;
         }
         if place < BEYOND {
             self.occupied[place / SLOTS] |= 1 << (place % SLOTS);
@@ -265,6 +281,12 @@ impl<T> Wheel<T> {
     fn unlink(&mut self, index: u32) {
         let entry = self.entry_mut(index);
         let (place, previous, next) = (entry.place, entry.previous, entry.next);
+        self.close_gap(place, previous, next);
+    }
+
+    /// Removes an entry with these neighbours from the list of its place.
+    #[inline]
+    fn close_gap(&mut self, place: usize, previous: u32, next: u32) {
         match previous {
             NONE => self.slots[place].head = next,
             _ => self.entry_mut(previous).next = next,
@@ -282,8 +304,9 @@ impl<T> Wheel<T> {
     }
 
     fn take(&mut self, index: u32) -> Entry<T> {
-        self.unlink(index);
-        self.entries.remove(index as usize)
+        let entry = self.entries.remove(index as usize);
+        self.close_gap(entry.place, entry.previous, entry.next);
+        entry
     }
 
     fn get(&self, key: Key) -> Option<&Entry<T>> {
