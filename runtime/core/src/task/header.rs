@@ -139,10 +139,13 @@ pub(crate) struct PackedRan(*mut (), u64);
 // In place of a pointer, lower than every address, with the lowest bit free: the task waits, or has
 // ended.
 const PENDING: usize = 0;
-const COMPLETED: usize = 2;
-const CANCELLED: usize = 4;
-const PANICKED: usize = 6;
-const _: () = assert!(align_of::<Header>() > PANICKED, "a header has an address above the numbers");
+const ENDS: [Ended; 3] = [Ended::Completed, Ended::Cancelled, Ended::Panicked];
+const _: () = assert!(align_of::<Header>() > number_of(Ended::Panicked), "a header has an address above the numbers");
+
+/// Returns the number for an end: twice its place in [`ENDS`], from 1.
+const fn number_of(ended: Ended) -> usize {
+    (ended as usize + 1) * 2
+}
 
 impl PackedRan {
     #[inline(always)]
@@ -153,9 +156,7 @@ impl PackedRan {
                 let raw = task.0.into_raw().as_ptr().cast::<()>();
                 Self(raw.map_addr(|addr| addr | usize::from(by_itself)), at_ns)
             }
-            Ran::Ended(Ended::Completed) => Self(ptr::without_provenance_mut(COMPLETED), 0),
-            Ran::Ended(Ended::Cancelled) => Self(ptr::without_provenance_mut(CANCELLED), 0),
-            Ran::Ended(Ended::Panicked) => Self(ptr::without_provenance_mut(PANICKED), 0),
+            Ran::Ended(ended) => Self(ptr::without_provenance_mut(number_of(ended)), 0),
         }
     }
 
@@ -174,21 +175,15 @@ impl PackedRan {
     /// Returns how the task ended, if it did.
     #[inline(always)]
     pub(crate) fn ended(&self) -> Option<Ended> {
-        match self.0.addr() {
-            PENDING => None,
-            COMPLETED => Some(Ended::Completed),
-            CANCELLED => Some(Ended::Cancelled),
-            PANICKED => Some(Ended::Panicked),
-            _ => None,
-        }
+        // One comparison. A comparison with each number would become an indirect jump in each poll.
+        ENDS.get((self.0.addr() / 2).wrapping_sub(1)).copied()
     }
 
     /// Returns when the poll ended, unless the task ended. The task's account was updated at
     /// that time, while the caller still was its runner.
     #[inline(always)]
     pub(crate) fn at_ns(&self) -> Option<u64> {
-        let has_ended = self.0.addr().wrapping_sub(1) < PANICKED;
-        (!has_ended).then_some(self.1)
+        self.ended().is_none().then_some(self.1)
     }
 
     #[inline(always)]
