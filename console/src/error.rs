@@ -1,7 +1,7 @@
 //! The error of the console.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use volt_recording::error::RecordingError;
@@ -149,6 +149,17 @@ impl Error {
     /// The recording has nothing to show.
     pub(crate) fn broken(why: &str) -> Error {
         Error::new(Kind::Recording, why.to_owned())
+    }
+
+    /// Several black boxes were to be written to one recording.
+    pub(crate) fn several_black_boxes(output: &Path, files: &[PathBuf]) -> Error {
+        let files: Vec<_> = files.iter().map(|file| format!("\n  {}", file.display())).collect();
+        let message = format!(
+            "the run has several black boxes, and {} can only contain one; give one of them:{}",
+            output.display(),
+            files.concat()
+        );
+        Error::new(Kind::Recording, message)
     }
 
     pub(crate) fn no_snapshot(path: &Path) -> Error {

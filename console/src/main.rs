@@ -21,7 +21,7 @@ use volt_console::commands::attach::{self, Ended};
 use volt_console::commands::check::{self, limit::Measure};
 use volt_console::commands::doctor::{self, Paper};
 use volt_console::commands::picker::{self, Picked};
-use volt_console::commands::{dump, export, list, listing, record, replay, stacks, top, why};
+use volt_console::commands::{dump, export, list, listing, post_mortem, record, replay, stacks, top, why};
 use volt_console::error::Error;
 use volt_console::model;
 use volt_console::programs::target;
@@ -195,6 +195,11 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             let options = check::Options { runtime, limits, watch, as_json: json, columns: Paper::of_stdout().columns };
             let is_exceeded = check::run(&mut found.client, &options, &mut out)?;
             Ok(if is_exceeded { Done::Found } else { Done::Shown })
+        }
+        Some(Verb::PostMortem { path, events, output, json }) => {
+            let paper = Paper::of_stdout();
+            let options = post_mortem::Options { events: events as usize, as_json: json, output, paper };
+            post_mortem::run(&path, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Completions { shell }) => print(&completions::script(shell, Arguments::command()), &mut out),
         Some(Verb::Man) => print(&man::page(Arguments::command()), &mut out),

@@ -5,17 +5,19 @@ use clap_complete::Shell;
 
 /// Returns the completion script for `shell`.
 ///
-/// The bash script of clap_complete 4.6 completes nothing after a command of a program whose name
-/// has a hyphen. It searches for `volt__console__subcmd__list`, but defines a name in which the
-/// hyphen has become `__subcmd__` too (<https://github.com/clap-rs/clap/issues/6421>). Our commands
-/// have no hyphen, so only the name of the program is corrected.
+/// The bash script of clap_complete 4.6 completes nothing after a command whose name, or that of
+/// its program, has a hyphen. It searches for `volt__console__subcmd__list`, but defines a name in
+/// which the hyphen has become `__subcmd__` too (<https://github.com/clap-rs/clap/issues/6421>).
 pub(crate) fn script(shell: Shell, mut command: Command) -> String {
     let name = command.get_name().to_owned();
+    let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, &name, &mut script);
     let script = String::from_utf8_lossy(&script);
     match shell {
-        Shell::Bash => script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__")),
+        Shell::Bash => std::iter::once(&name).chain(&names).fold(script.into_owned(), |script, name| {
+            script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
+        }),
         _ => script.into_owned(),
     }
 }
@@ -32,7 +34,7 @@ mod tests {
         let script = script(Shell::Bash, Arguments::command());
         let led_to: Vec<_> =
             script.lines().filter_map(|line| line.trim().strip_prefix("cmd=\"volt")?.strip_suffix('"')).collect();
-        assert!(led_to.len() > 10, "{script}");
+        assert!(led_to.len() > 10 && script.contains("post__mortem"), "{script}");
         for name in led_to {
             assert!(script.lines().any(|line| line.trim() == format!("volt{name})")), "volt{name} is nowhere");
         }

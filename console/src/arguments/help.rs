@@ -375,6 +375,39 @@ volt-console export shop.voltrec
 volt-console export shop.voltrec -o - | gzip > shop.json.gz",
 )];
 
+pub(crate) const POST_MORTEM: [Chapter; 3] = [
+    (
+        "Examples",
+        "\
+# Start a program with black boxes in memory, and show what it did last
+mkdir -m 700 /dev/shm/boxes
+VOLT_BLACK_BOX=/dev/shm/boxes ./shop
+volt-console post-mortem /dev/shm/boxes
+
+# Print the poll of each worker at the end
+volt-console post-mortem /dev/shm/boxes --json |
+    jq '.black_boxes[].workers[] | {index, in_flight}'
+
+# Replay the end of one runtime
+volt-console post-mortem /dev/shm/boxes/shop.*.api.voltbox -o end.voltrec
+volt-console replay end.voltrec",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, whatever the end of the program was
+1  There is no black box, or it cannot be read
+2  Invalid arguments",
+    ),
+    (
+        "Files",
+        "\
+A program has one black box for each runtime, with the name
+PROGRAM.MILLISECONDS.PID-STARTTIME.RUNTIME.voltbox and mode 0600. Those of the
+last three runs of a program are kept.",
+    ),
+];
+
 pub(crate) const COMPLETIONS: [Chapter; 1] = [(
     "Examples",
     "\

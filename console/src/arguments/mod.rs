@@ -6,28 +6,27 @@
 pub(crate) mod completions;
 pub(crate) mod help;
 pub(crate) mod man;
+mod values;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use volt_console::commands::attach::Appearance;
 use volt_console::commands::check::limit::Limit;
-use volt_console::commands::doctor;
 use volt_console::commands::record::On;
 use volt_console::text::figures;
-use volt_recording::writer::{MAX_FILES, MIN_FILE_BYTES};
+use volt_recording::writer::MAX_FILES;
 use volt_telemetry::dump::MAX_TASKS;
 use volt_telemetry::finding::Severity;
 use volt_telemetry::listing::MAX_ROWS;
 use volt_telemetry::processes;
 use volt_telemetry::tasks::Rank;
 
-/// The shortest and the longest interval between two snapshots.
-const INTERVAL_MIN: Duration = Duration::from_millis(20);
-const INTERVAL_MAX: Duration = Duration::from_secs(3600);
+use self::values::{
+    interval, interval_or_zero, number, positive_interval, process_rank, rank, seconds, severities, size,
+};
 
 /// Inspect running Volt programs
 ///
@@ -343,6 +342,26 @@ pub(crate) enum Verb {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Show the last state of a program that was killed
+    ///
+    /// Reads the black box that a program keeps if it is started with VOLT_BLACK_BOX=DIR or built
+    /// with `Builder::black_box`. Shows how the program ended as far as known, which task each
+    /// worker polled at the last instruction and since when, the memory, the findings, and the last
+    /// events if the flight recorder was on. Also accepts the black box of a running program.
+    #[command(after_long_help = help::chapters(&help::POST_MORTEM))]
+    PostMortem {
+        /// Black box, or a directory of black boxes, of which those of the newest run are shown
+        path: PathBuf,
+        /// Largest number of events to show (1 to 100000)
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = |text: &str| number(text, 100_000))]
+        events: u32,
+        /// Write the events and the last snapshots to this new recording, for `replay` and `export`
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a completion script for a shell
     #[command(after_long_help = help::chapters(&help::COMPLETIONS))]
     Completions {
@@ -396,103 +415,6 @@ pub(crate) struct Drawing {
 impl Drawing {
     pub(crate) fn appearance(&self) -> Appearance {
         Appearance { is_plain: self.plain, is_ascii: self.ascii, leaves_mouse: self.no_mouse }
-    }
-}
-
-/// Parses a whole number from 1 to `max`.
-fn number(text: &str, max: u32) -> Result<u32, String> {
-    text.parse().ok().filter(|number| (1..=max).contains(number)).ok_or_else(|| format!("expected 1 to {max}"))
-}
-
-fn severities() -> impl TypedValueParser<Value = Severity> {
-    let names = PossibleValuesParser::new(Severity::ALL.map(Severity::name));
-    names.try_map(|name| {
-        let found = Severity::ALL.into_iter().find(|severity| severity.name() == name);
-        found.ok_or("no such severity")
-    })
-}
-
-fn rank() -> impl TypedValueParser<Value = Rank> {
-    let value = |rank: Rank| {
-        let help = match rank {
-            Rank::Busy => "Total duration of its polls",
-            Rank::Longest => "Duration of its longest poll",
-            Rank::Polls => "Number of its polls",
-            Rank::Delay => "Total time from its wake-ups to its polls",
-            Rank::Woken => "Time since its last wake-up",
-            Rank::Wakers => "Number of its live wakers",
-            Rank::Age => "Time since it was spawned",
-            Rank::Id => "Task id",
-            _ => "",
-        };
-        PossibleValue::new(rank.name()).help(help)
-    };
-    let names = PossibleValuesParser::new(Rank::ALL.map(value));
-    names.try_map(|name| Rank::ALL.into_iter().find(|rank| rank.name() == name).ok_or("no such order"))
-}
-
-fn process_rank() -> impl TypedValueParser<Value = processes::Rank> {
-    use processes::Rank;
-    let value = |rank: Rank| {
-        let help = match rank {
-            Rank::Mailbox => "Number of messages in its mailbox",
-            Rank::Peak => "Largest number of messages that its mailbox has had",
-            Rank::Lost => "Number of messages that it dropped or refused",
-            Rank::Steps => "Number of times that a worker ran it (steps)",
-            Rank::Busy => "Total duration of the polls of its task",
-            Rank::Pid => "Process id",
-            _ => "",
-        };
-        PossibleValue::new(rank.name()).help(help)
-    };
-    let names = PossibleValuesParser::new(Rank::ALL.map(value));
-    names.try_map(|name| Rank::ALL.into_iter().find(|rank| rank.name() == name).ok_or("no such order"))
-}
-
-/// Parses `250ms`, `2s` or `0.5s`, within the bounds of an interval.
-fn interval(text: &str) -> Result<Duration, String> {
-    figures::time(text).and_then(|time| within(time, INTERVAL_MIN))
-}
-
-/// Like [`interval`], but accepts 0, and otherwise at least the doctor's shortest interval.
-fn interval_or_zero(text: &str) -> Result<Duration, String> {
-    let time = figures::time(text)?;
-    if time.is_zero() { Ok(time) } else { within(time, doctor::WAIT_MIN) }
-}
-
-/// Like [`interval_or_zero`], but rejects 0.
-fn positive_interval(text: &str) -> Result<Duration, String> {
-    figures::time(text).and_then(|time| within(time, doctor::WAIT_MIN))
-}
-
-/// Parses `10`, `0.5`, `2s` or `300ms`; must be above 0.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let time = match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds above 0")?,
-        Err(_) => figures::time(text).map_err(|_| "expected a number of seconds, such as 10 or 0.5")?,
-    };
-    if time.is_zero() { Err("expected a number of seconds above 0".into()) } else { Ok(time) }
-}
-
-/// Parses `64M`, `1G` or `2000000` as bytes; at least [`MIN_FILE_BYTES`].
-fn size(text: &str) -> Result<u64, String> {
-    let units = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
-    let unit = units.into_iter().find_map(|(letter, unit)| Some((text.strip_suffix(letter)?, unit)));
-    let (number, unit) = unit.unwrap_or((text, 1));
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    let bytes = bytes.ok_or("expected a whole number of bytes, such as 64M or 1G")?;
-    if bytes >= MIN_FILE_BYTES {
-        Ok(bytes)
-    } else {
-        Err(format!("expected at least {MIN_FILE_BYTES} bytes, such as 1M"))
-    }
-}
-
-fn within(time: Duration, min: Duration) -> Result<Duration, String> {
-    if (min..=INTERVAL_MAX).contains(&time) {
-        Ok(time)
-    } else {
-        Err(format!("expected {min:?} to {}h", INTERVAL_MAX.as_secs() / 3600))
     }
 }
 

@@ -16,4 +16,5 @@ pub mod stacks;
 pub mod why;
 
 pub mod export;
+pub mod post_mortem;
 pub mod record;

@@ -11,6 +11,7 @@ use volt_telemetry::snapshot::{Duty, Phase, Snapshot, Worker};
 
 use crate::text::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
 
+pub mod events;
 pub mod incidents;
 pub mod why;
 mod worker;

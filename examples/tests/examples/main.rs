@@ -5,5 +5,6 @@ mod chat;
 mod demo;
 mod doctor;
 mod group;
+mod post_mortem;
 mod readme;
 mod recording;

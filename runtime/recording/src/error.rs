@@ -83,6 +83,37 @@ impl RecordingError {
         Self { kind, message, source: Some(error) }
     }
 
+    /// The error of opening a black box, or the directory of black boxes.
+    pub(super) fn open_black_box(path: &Path, error: io::Error) -> Self {
+        let shown = path.display();
+        let (kind, message) = match error.kind() {
+            io::ErrorKind::NotFound => (Kind::Missing, format!("there is no black box {shown}")),
+            _ => (Kind::Io, format!("{shown}: {error}")),
+        };
+        Self { kind, message, source: Some(error) }
+    }
+
+    pub(super) fn no_black_box(dir: &Path) -> Self {
+        let shown = dir.display();
+        let message = format!("there is no black box in {shown}: start the program with VOLT_BLACK_BOX={shown}");
+        Self::new(Kind::Missing, message)
+    }
+
+    pub(super) fn not_a_black_box(name: &str) -> Self {
+        Self::new(Kind::NotARecording, format!("{name} is not the black box of a Volt program"))
+    }
+
+    pub(super) fn wrong_black_box_version(name: &str, theirs: u64, ours: u64) -> Self {
+        let message = format!(
+            "{name} has black box format {theirs}, but this program reads {ours}: use the console of the Volt that made it"
+        );
+        Self::new(Kind::WrongVersion, message)
+    }
+
+    pub(super) fn damaged_black_box(name: &str, why: &str) -> Self {
+        Self::new(Kind::Damaged, format!("{name} is damaged: {why}"))
+    }
+
     pub(super) fn read(name: &str, error: io::Error) -> Self {
         let kind = if error.kind() == io::ErrorKind::IsADirectory { Kind::NotARecording } else { Kind::Io };
         Self { kind, message: format!("{name}: {error}"), source: Some(error) }

@@ -45,6 +45,7 @@ cfg_select! {
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))) => {
         pub use reader::capture::{CaptureError, Registered, Sampler, Thread};
         pub use reader::raw::RawStack;
+        pub use reader::sections::build_id;
         pub use reader::symbols::{Calls, Resolved, Resolver};
         pub use reader::tape::{Recorded, Tape};
         pub use reader::unwind::Marker;
@@ -52,6 +53,7 @@ cfg_select! {
     _ => {
         pub use unsupported::{
             Calls, CaptureError, Marker, RawStack, Recorded, Registered, Resolved, Resolver, Sampler, Tape, Thread,
+            build_id,
         };
     }
 }

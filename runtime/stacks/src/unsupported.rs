@@ -130,6 +130,11 @@ impl Tape {
     }
 }
 
+/// Returns the build id of this program: it is not known here.
+pub fn build_id() -> Option<String> {
+    None
+}
+
 /// Resolves stacks to functions, files and lines.
 #[derive(Default)]
 pub struct Resolver;

@@ -244,6 +244,11 @@ fn head(program: &Program, wait: Duration) -> String {
     format!("{}  pid {}  {}  {how}\n\n", program.name, program.pid, runtimes)
 }
 
+/// Returns the findings of a program as text, the worst first; `None` if there are none.
+pub(crate) fn report(program: &Program, paper: Paper) -> Option<String> {
+    Some(text(&findings(program), paper)).filter(|text| !text.is_empty())
+}
+
 fn text(all: &[Reported], paper: Paper) -> String {
     let mut text = String::new();
     for Reported { runtime, at_ns, finding } in all {

@@ -25,6 +25,7 @@ use crate::driver::turn::Driver;
 use crate::failures::Failures;
 use crate::handle::Handle;
 use crate::observe::{page, quit, registry};
+use crate::recorder::black_box::wanted::create_if_wanted;
 use crate::runtime::Runtime;
 use crate::scheduler::sentinel::program;
 use crate::scheduler::shared::{Shared, Threads};
@@ -109,6 +110,7 @@ impl Builder {
             tokio_compat: false,
             flight_recorder: false,
             flight_records: config::FLIGHT_RECORDS,
+            black_box: None,
             is_io_disabled: false,
             is_time_disabled: false,
             hooks: Hooks::default(),
@@ -341,7 +343,9 @@ impl Builder {
         });
         let threads = Threads { blocking, start_spare, sentinel: program::alarm() };
         let (name, seed) = (registration.name().to_owned(), clock::wall_seed());
-        let (shared, cores) = Shared::new(name, config, driver, threads, sampler, seed);
+        let layout = config.black_box_layout();
+        let black_box = create_if_wanted(config.black_box.as_deref(), &registry::program_name(), &name, layout);
+        let (shared, cores) = Shared::new(name, config, driver, threads, sampler, black_box, seed);
         let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         owner.get_or_init(|| weak.clone());

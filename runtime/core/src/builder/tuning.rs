@@ -4,6 +4,7 @@
 //! change it, in which direction, and which metric shows whether that helped. [`crate::config`] has
 //! the reasons for the defaults.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Builder;
@@ -434,6 +435,35 @@ impl Builder {
     /// time.
     pub fn flight_records(mut self, records: usize) -> Self {
         self.config.flight_records = records;
+        self
+    }
+
+    /// Keeps the runtime's state in a file of this directory, its *black box*, so that the state
+    /// outlives a program that is killed. Default none, or the directory in the environment
+    /// variable `VOLT_BLACK_BOX`. Only on Linux.
+    ///
+    /// After `kill -9` or a kill for lack of memory, `volt-console post-mortem DIR` shows which
+    /// task each worker polled and since when, the findings, the memory and, if the [flight
+    /// recorder](Self::flight_recorder) was on, the last events. Workers execute the same
+    /// instructions with and without a black box, but store to a shared mapping of the file. Choose
+    /// a directory in memory, such as `/dev/shm`: on a disk, the kernel may delay a store while it
+    /// writes a page back. While a worker is awake, another thread takes four snapshots a second.
+    ///
+    /// A file has 1.6 MiB, 2 KiB per worker and spare worker and, for each thread that records
+    /// events, [`flight_records`](Self::flight_records) of 24 bytes, rounded up to 64 KiB. The
+    /// kernel allocates the pages beforehand, so a full disk cannot end the program. Do not
+    /// truncate a file while the program runs; it may be deleted. Files of the program's last three
+    /// runs are kept, and at most eight of each run. If the file cannot be created, the program
+    /// reports that on stderr and in the log, and continues.
+    ///
+    /// ```no_run
+    /// let builder = volt::Builder::new_multi_thread().name("api").flight_recorder(true);
+    /// let runtime = builder.black_box("/dev/shm/boxes").build()?;
+    /// assert_eq!(runtime.block_on(async { 1 + 1 }), 2);
+    /// # Ok::<(), volt::BuildError>(())
+    /// ```
+    pub fn black_box(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.config.black_box = Some(dir.into());
         self
     }
 }

@@ -4,7 +4,10 @@
 //! The constants are the defaults and the bounds of the [`Builder`](crate::builder::Builder), which
 //! changes a copy of [`Config`].
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use volt_telemetry::recording::black_box::Layout;
 
 use self::hooks::Hooks;
 use self::identity::ThreadNumber;
@@ -258,6 +261,8 @@ pub struct Config {
     pub(crate) tokio_compat: bool,
     pub(crate) flight_recorder: bool,
     pub(crate) flight_records: usize,
+    /// The directory that the program has set for its black boxes.
+    pub(crate) black_box: Option<PathBuf>,
     /// Whether sockets, signals and child processes panic.
     pub(crate) is_io_disabled: bool,
     /// Whether timers panic.
@@ -268,6 +273,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the layout of the runtime's black box.
+    pub(crate) fn black_box_layout(&self) -> Layout {
+        Layout { workers: self.workers, spares: self.max_spare_workers, ring_records: self.flight_records }
+    }
+
     /// Returns the settings that readers of the metrics need.
     pub(crate) fn telemetry(&self, io_backend: &str) -> volt_telemetry::Config {
         volt_telemetry::Config {

@@ -65,21 +65,25 @@ pub(super) fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Reg
     if fitting.is_err() {
         registry.count(|health| health.snapshots_cut += 1);
     }
-    for (fields, cut) in CUTS {
+    for step in 0..CUTS.len() {
         if fitting.is_ok() {
             break;
         }
-        for snapshot in snapshots(reply) {
-            let fields = if cut(snapshot) { fields } else { &[] };
-            for field in fields {
-                if !snapshot.lacks(field) {
-                    snapshot.incomplete.push((*field).to_owned());
-                }
-            }
-        }
+        snapshots(reply).iter_mut().for_each(|snapshot| _ = cut(snapshot, step));
         fitting = reply.to_frame(max_bytes);
     }
     fitting
+}
+
+/// Removes the part number `step` of a snapshot, the least useful ones first. Returns `false` if
+/// there are no more parts.
+pub(crate) fn cut(snapshot: &mut Snapshot, step: usize) -> bool {
+    let Some((fields, cut)) = CUTS.get(step) else { return false };
+    if cut(snapshot) {
+        let missing: Vec<_> = fields.iter().filter(|field| !snapshot.lacks(field)).collect();
+        snapshot.incomplete.extend(missing.into_iter().map(|field| (*field).to_owned()));
+    }
+    true
 }
 
 fn snapshots(reply: &mut Reply) -> &mut [Snapshot] {

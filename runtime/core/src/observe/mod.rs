@@ -29,7 +29,7 @@
 
 mod connection;
 mod cost;
-mod cuts;
+pub(crate) mod cuts;
 mod dumping;
 mod limits;
 mod listener;

@@ -461,7 +461,7 @@ impl Drop for Registration {
 }
 
 /// Returns `argv[0]` without its folder.
-pub(super) fn program_name() -> String {
+pub(crate) fn program_name() -> String {
     let program = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

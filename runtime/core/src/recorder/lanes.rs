@@ -21,11 +21,13 @@ use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 
 use volt_shim::{Arc, AtomicBool, AtomicU64, CachePadded, Mutex, Ordering};
+use volt_telemetry::recording::black_box::Layout;
 use volt_telemetry::recording::event::{Event, Outcome, ParkTarget, Reason};
 use volt_telemetry::recording::flush::{Head, Track};
 use volt_telemetry::recording::record::{Record, saturating_u32};
 
 use super::anchor::anchor;
+use super::black_box::space::BlackBox;
 use super::ring::{Ring, RingWriter};
 use crate::stats::counting;
 
@@ -49,6 +51,8 @@ pub(crate) struct Recorder {
     outside: Mutex<Option<LaneWriter>>,
     outside_missed: AtomicU64,
     wanted: Mutex<Wanted>,
+    /// Where the rings are, if not on the heap.
+    black_box: Option<Arc<BlackBox>>,
 }
 
 /// The reasons to record events.
@@ -76,15 +80,20 @@ struct Lane {
 impl Recorder {
     /// Creates the lanes of `workers` workers and `spares` spare threads, with `capacity` records
     /// each.
+    #[cfg(test)]
     pub(crate) fn new(workers: usize, spares: usize, capacity: usize, is_on: bool) -> Arc<Self> {
-        let index = |index: usize| u16::try_from(index).expect("config::MAX_WORKERS is far below");
-        let tracks = (0..workers).map(|at| Track::Worker { index: index(at) });
-        let tracks = tracks.chain((0..spares).map(|at| Track::Spare { index: index(at) }));
-        let tracks = tracks.chain([Track::Outside, Track::Sentinel]);
+        Self::placed(Layout { workers, spares, ring_records: capacity }, is_on, None)
+    }
+
+    /// Creates the lanes of this many workers and spares. Their rings are in the black box, if
+    /// there is one.
+    pub(crate) fn placed(layout: Layout, is_on: bool, black_box: Option<Arc<BlackBox>>) -> Arc<Self> {
+        let tracks = Track::all(layout.workers, layout.spares);
         Arc::new(Self {
+            black_box,
             flag: Flag(Arc::new(CachePadded(AtomicBool::new(is_on)))),
             lanes: tracks.map(|track| Lane { track, ring: OnceLock::new() }).collect(),
-            capacity,
+            capacity: layout.ring_records,
             outside: Mutex::new(None),
             outside_missed: AtomicU64::new(0),
             wanted: Mutex::new(Wanted { is_switched_on: is_on, holds: 0 }),
@@ -141,9 +150,14 @@ impl Recorder {
     /// Claims the writer of a lane, for the lane's thread. Returns `None` if there is no such lane,
     /// or if its writer is in use.
     pub(crate) fn claim(&self, track: Track) -> Option<LaneWriter> {
-        let lane = self.lanes.iter().find(|lane| lane.track == track)?;
-        let writer = Ring::claim(lane.ring.get_or_init(|| Ring::new(self.capacity)))?;
+        let (index, lane) = self.lanes.iter().enumerate().find(|(_, lane)| lane.track == track)?;
+        let writer = Ring::claim(lane.ring.get_or_init(|| self.new_ring(index)))?;
         Some(LaneWriter { flag: self.flag(), writer, parked_at_ns: Cell::new(0) })
+    }
+
+    fn new_ring(&self, lane: usize) -> Arc<Ring> {
+        let placed = self.black_box.as_ref().and_then(|black_box| black_box.ring(lane));
+        placed.map_or_else(|| Ring::new(self.capacity), |words| Ring::placed(words, self.capacity))
     }
 
     /// Records an event of a thread without a lane. Never waits: an event that comes while another

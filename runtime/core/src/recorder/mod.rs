@@ -3,10 +3,12 @@
 //!
 //! [`ring`] contains the records of one thread. [`lanes`] contains all rings of a runtime, and the
 //! functions that workers call. [`drain`] collects the records, and [`anchor`] relates the clocks
-//! to each other.
+//! to each other. [`black_box`] keeps rings and cells in a file, for a program that is killed.
 
 #[cfg(not(loom))]
 mod anchor;
+#[cfg(not(loom))]
+pub(crate) mod black_box;
 #[cfg(not(loom))]
 pub(crate) mod drain;
 #[cfg(not(loom))]

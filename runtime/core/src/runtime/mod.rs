@@ -322,6 +322,9 @@ impl Runtime {
             tokio.shut_down(deadline);
         }
         drop(registration);
+        if let Some(black_box) = &shared.black_box {
+            black_box.shut_down();
+        }
         if !is_watched {
             // With a sentinel, another thread logs these, one that may block.
             shared.failures.leave();

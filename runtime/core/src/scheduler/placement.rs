@@ -129,6 +129,7 @@ mod tests {
     use crate::runtime::Runtime;
     use crate::scheduler::core::Core;
     use crate::scheduler::remote::slot;
+    use crate::stats::placed::Placed;
     use crate::task::cell::{Nowhere, new_task};
     use crate::task::control::block_in_place::block_in_place;
     use crate::task::control::yield_now::yield_now;
@@ -141,7 +142,7 @@ mod tests {
 
     fn remotes(count: usize) -> (Vec<Arc<Remote>>, Vec<Core>) {
         let builder = Builder::new_multi_thread();
-        (0..count).map(|index| slot(builder.config(), index, 1)).unzip()
+        (0..count).map(|index| slot(builder.config(), Placed::on_heap(Box::default()), index, 1)).unzip()
     }
 
     fn chosen(placement: Placement, workers: usize) -> Vec<usize> {

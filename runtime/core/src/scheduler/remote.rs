@@ -15,6 +15,7 @@ use crate::queue::injector::Injector;
 use crate::queue::lifo::LifoSlot;
 use crate::queue::ring::{Producer, Steal, Stealer, ring};
 use crate::stats::cells::WorkerCells;
+use crate::stats::placed::Placed;
 use crate::task::header::Notified;
 
 /// The part of a worker that other threads may use.
@@ -30,7 +31,7 @@ pub(crate) struct Remote {
     /// Only its worker puts tasks in; thieves take them in their last pass.
     pub(crate) lifo: CachePadded<LifoSlot<Notified>>,
     pub(crate) parker: CachePadded<Parker>,
-    pub(crate) cells: CachePadded<WorkerCells>,
+    pub(crate) cells: Placed<WorkerCells>,
     /// How many tasks thieves took from this worker; counted by the thieves.
     pub(crate) tasks_given: CachePadded<AtomicU64>,
     /// The worker's thread, while its stack can be sampled.
@@ -39,8 +40,8 @@ pub(crate) struct Remote {
     last_thread: Mutex<Option<ThreadId>>,
 }
 
-/// Creates the two halves of a worker.
-pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Core) {
+/// Creates the two halves of a worker, with these cells.
+pub(super) fn slot(config: &Config, cells: Placed<WorkerCells>, index: usize, seed: u64) -> (Arc<Remote>, Core) {
     let (ring_end, ring_stealer) = ring(config.local_queue_capacity);
     let (batch_end, batch_stealer) = ring(config.global_queue_batch_size);
     let remote = Remote {
@@ -49,7 +50,7 @@ pub(super) fn slot(config: &Config, index: usize, seed: u64) -> (Arc<Remote>, Co
         inbox: Injector::new(),
         lifo: CachePadded(LifoSlot::new()),
         parker: CachePadded(Parker::new()),
-        cells: CachePadded(WorkerCells::new()),
+        cells,
         tasks_given: CachePadded(AtomicU64::new(0)),
         thread: Mutex::new(None),
         last_thread: Mutex::new(None),

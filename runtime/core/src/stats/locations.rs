@@ -14,7 +14,7 @@
 
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use volt_telemetry::recording::event::UNKNOWN_LOCATION;
 
@@ -26,6 +26,17 @@ const PROBES: usize = 16;
 const _: () = assert!(PLACES.is_power_of_two() && PLACES < u16::MAX as usize && UNKNOWN_LOCATION == 0);
 
 static OF_PROGRAM: Locations = Locations::new();
+
+/// Locations that have a number.
+static NUMBERED: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns how many locations have a number, for the black box. A location is counted after it was
+/// entered.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn numbered() -> usize {
+    // ORDERING: Acquire; pairs with the Release in `seek`.
+    NUMBERED.load(Ordering::Acquire)
+}
 
 /// Returns the number of a location, from 1; [`UNKNOWN_LOCATION`] if there is none left.
 #[inline]
@@ -63,9 +74,14 @@ impl Locations {
             // ORDERING: Release for a new entry, although the location itself has existed since the
             // program began; pairs with the Acquire in `of_number`. Relaxed for an entry that is
             // only compared.
-            let found = self.0[place].compare_exchange(ptr::null_mut(), wanted, Ordering::Release, Ordering::Relaxed);
-            if found.map_or_else(|taken| taken == wanted, |_| true) {
-                return place as u16 + 1;
+            match self.0[place].compare_exchange(ptr::null_mut(), wanted, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => {
+                    // ORDERING: Release; pairs with the Acquire in `numbered`: the entry is seen.
+                    NUMBERED.fetch_add(1, Ordering::Release);
+                    return place as u16 + 1;
+                }
+                Err(taken) if taken == wanted => return place as u16 + 1,
+                Err(_) => {}
             }
         }
         UNKNOWN_LOCATION

@@ -4,7 +4,8 @@
 //! `numbers` has the kinds of cells, and `cells` the cells of one worker. `blame` counts by spawn
 //! location, and `routes` by HTTP route. `locations` numbers the spawn locations for the flight
 //! recorder. `reasons` lists the reasons that are counted separately. `tally` has the counts that a
-//! shutdown needs. `counting` decides whether the others are written.
+//! shutdown needs. `counting` decides whether the others are written. `placed` is the memory of
+//! cells.
 
 #[cfg(not(loom))]
 pub(crate) mod blame;
@@ -16,6 +17,7 @@ pub(crate) mod counting;
 pub(crate) mod locations;
 #[cfg(not(loom))]
 pub(crate) mod numbers;
+pub(crate) mod placed;
 #[cfg(not(loom))]
 pub(crate) mod reasons;
 #[cfg(not(loom))]

@@ -89,6 +89,11 @@ impl Texts {
         self.0.insert((text.table, text.number), text.text.clone());
     }
 
+    /// Returns all texts.
+    pub fn iter(&self) -> impl Iterator<Item = Text> + '_ {
+        self.0.iter().map(|((table, number), text)| Text { table: *table, number: *number, text: text.clone() })
+    }
+
     /// Returns the spawn location with this number: `file:line:column`.
     pub fn location(&self, number: u16) -> Option<&str> {
         self.get(Table::Location, number.into())
@@ -111,6 +116,12 @@ impl Texts {
 
     fn get(&self, table: Table, number: u64) -> Option<&str> {
         self.0.get(&(table, number)).map(String::as_str)
+    }
+}
+
+impl Extend<Text> for Texts {
+    fn extend<I: IntoIterator<Item = Text>>(&mut self, texts: I) {
+        texts.into_iter().for_each(|text| self.add(&text));
     }
 }
 

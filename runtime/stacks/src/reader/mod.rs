@@ -30,7 +30,7 @@ mod modules;
 mod names;
 mod page;
 pub(crate) mod raw;
-mod sections;
+pub(super) mod sections;
 mod signals;
 mod split;
 pub(crate) mod symbols;

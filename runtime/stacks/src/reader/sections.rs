@@ -7,8 +7,10 @@
 //! section is missing, and the resolver reports the reason.
 
 use std::collections::HashMap;
+use std::fs::File;
 
 use gimli::{EndianSlice, LittleEndian};
+use memmap2::Mmap;
 use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
 use object::{CompressionFormat, Object, ObjectSection};
@@ -23,6 +25,16 @@ pub(super) struct Unpacked {
     sections: HashMap<String, Vec<u8>>,
     /// Whether a section could not be decompressed.
     pub(super) is_incomplete: bool,
+}
+
+/// Returns the build id of this program's executable in hexadecimal, if it has one.
+pub fn build_id() -> Option<String> {
+    let file = File::open("/proc/self/exe").ok()?;
+    // SAFETY: a file of a running program is replaced, but not changed, by tools that install it.
+    let bytes = unsafe { Mmap::map(&file) }.ok()?;
+    let elf = Elf::parse(&*bytes).ok()?;
+    let id = elf.build_id().ok()??;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Unpacked {

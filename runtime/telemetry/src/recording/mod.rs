@@ -2,7 +2,8 @@
 //!
 //! [`event`] defines the events that a runtime records, and [`record`] the 24 bytes of one event. A
 //! [`flush`] contains everything that was collected at one moment, and [`trigger`] is the reason
-//! for a recording. Files, replay and traces are in the crate `volt-recording`.
+//! for a recording. [`black_box`] is the layout of the file that outlives a killed program. Files,
+//! replay and traces are in the crate `volt-recording`.
 
 pub mod event;
 pub mod record;
@@ -10,3 +11,5 @@ pub mod record;
 pub mod trigger;
 
 pub mod flush;
+
+pub mod black_box;

@@ -64,6 +64,10 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// The phases that a worker's time is accounted to. A black box contains the index of the
+    /// present one.
+    pub const TIMED: [Phase; 5] = [Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
+
     /// Returns the name in metrics and JSON.
     pub fn name(self) -> &'static str {
         match self {

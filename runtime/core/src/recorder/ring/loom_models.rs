@@ -100,10 +100,10 @@ struct PushesWithoutTheFence;
 
 impl Steps for PushesWithoutTheFence {
     fn push(writer: &RingWriter, record: Record) {
-        let head = writer.ring.head.load(Ordering::Relaxed);
-        let slot = &writer.ring.slots[head as usize % writer.ring.capacity()];
-        slot.0.iter().zip(record.words()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
-        writer.ring.head.store(head + 1, Ordering::Release);
+        let head = writer.ring.head().load(Ordering::Relaxed);
+        let slot = writer.ring.slot(head).unwrap();
+        slot.iter().zip(record.words()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+        writer.ring.head().store(head + 1, Ordering::Release);
     }
 }
 
@@ -117,11 +117,11 @@ struct PublishesRelaxed;
 
 impl Steps for PublishesRelaxed {
     fn push(writer: &RingWriter, record: Record) {
-        let head = writer.ring.head.load(Ordering::Relaxed);
-        let slot = &writer.ring.slots[head as usize % writer.ring.capacity()];
+        let head = writer.ring.head().load(Ordering::Relaxed);
+        let slot = writer.ring.slot(head).unwrap();
         fence(Ordering::Release);
-        slot.0.iter().zip(record.words()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
-        writer.ring.head.store(head + 1, Ordering::Relaxed);
+        slot.iter().zip(record.words()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+        writer.ring.head().store(head + 1, Ordering::Relaxed);
     }
 }
 
@@ -135,11 +135,11 @@ struct PublishesFirst;
 
 impl Steps for PublishesFirst {
     fn push(writer: &RingWriter, record: Record) {
-        let head = writer.ring.head.load(Ordering::Relaxed);
-        let slot = &writer.ring.slots[head as usize % writer.ring.capacity()];
-        writer.ring.head.store(head + 1, Ordering::Release);
+        let head = writer.ring.head().load(Ordering::Relaxed);
+        let slot = writer.ring.slot(head).unwrap();
+        writer.ring.head().store(head + 1, Ordering::Release);
         fence(Ordering::Release);
-        slot.0.iter().zip(record.words()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+        slot.iter().zip(record.words()).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
     }
 }
 
@@ -157,17 +157,13 @@ fn copy_with(
     whole: impl Fn(u64, u64) -> u64,
 ) -> Copied {
     let capacity = reader.ring.capacity() as u64;
-    let head = reader.ring.head.load(Ordering::Acquire);
+    let head = reader.ring.head().load(Ordering::Acquire);
     let first = reader.next.max(whole(head, capacity));
-    let load = |number: u64| {
-        let slot = &reader.ring.slots[(number % capacity) as usize];
-        Record::from_words(std::array::from_fn(|word| slot.0[word].load(Ordering::Relaxed)))
-    };
-    records.extend((first..head).map(load));
+    records.extend((first..head).map(|number| reader.ring.load(number)));
     if has_fence {
         fence(Ordering::Acquire);
     }
-    let whole = first.max(whole(reader.ring.head.load(Ordering::Relaxed), capacity)).min(head);
+    let whole = first.max(whole(reader.ring.head().load(Ordering::Relaxed), capacity)).min(head);
     records.drain(..(whole - first) as usize);
     let lost = whole - reader.next;
     reader.next = head;
@@ -195,12 +191,9 @@ impl Steps for NeverChecksAgain {
     fn copy(reader: &mut RingReader, records: &mut Vec<Record>) -> Copied {
         let ring = reader.ring.clone();
         let capacity = ring.capacity() as u64;
-        let head = ring.head.load(Ordering::Acquire);
+        let head = ring.head().load(Ordering::Acquire);
         let first = reader.next.max((head + 1).saturating_sub(capacity));
-        for number in first..head {
-            let slot = &ring.slots[(number % capacity) as usize];
-            records.push(Record::from_words(std::array::from_fn(|word| slot.0[word].load(Ordering::Relaxed))));
-        }
+        records.extend((first..head).map(|number| ring.load(number)));
         let lost = first - reader.next;
         reader.next = head;
         Copied { count: records.len(), lost }

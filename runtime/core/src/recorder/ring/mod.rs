@@ -35,6 +35,9 @@
 //! pairs with Copy (3). So Copy (4) loads at least `n + capacity`, and (5) discards the record. The
 //! push of record `head` may be under way, so only `capacity` − 1 slots are certain to be whole.
 //!
+//! The words are on the heap, or in a black box, so that they outlive a program that is killed
+//! (`placed`).
+//!
 //! Rejected:
 //! * A sequence number in each slot: one more word, for what `head` already implies.
 //! * Handing over blocks of records through a queue: the writer would have to stop, allocate or
@@ -47,30 +50,59 @@ use std::marker::PhantomData;
 
 use volt_telemetry::recording::record::{Record, WORDS};
 
-use volt_shim::{Arc, AtomicBool, AtomicU64, CachePadded, Ordering, fence};
+use volt_shim::{Arc, AtomicBool, AtomicU64, Ordering, fence};
+
+use crate::stats::placed::Placed;
 
 /// How many copies a reader makes before it gives up against a faster writer.
 const MAX_COPIES: usize = 4;
+/// Words before the first slot, so that `head` is on other cache lines.
+#[cfg(not(loom))]
+const HEAD_WORDS: usize = volt_telemetry::recording::black_box::RING_HEAD_WORDS;
+#[cfg(loom)]
+const HEAD_WORDS: usize = 1;
 
 /// See the header of this file.
 pub(crate) struct Ring {
-    head: CachePadded<AtomicU64>,
-    slots: Box<[Slot]>,
+    /// `head`, then words that are not used, then the slots.
+    words: Placed<[AtomicU64]>,
+    /// The number of slots, minus one.
+    mask: usize,
     is_claimed: AtomicBool,
 }
-
-struct Slot([AtomicU64; WORDS]);
 
 impl Ring {
     /// Creates an empty ring. Its capacity is rounded up to a power of two, at least 2.
     pub(crate) fn new(capacity: usize) -> Arc<Self> {
         let capacity = capacity.max(2).next_power_of_two();
-        let slot = || Slot(std::array::from_fn(|_| AtomicU64::new(0)));
-        Arc::new(Self {
-            head: CachePadded(AtomicU64::new(0)),
-            slots: (0..capacity).map(|_| slot()).collect(),
-            is_claimed: AtomicBool::new(false),
-        })
+        let words = (0..HEAD_WORDS + capacity * WORDS).map(|_| AtomicU64::new(0)).collect();
+        Self::placed(Placed::on_heap(words), capacity)
+    }
+
+    /// Creates a ring of `capacity` slots, a power of two, in memory that is zero.
+    pub(crate) fn placed(words: Placed<[AtomicU64]>, capacity: usize) -> Arc<Self> {
+        debug_assert!(capacity.is_power_of_two() && words.len() == HEAD_WORDS + capacity * WORDS);
+        Arc::new(Self { words, mask: capacity - 1, is_claimed: AtomicBool::new(false) })
+    }
+
+    fn head(&self) -> &AtomicU64 {
+        &self.words[0]
+    }
+
+    /// Returns the slot of the record with this number. Always `Some`, as is the first word. Not an
+    /// index, so that nothing in a push can panic.
+    #[inline(always)]
+    fn slot(&self, number: u64) -> Option<&[AtomicU64]> {
+        let first = HEAD_WORDS + (number as usize & self.mask) * WORDS;
+        self.words.get(first..first + WORDS)
+    }
+
+    /// Returns the record with this number, or a mixture of two.
+    fn load(&self, number: u64) -> Record {
+        let slot = self.slot(number);
+        // ORDERING: Relaxed; published by Copy (1), and guarded by Copy (3).
+        let word = |word: usize| slot.map_or(0, |slot| slot[word].load(Ordering::Relaxed));
+        Record::from_words(std::array::from_fn(word))
     }
 
     /// Claims the writer, unless another thread has it.
@@ -84,7 +116,7 @@ impl Ring {
 
     /// Returns the maximum number of records in the ring.
     pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
+        self.mask + 1
     }
 }
 
@@ -98,24 +130,23 @@ impl RingWriter {
     /// Writes one record. Never blocks, never fails.
     #[inline]
     pub(crate) fn push(&self, record: Record) {
+        let Some(next) = self.ring.words.first() else { return };
         // ORDERING: Relaxed; a single-writer cell (ONE-WRITER). The claim has acquired what a
         // former writer stored.
-        let head = self.ring.head.load(Ordering::Relaxed);
-        let slots = &self.ring.slots;
-        // Always `Some`. `get` instead of an index, so that nothing here can panic.
-        let Some(slot) = slots.get(head as usize & (slots.len() - 1)) else { return };
+        let head = next.load(Ordering::Relaxed);
+        let Some(slot) = self.ring.slot(head) else { return };
         // Push (1)
         // ORDERING: Release; pairs with Copy (3): a reader that reads a word of this record sees
         // that `head` has grown up to it.
         fence(Ordering::Release);
         // Push (2)
-        for (to, word) in slot.0.iter().zip(record.words()) {
+        for (to, word) in slot.iter().zip(record.words()) {
             // ORDERING: Relaxed; published by Push (3), and guarded by the fence.
             to.store(word, Ordering::Relaxed);
         }
         // Push (3)
         // ORDERING: Release; pairs with Copy (1), which publishes the words.
-        self.ring.head.store(head + 1, Ordering::Release);
+        next.store(head + 1, Ordering::Release);
     }
 }
 
@@ -147,7 +178,7 @@ impl RingReader {
     /// Starts at the oldest record in the ring, to read its history.
     pub(crate) fn from_oldest(ring: &Arc<Ring>) -> Self {
         // ORDERING: Acquire; as Copy (1).
-        let head = ring.head.load(Ordering::Acquire);
+        let head = ring.head().load(Ordering::Acquire);
         Self { ring: ring.clone(), next: first_whole(head, ring.capacity()) }
     }
 
@@ -160,7 +191,7 @@ impl RingReader {
     /// Starts at the next record that is pushed.
     pub(crate) fn from_now(ring: &Arc<Ring>) -> Self {
         // ORDERING: Acquire; as Copy (1).
-        let head = ring.head.load(Ordering::Acquire);
+        let head = ring.head().load(Ordering::Acquire);
         Self { ring: ring.clone(), next: head }
     }
 
@@ -184,23 +215,19 @@ impl RingReader {
     }
 
     fn copy_once(&mut self, records: &mut Vec<Record>, lost: u64) -> Copied {
-        let (slots, capacity, already) = (&self.ring.slots, self.ring.capacity(), records.len());
+        let (capacity, already) = (self.ring.capacity(), records.len());
         // Copy (1)
         // ORDERING: Acquire; pairs with Push (3), which publishes the words.
-        let head = self.ring.head.load(Ordering::Acquire);
+        let head = self.ring.head().load(Ordering::Acquire);
         let first = self.next.max(first_whole(head, capacity));
         // Copy (2)
-        records.extend((first..head).map(|number| {
-            let slot = &slots[number as usize & (capacity - 1)];
-            // ORDERING: Relaxed; published by Copy (1), and guarded by Copy (3).
-            Record::from_words(std::array::from_fn(|word| slot.0[word].load(Ordering::Relaxed)))
-        }));
+        records.extend((first..head).map(|number| self.ring.load(number)));
         // Copy (3)
         // ORDERING: Acquire; pairs with Push (1).
         fence(Ordering::Acquire);
         // Copy (4)
         // ORDERING: Relaxed; ordered by the fence.
-        let head_after = self.ring.head.load(Ordering::Relaxed);
+        let head_after = self.ring.head().load(Ordering::Relaxed);
         // Copy (5)
         let whole = first.max(first_whole(head_after, capacity)).min(head);
         records.drain(already..already + (whole - first) as usize);

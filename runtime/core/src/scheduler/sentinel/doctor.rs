@@ -11,9 +11,9 @@
 //!
 //! Protocol:
 //! 1. The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is awake, if the
-//!    log or the control socket is enabled. It requests one more before it dozes, if there was an
-//!    incident since the last one or a finding is open. If tasks seem to wait for each other, it
-//!    stays awake for some examinations more.
+//!    log or the control socket is enabled; with a black box, every `BlackBox::sample_interval`. It
+//!    requests one more before it dozes, if there was an incident since the last one or a finding
+//!    is open. If tasks seem to wait for each other, it stays awake for some examinations more.
 //! 2. The thread that resolves stacks takes a snapshot.
 //! 3. The thread that takes a snapshot, this one or any other, examines it: the history of findings
 //!    (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings are
@@ -59,10 +59,10 @@ impl Doctor {
         config.doctor_events && LevelFilter::current() >= LevelFilter::WARN
     }
 
-    /// Returns whether the result of an examination can be read. Without the log and the socket,
-    /// only the program itself takes snapshots, and each of those is judged.
-    pub(super) fn is_wanted(config: &Config) -> bool {
-        config.control_socket || Self::is_heard(config)
+    /// Returns whether the result of an examination can be read. Without the log, the socket and a
+    /// black box, only the program itself takes snapshots, and each of those is judged.
+    pub(super) fn is_wanted(config: &Config, has_black_box: bool) -> bool {
+        config.control_socket || has_black_box || Self::is_heard(config)
     }
 
     /// Returns whether a finding is open.

@@ -61,6 +61,7 @@ use std::time::Duration;
 use volt_telemetry::incident::Remedy;
 use volt_telemetry::recording::event::Event;
 
+use self::black_box::Beats;
 use self::doctor::Doctor;
 use self::lateness::Pause;
 use self::witness::{Doing, Witness};
@@ -72,6 +73,7 @@ use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, SPARE_LINGER, STUCK_AFTER, SUSP
 use crate::queue::ring::{Producer, Steal, ring};
 use crate::task::header::Notified;
 
+mod black_box;
 pub(crate) mod counts;
 pub(crate) mod doctor;
 pub(crate) mod doze;
@@ -114,6 +116,7 @@ struct Rounds {
     /// The ring that stolen tasks pass through.
     basket: Producer<Notified>,
     witness: Witness,
+    beats: Beats,
 }
 
 /// The state of a worker at the last check.
@@ -150,6 +153,7 @@ impl Rounds {
             examined_at_ns: clock::now_ns(),
             basket: ring(shared.config.local_queue_capacity).0,
             witness: Witness::new(shared),
+            beats: Beats::default(),
         }
     }
 
@@ -162,6 +166,7 @@ impl Rounds {
             *shared.sentinel.last_pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
             shared.sentinel.pauses.add(1);
         }
+        self.beats.beat(shared, now_ns);
         let was_paused = pause.is_some();
         let (stuck, moving, is_suspicious) = self.compare(now_ns, pause);
         // A block that was announced is no stall.
@@ -184,7 +189,8 @@ impl Rounds {
     /// to wait for each other, and two examinations are needed to confirm that. A cycle that is
     /// still not reported after `SUSPICION` may be none.
     fn is_wary(&mut self, now_ns: u64) -> bool {
-        if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config) {
+        if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config, self.shared.black_box.is_some())
+        {
             return false;
         }
         let until_ns =
@@ -200,11 +206,17 @@ impl Rounds {
     /// result can be read.
     fn consult(&mut self, now_ns: u64) {
         let shared = &self.shared.clone();
-        let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(DOCTOR_INTERVAL);
+        let has_black_box = shared.black_box.is_some();
+        let interval = shared.black_box.as_ref().map_or(DOCTOR_INTERVAL, |black_box| black_box.sample_interval());
+        let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(interval);
         let is_leaving = self.quiet_checks == QUIET_CHECKS;
         let is_asked = is_due
-            || is_leaving && (self.witness.has_news() || shared.sentinel.doctor.is_unwell() || self.is_wary(now_ns));
-        if is_asked && Doctor::is_wanted(&shared.config) {
+            || is_leaving
+                && (has_black_box
+                    || self.witness.has_news()
+                    || shared.sentinel.doctor.is_unwell()
+                    || self.is_wary(now_ns));
+        if is_asked && Doctor::is_wanted(&shared.config, has_black_box) {
             self.examined_at_ns = now_ns;
             self.witness.have_examined();
         }

@@ -16,6 +16,7 @@ use volt_diagnosis::doctor::course::Course;
 use volt_stacks::{Marker, RawStack, Resolved, Resolver};
 use volt_telemetry::incident::Incident;
 
+use super::black_box::Samples;
 use crate::clock;
 use crate::scheduler::sentinel::doctor::Doctor;
 use crate::scheduler::shared::Shared;
@@ -102,7 +103,7 @@ impl Reader {
         let (ends, ended) = channel();
         thread::Builder::new().name(name).spawn(move || {
             let _ends = ends;
-            let (mut resolver, mut course) = (Resolver::new(), Course::default());
+            let (mut resolver, mut course, mut samples) = (Resolver::new(), Course::default(), Samples::default());
             for work in waiting {
                 // ORDERING: Relaxed, both; no other data depends on the flags. A flag that is set
                 // after this check is seen at the next piece of work.
@@ -121,7 +122,11 @@ impl Reader {
                 seen.is_asked.swap(false, Ordering::Acquire);
                 contain(|| shared.failures.tell(clock::now_ns()));
                 if seen.examination.swap(false, Ordering::Relaxed) {
-                    contain(|| Doctor::tell_news(&shared.snapshot(), &shared.config, &mut course));
+                    contain(|| {
+                        let snapshot = shared.snapshot();
+                        Doctor::tell_news(&snapshot, &shared.config, &mut course);
+                        samples.write(&shared, snapshot);
+                    });
                 }
             }
         })?;

@@ -36,7 +36,10 @@ use crate::driver::test_clock::TestClock;
 use crate::driver::turn::Driver;
 use crate::failures::{Failures, Watcher};
 use crate::queue::injector::Injector;
+use crate::recorder::black_box::space::BlackBox;
 use crate::recorder::lanes::{Flag, Recorder};
+use crate::stats::cells::WorkerCells;
+use crate::stats::placed::Placed;
 use crate::stats::routes::RouteTable;
 use crate::task::header::Notified;
 use crate::task::registry::Registry;
@@ -88,6 +91,8 @@ pub struct Shared {
     pub(crate) seat: Option<Seat<Core>>,
     pub(crate) failures: Arc<Failures>,
     pub(crate) recorder: Arc<Recorder>,
+    /// The file with the cells and the recorder's rings, if one is wanted.
+    pub(crate) black_box: Option<Arc<BlackBox>>,
     /// The recorder's flag, for a quick check at each wake-up.
     is_recorded: Flag,
     pub(super) lifecycle: Lifecycle,
@@ -102,20 +107,24 @@ impl Shared {
         driver: Driver,
         threads: Threads,
         sampler: Option<Sampler>,
+        black_box: Option<Arc<BlackBox>>,
         seed: u64,
     ) -> (Self, Vec<Core>) {
         let Threads { blocking, start_spare, sentinel } = threads;
         let slots = config.workers + config.max_spare_workers;
-        let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(|index| slot(&config, index, seed)).unzip();
+        let on_heap = || Placed::on_heap(Box::new(WorkerCells::new()));
+        let cells = |index| black_box.as_ref().map_or_else(on_heap, |black_box| black_box.cells(index));
+        let new_slot = |index| slot(&config, cells(index), index, seed);
+        let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(new_slot).unzip();
         let spare_cores = cores.split_off(config.workers);
         let seat = config.is_current_thread.then(|| Seat::new(cores.remove(0)));
-        let recorder =
-            Recorder::new(config.workers, config.max_spare_workers, config.flight_records, config.flight_recorder);
+        let recorder = Recorder::placed(config.black_box_layout(), config.flight_recorder, black_box.clone());
         let shared = Self {
             id: Id::next(),
             name,
             is_recorded: recorder.flag(),
             recorder,
+            black_box,
             home: Home::here(),
             injector: Injector::new(),
             intake: Intake::new(config.placement, remotes.len()),
@@ -228,5 +237,5 @@ pub(super) fn without_threads(workers: usize) -> (Shared, Vec<Core>) {
     });
     let start_spare = |_: &Arc<Shared>, _| Err(std::io::ErrorKind::Unsupported.into());
     let threads = Threads { blocking, start_spare, sentinel: Arc::new(Alarm::new()) };
-    Shared::new("without threads".to_owned(), config, driver, threads, None, 1)
+    Shared::new("without threads".to_owned(), config, driver, threads, None, None, 1)
 }

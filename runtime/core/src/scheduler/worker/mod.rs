@@ -36,6 +36,7 @@ use crate::recorder::lanes::RecorderHandle;
 use crate::stats::blame::LONG_NS;
 use crate::stats::cells::{Polled, WorkerCells};
 use crate::stats::counting;
+use crate::stats::placed::Placed;
 use crate::task::header::{Notified, PackedRan, Ran};
 
 mod driver;
@@ -65,6 +66,8 @@ pub(crate) struct Worker {
     index: usize,
     /// The part of this worker that other threads use.
     remote: Arc<Remote>,
+    /// The cells of `remote`, for one load less.
+    cells: Placed<WorkerCells>,
     /// The duty of this worker's slot.
     post: Post,
     core: RefCell<Core>,
@@ -92,6 +95,7 @@ impl Worker {
         Self {
             shared,
             index,
+            cells: remote.cells.clone(),
             remote,
             post,
             core: RefCell::new(core),
@@ -128,7 +132,7 @@ impl Worker {
 
     #[inline]
     pub(crate) fn cells(&self) -> &WorkerCells {
-        &self.remote.cells
+        &self.cells
     }
 
     /// Returns the core, which a spare keeps while it is off duty.

@@ -9,6 +9,21 @@ use volt_telemetry::InFlight;
 use super::WorkerCells;
 use crate::task::header::Place;
 
+// A black box contains the cells, and readers find those that they need at these places.
+const _: () = {
+    use std::mem::offset_of;
+    use volt_telemetry::recording::black_box::{CELL_BYTES, cell};
+    assert!(size_of::<WorkerCells>() <= CELL_BYTES && CELL_BYTES.is_multiple_of(align_of::<WorkerCells>()));
+    assert!(offset_of!(WorkerCells, poll_seq) == cell::POLL_SEQ * 8);
+    assert!(offset_of!(WorkerCells, task_id) == cell::TASK * 8);
+    assert!(offset_of!(WorkerCells, location) == cell::LOCATION * 8);
+    assert!(offset_of!(WorkerCells, poll_began_at_ns) == cell::POLL_BEGAN_NS * 8);
+    assert!(offset_of!(WorkerCells, phase_seq) == cell::PHASE_SEQ * 8);
+    assert!(offset_of!(WorkerCells, phase) == cell::PHASE * 8);
+    assert!(offset_of!(WorkerCells, phase_since_ns) == cell::PHASE_SINCE_NS * 8);
+    assert!(offset_of!(WorkerCells, thread_id) == cell::THREAD * 8);
+};
+
 /// Where the names of a poll in flight are found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {

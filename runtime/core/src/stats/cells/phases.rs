@@ -3,7 +3,7 @@
 use volt_telemetry::Phase;
 
 /// The phases that a worker's time is accounted to, in the order of `WorkerCells::time_ns`.
-pub(crate) const PHASES: [Phase; 5] = [Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
+pub(crate) const PHASES: [Phase; 5] = Phase::TIMED;
 
 /// Returns `Phase` as a number for a cell; `Stopped` is none of [`PHASES`].
 #[inline]

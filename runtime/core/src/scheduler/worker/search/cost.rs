@@ -25,6 +25,7 @@ use crate::scheduler::placement::Placer;
 use crate::scheduler::remote::{Remote, slot};
 use crate::scheduler::shared::{Shared, without_threads};
 use crate::scheduler::staff::Staff;
+use crate::stats::placed::Placed;
 use crate::task::cell::{Nowhere, new_task};
 use crate::task::header::Notified;
 use crate::task::id::Id;
@@ -81,7 +82,7 @@ fn task() -> Notified {
 fn placement_ns(workers: usize, placement: Placement) -> [f64; 2] {
     let builder = Builder::new_multi_thread();
     let (remotes, mut cores): (Vec<Arc<Remote>>, Vec<Core>) =
-        (0..workers).map(|index| slot(builder.config(), index, 1)).unzip();
+        (0..workers).map(|index| slot(builder.config(), Placed::on_heap(Box::default()), index, 1)).unzip();
     let (placer, staff) = (Placer::new(placement), Staff::new(workers, 0));
     let choose_ns = || least_ns(|| _ = black_box(placer.choose(&remotes, &staff)));
     let idle_ns = choose_ns();

@@ -234,7 +234,7 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
         start_spare: |_, _| Err(io::ErrorKind::Unsupported.into()),
         sentinel: Arc::new(Alarm::new()),
     };
-    let (shared, cores) = Shared::new("sim".to_owned(), config, driver, threads, None, seed);
+    let (shared, cores) = Shared::new("sim".to_owned(), config, driver, threads, None, None, seed);
     let shared = Arc::new(shared);
     let workers = cores.into_iter().enumerate().map(|(index, core)| Worker::new(shared.clone(), index, core)).collect();
     (shared, workers)

@@ -1,0 +1,185 @@
+//! Creates the file of a black box, and deletes those of earlier lives.
+//!
+//! A *life* is one run of a program. The file is locked (`flock`) as long as the program runs,
+//! which also holds in another container with the same directory, where process ids differ.
+//!
+//! Protocol, in the directory:
+//! 1. list the black boxes of this program's name, and group them by life;
+//! 2. delete the oldest lives, except for those that are locked, until there is room for this one;
+//! 3. delete the file of an earlier runtime of the same name in this life; if this life has
+//!    [`BOXES`] files already, delete the oldest one whose runtime has ended;
+//! 4. create the file under a name that does not exist, with mode 0600, and lock it;
+//! 5. have the kernel allocate its pages.
+//!
+//! Only regular files of this user are deleted, and no symbolic link is followed, so that the
+//! directory may be one that others can write to, such as `/dev/shm`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::Resource;
+use volt_telemetry::recording::black_box::{FileName, Layout};
+use volt_telemetry::socket;
+
+/// How many lives of a program are kept, with the present one.
+pub(crate) const LIVES: usize = 3;
+/// The most black boxes of one life.
+pub(crate) const BOXES: usize = 8;
+/// Bytes that are written at a time where the kernel cannot allocate pages itself.
+static ZEROS: [u8; 65_536] = [0; 65_536];
+
+/// Creates the file of a runtime's black box. Its pages up to the first ring are allocated; the
+/// rings are holes. Returns its name, too.
+///
+/// # Errors
+/// If the directory or the file cannot be used. The text includes the remedy.
+pub(super) fn create(dir: &Path, program: &str, runtime: &str, layout: Layout) -> Result<(File, FileName), String> {
+    let shown = dir.display();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(dir, flags, Mode::empty()).map_err(|error| match error {
+        Errno::NOENT => format!("the directory {shown} does not exist: create it"),
+        Errno::NOTDIR => format!("{shown} is not a directory: give the directory for the files"),
+        Errno::ACCESS => format!("the directory {shown} cannot be read: choose one of this user"),
+        error => format!("the directory {shown} cannot be opened: {error}"),
+    })?;
+    check_limit(layout.file_bytes())?;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+    let mut name = FileName::new(program, now_ms, std::process::id(), socket::own_start_time(), runtime);
+    make_room(&opened, &mut name);
+    let file = create_file(&opened, &name).map_err(|error| match error {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+            format!("no file can be created in {shown} ({error}): choose a directory that this user can write to")
+        }
+        Errno::NOSPC | Errno::DQUOT => full(&shown, layout.ring_at(0)),
+        error => format!("no file can be created in {shown}: {error}"),
+    })?;
+    let prepared = rustix::fs::ftruncate(&file, layout.file_bytes() as u64)
+        .map_err(io::Error::from)
+        .and_then(|()| allocate(&file, 0, layout.ring_at(0)));
+    if let Err(error) = prepared {
+        let _best_effort = rustix::fs::unlinkat(&opened, name.to_string(), AtFlags::empty());
+        return Err(match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(&shown, layout.ring_at(0)),
+            _ => format!("no pages can be allocated in {shown}: {error}"),
+        });
+    }
+    Ok((file.into(), name))
+}
+
+fn full(shown: &impl std::fmt::Display, bytes: usize) -> String {
+    format!("no room for {} KiB in {shown}: free some space, or choose another directory", bytes / 1024)
+}
+
+/// A file beyond the limit of its size would end the program by SIGXFSZ.
+fn check_limit(bytes: usize) -> Result<(), String> {
+    match rustix::process::getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < bytes as u64 => {
+            Err(format!("the file needs {bytes} bytes, but the limit on the size of files is {limit}: raise `ulimit -f`"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn create_file(dir: &OwnedFd, name: &FileName) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::openat(dir, name.to_string(), flags, mode)?;
+    // The umask may have removed more than it should.
+    rustix::fs::fchmod(&file, mode)?;
+    // Fails only on file systems without locks. Readers then compare the process id.
+    let _locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    Ok(file)
+}
+
+/// Has the kernel allocate pages, so that no store to them can fail.
+pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Result<()> {
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), at_byte as u64, bytes as u64) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            let (mut at, end) = (at_byte, at_byte + bytes);
+            while at < end {
+                let piece = &ZEROS[..ZEROS.len().min(end - at)];
+                match rustix::io::pwrite(&file, piece, at as u64)? {
+                    0 => return Err(io::ErrorKind::StorageFull.into()),
+                    written => at += written,
+                }
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Protocol (1) to (3). Sets the stamp of the name to that of this life, if it has files already.
+/// What cannot be deleted is left.
+fn make_room(dir: &OwnedFd, name: &mut FileName) {
+    // Each life by its stamp, process id and start, with its files.
+    let mut lives = BTreeMap::<(u64, u32, u64), Vec<FileName>>::new();
+    for found in names(dir).filter(|found| found.program == name.program) {
+        lives.entry((found.stamp_ms, found.pid, found.start_time)).or_default().push(found);
+    }
+    let mut own = Vec::new();
+    lives.retain(|_, files| {
+        let is_own = files.iter().any(|found| found.is_same_life(name));
+        if is_own {
+            own.append(files);
+        }
+        !is_own
+    });
+    name.stamp_ms = own.iter().map(|found| found.stamp_ms).min().unwrap_or(name.stamp_ms);
+    let surplus = (lives.len() + 1).saturating_sub(LIVES);
+    for files in lives.into_values().take(surplus) {
+        if !files.iter().any(|found| is_locked(dir, found)) {
+            files.iter().for_each(|found| delete(dir, found));
+        }
+    }
+    // A runtime that lives has another name, so the file of this name is that of a former runtime.
+    // It is locked as long as a handle of that runtime exists.
+    if let Some(found) = own.iter().find(|found| found.runtime == name.runtime) {
+        delete(dir, found);
+    } else if own.len() >= BOXES
+        && let Some(found) = own.iter().find(|found| !is_locked(dir, found))
+    {
+        delete(dir, found);
+    }
+}
+
+/// The black boxes in the directory.
+fn names(dir: &OwnedFd) -> impl Iterator<Item = FileName> {
+    let entries = Dir::read_from(dir).into_iter().flatten();
+    entries.filter_map(|entry| FileName::parse(entry.ok()?.file_name().to_str().ok()?))
+}
+
+/// Returns whether a program uses the file. A file that cannot be opened counts as used.
+fn is_locked(dir: &OwnedFd, name: &FileName) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(dir, name.to_string(), flags, Mode::empty());
+    opened.map_or(true, |file| rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+/// Deletes a regular file of this user.
+fn delete(dir: &OwnedFd, name: &FileName) {
+    let name = name.to_string();
+    let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
+    if is_own && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        // If it cannot be deleted, there is one more than there should be.
+        let _best_effort = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+    }
+}
+
+/// Returns whether a file is in memory, so that the kernel never delays a store to write it back.
+pub(super) fn is_in_memory(file: BorrowedFd<'_>) -> bool {
+    /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of `linux/magic.h`.
+    const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    // The type of the field differs between systems.
+    #[allow(clippy::unnecessary_cast, clippy::cast_sign_loss)]
+    rustix::fs::fstatfs(file).is_ok_and(|stat| IN_MEMORY.contains(&(stat.f_type as u64)))
+}

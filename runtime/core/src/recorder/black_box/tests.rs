@@ -1,0 +1,267 @@
+//! Tests of black boxes: what is in the file while the runtime runs, after it ended, and in a
+//! forked child; which files are kept; and the errors.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+
+use volt_recording::black_box::{BlackBox as Read, Ending, lives};
+use volt_telemetry::recording::black_box::{FileName, Layout, kind};
+use volt_telemetry::recording::event::Event;
+use volt_telemetry::recording::flush::Track;
+use volt_telemetry::snapshot::Snapshot;
+
+use super::file::{BOXES, LIVES};
+use super::space::BlackBox;
+use crate::builder::Builder;
+use crate::recorder::lanes::Recorder;
+
+const LAYOUT: Layout = Layout { workers: 1, spares: 1, ring_records: 1024 };
+
+/// A directory that is removed with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("volt-box-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn only(&self) -> PathBuf {
+        let files = self.files();
+        let [file] = &files[..] else { panic!("{files:?}") };
+        self.0.join(file)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _best_effort = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn create(dir: &Path, runtime: &str) -> std::sync::Arc<BlackBox> {
+    BlackBox::create(dir, "shop", runtime, LAYOUT).unwrap()
+}
+
+#[test]
+fn a_poll_in_flight_can_be_read_from_outside() {
+    let folder = Folder::new();
+    let builder = Builder::new_multi_thread().worker_threads(1).name("api").control_socket(false).flight_recorder(true);
+    let runtime = builder.black_box(&folder.0).build().unwrap();
+    let (entered, has_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let task = runtime.spawn(async move {
+        entered.send(()).unwrap();
+        may_leave.recv().unwrap();
+    });
+    has_entered.recv().unwrap();
+    let file = folder.only();
+    // The sentinel adds the line at a check.
+    let read = loop {
+        let read = Read::open(&file).unwrap();
+        let poll = read.workers.first().and_then(|worker| worker.poll.as_ref());
+        if !read.samples.is_empty() && poll.is_some_and(|poll| poll.spawned_at.is_some()) {
+            break read;
+        }
+        std::thread::yield_now();
+    };
+    let poll = read.workers[0].poll.as_ref().unwrap();
+    assert_eq!(poll.task_id, task.id().as_u64());
+    assert!(poll.spawned_at.as_ref().unwrap().contains("black_box/tests.rs"), "{poll:?}");
+    assert!(read.workers[0].thread_id.is_some() && read.last_sign_ns() >= poll.began_at_ns);
+    assert_eq!(
+        (read.ending, read.identity.pid, read.identity.runtime.as_str()),
+        (Ending::None, std::process::id(), "api")
+    );
+    let lane =
+        read.chunks.iter().find(|chunk| read.tracks[chunk.track as usize] == Track::Worker { index: 0 }).unwrap();
+    let last = lane.records.last().unwrap().event();
+    let Event::PollBegin { task: id, location, .. } = last else { panic!("{last:?}") };
+    assert_eq!(id, task.id().as_u64());
+    assert!(read.texts.location(location).unwrap().contains("black_box/tests.rs"));
+    assert_eq!(lives::is_locked(&file), Some(true));
+    leave.send(()).unwrap();
+    runtime.block_on(task).unwrap();
+    drop(runtime);
+    let read = Read::open(&file).unwrap();
+    assert!(matches!(read.ending, Ending::ShutDown(at_ns) if at_ns >= read.checked_at_ns));
+    assert_eq!(read.workers[0].poll, None);
+}
+
+#[test]
+fn a_sample_is_written_before_an_idle_runtime_sleeps() {
+    let folder = Folder::new();
+    let builder = Builder::new_multi_thread().worker_threads(1).control_socket(false).doctor_events(false);
+    let runtime = builder.black_box(&folder.0).build().unwrap();
+    runtime.block_on(runtime.spawn(async {})).unwrap();
+    let spawned = || Some(Read::open(&folder.only()).unwrap().samples.last()?.snapshot.tasks.spawned);
+    while spawned() != Some(1) {
+        std::thread::yield_now();
+    }
+    let sample = Read::open(&folder.only()).unwrap().samples.pop().unwrap();
+    assert!(sample.memory.resident_bytes.is_some_and(|bytes| bytes > 0) && sample.snapshot.findings.is_some());
+}
+
+#[test]
+fn a_program_that_exits_marks_its_black_box() {
+    const IN_CHILD: &str = "VOLT_BLACK_BOX_TEST";
+    if let Some(dir) = std::env::var_os(IN_CHILD) {
+        let runtime = Builder::new_current_thread().control_socket(false).black_box(dir).build().unwrap();
+        std::mem::forget(runtime);
+        std::process::exit(0);
+    }
+    let folder = Folder::new();
+    let name = std::thread::current().name().expect("the test harness names its threads").to_owned();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = child.args([&name, "--exact", "--nocapture"]).env(IN_CHILD, &folder.0).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let file = folder.only();
+    assert!(matches!(Read::open(&file).unwrap().ending, Ending::Exited(_)));
+    assert_eq!(lives::is_locked(&file), Some(false), "the kernel has released it");
+}
+
+#[test]
+fn a_file_is_private_and_no_symbolic_link_is_followed() {
+    let folder = Folder::new();
+    let target = folder.0.join("target");
+    fs::write(&target, "precious").unwrap();
+    let black_box = create(&folder.0, "api");
+    let mode = fs::metadata(black_box.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // A link that has the name of an earlier life's file is not followed, and not deleted.
+    for stamp in 1..=5 {
+        symlink(&target, folder.0.join(FileName::new("shop", stamp, 1, 1, "api").to_string())).unwrap();
+    }
+    let _other = create(&folder.0, "db");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
+    assert_eq!(folder.files().len(), 1 + 2 + 5);
+}
+
+#[test]
+fn the_last_lives_of_a_program_are_kept() {
+    let folder = Folder::new();
+    let file = |program: &str, stamp: u64| folder.0.join(FileName::new(program, stamp, 1, stamp, "api").to_string());
+    for stamp in 1..=5 {
+        fs::write(file("shop", stamp), "").unwrap();
+    }
+    fs::write(file("other", 1), "").unwrap();
+    let live = fs::File::open(file("shop", 1)).unwrap();
+    live.lock().unwrap();
+    let _own = create(&folder.0, "api");
+    let kept: Vec<_> = (1..=5).filter(|stamp| file("shop", *stamp).exists()).collect();
+    assert_eq!(kept, [1, 4, 5], "the first one is in use");
+    assert_eq!((kept.len(), file("other", 1).exists()), (LIVES, true));
+}
+
+#[test]
+fn the_files_of_one_life_are_bounded() {
+    let folder = Folder::new();
+    let live = create(&folder.0, "live");
+    for number in 0..2 * BOXES {
+        create(&folder.0, &format!("job-{number}")).shut_down();
+    }
+    assert_eq!(folder.files().len(), BOXES);
+    assert!(live.path().exists(), "its runtime runs");
+    // A later runtime of the same name replaces the file, even if a handle of the former one is
+    // left.
+    let former = create(&folder.0, "job-15");
+    let later = create(&folder.0, "job-15");
+    assert_eq!((folder.files().len(), former.path()), (BOXES, later.path()));
+    assert_eq!(lives::lives_in(&folder.0).unwrap().len(), 1, "all of one life");
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_an_error_with_a_remedy() {
+    let folder = Folder::new();
+    let refused = |dir: &Path, layout: Layout| BlackBox::create(dir, "shop", "api", layout).unwrap_err();
+    assert!(refused(&folder.0.join("none"), LAYOUT).ends_with("does not exist: create it"));
+    fs::write(folder.0.join("file"), "").unwrap();
+    assert!(refused(&folder.0.join("file"), LAYOUT).contains("is not a directory"));
+    assert!(refused(Path::new("/proc"), LAYOUT).contains("no file can be created in /proc"));
+    assert_eq!(folder.files(), ["file"], "no file is left behind");
+}
+
+#[test]
+fn the_newest_texts_survive_when_the_logs_are_full() {
+    let folder = Folder::new();
+    let black_box = create(&folder.0, "api");
+    let name = "n".repeat(400);
+    (0..2_000).for_each(|number| black_box.add_text(kind::TASK, number, &name));
+    assert!(black_box.generation() > 1);
+    let texts = Read::open(black_box.path()).unwrap().texts;
+    assert!((1_500..2_000).all(|number| texts.task(number) == Some(&name)));
+    assert_eq!(texts.task(0), None);
+}
+
+#[test]
+fn an_oversized_snapshot_is_cut_and_at_worst_left_out() {
+    let folder = Folder::new();
+    let black_box = create(&folder.0, "api");
+    let huge = Snapshot { at_ns: 5, incomplete: vec!["x".repeat(1 << 20)], ..Snapshot::default() };
+    black_box.write_sample(huge.clone(), |snapshot| !std::mem::take(&mut snapshot.incomplete).is_empty());
+    assert_eq!(Read::open(black_box.path()).unwrap().samples[0].snapshot.at_ns, 5);
+    black_box.write_sample(huge, |_| false);
+    let samples = Read::open(black_box.path()).unwrap().samples;
+    assert!(samples[1].memory.resident_bytes.is_some() && samples[1].snapshot.at_ns == 0);
+}
+
+#[test]
+fn a_forked_child_does_not_write_to_the_file() {
+    let folder = Folder::new();
+    let black_box = create(&folder.0, "api");
+    black_box.beat(111, [].into_iter());
+    let recorder = Recorder::placed(LAYOUT, true, Some(black_box.clone()));
+    let writer = recorder.claim(Track::Outside).unwrap();
+    writer.note(1, Event::SearchBegin);
+    let ((mut may_end, end), (mut is_done, mut done)) = (io::pipe().unwrap(), io::pipe().unwrap());
+    // SAFETY: the child makes stores and system calls, and ends without returning.
+    let child = unsafe { libc_fork() };
+    if child == 0 {
+        drop(end);
+        writer.note(2, Event::SearchBegin);
+        black_box.beat(222, [].into_iter());
+        black_box.shut_down();
+        let _written = done.write_all(&[1]);
+        let _at_the_end = may_end.read(&mut [0]);
+        // SAFETY: ends the child, without the handlers of its parent.
+        unsafe { _exit(0) };
+    }
+    is_done.read_exact(&mut [0]).unwrap();
+    let read = Read::open(black_box.path()).unwrap();
+    assert_eq!((read.checked_at_ns, read.ending, read.chunks[0].records.len()), (111, Ending::None, 1));
+    // The parent's memory is still the file.
+    writer.note(3, Event::SearchBegin);
+    let file = black_box.path().to_owned();
+    assert_eq!(Read::open(&file).unwrap().chunks[0].records.len(), 2);
+    assert_eq!(lives::is_locked(&file), Some(true));
+    drop((writer, recorder, black_box));
+    // The child does not keep the lock. Another test may be starting a program, which has a copy of
+    // each open file until it calls `exec`.
+    while lives::is_locked(&file) != Some(false) {
+        std::thread::yield_now();
+    }
+    drop(end);
+    let child = rustix::process::Pid::from_raw(child).unwrap();
+    rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap();
+}
+
+unsafe extern "C" {
+    #[link_name = "fork"]
+    fn libc_fork() -> i32;
+    fn _exit(status: i32) -> !;
+}
