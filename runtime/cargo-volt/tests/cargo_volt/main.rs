@@ -1,5 +1,6 @@
 //! Tests of `cargo volt` in small projects. Checks that take a whole build are in `.ci/drop-in`.
 
+mod differences;
 mod fixture;
 
 use std::fs::{self, File};
