@@ -1,15 +1,20 @@
-//! Third-party libraries that run on Volt. The programs in `src/bin` serve these applications, and
-//! the tests send requests to them.
+//! Tokio programs with libraries that require Tokio's runtime. Nothing here refers to Volt: `cargo
+//! build` builds the programs on Tokio, and `cargo volt build` on Volt.
 //!
-//! | program | with | needs `tokio-compat` |
-//! |---|---|---|
-//! | `web` | axum, tower-http's trace, timeout and compression, server-sent events, WebSocket, HTTP/2 | for timers and WebSocket, which use Tokio |
-//! | `tls` | rustls under hyper | no |
-//! | `grpc` | tonic, its health service, over `volt::axum` | for its client |
-//! | `clients` | reqwest, sqlx with SQLite, redis | yes |
-//! | `proxy`, `echo` | only Volt | no |
+//! | program | with |
+//! |---|---|
+//! | `web` | axum, tower-http's trace, timeout and compression, server-sent events, WebSocket, HTTP/2; sqlx with SQLite and PostgreSQL, redis, and reqwest with TLS |
+//! | `https` | rustls under hyper |
+//! | `grpc` | tonic, its health service |
+//! | `proxy`, `echo` | only Tokio's sockets |
+//! | `compare` | clients of the others; measures them on Tokio and on Volt, and checks what the console shows of them |
+//!
+//! The tests run on both runtimes.
 
 pub mod grpc;
+pub mod load;
 pub mod proxy;
+pub mod servers;
+pub mod stores;
 pub mod tls;
 pub mod web;

@@ -1,16 +1,16 @@
-//! A TCP proxy, and an echo server to test it with. Both use only Volt.
+//! A TCP proxy, and an echo server to test it with. Both use only Tokio.
 
 use std::io;
 use std::net::SocketAddr;
 
-use volt::io::copy_bidirectional;
-use volt::net::{TcpListener, TcpStream};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 
 /// Forwards each connection to `to`, until both sides have closed it.
 pub async fn proxy(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
     loop {
         let (mut client, _) = listener.accept().await?;
-        volt::spawn(async move {
+        tokio::spawn(async move {
             let passed = async {
                 let mut server = TcpStream::connect(to).await?;
                 copy_bidirectional(&mut client, &mut server).await
@@ -26,9 +26,9 @@ pub async fn proxy(listener: TcpListener, to: SocketAddr) -> io::Result<()> {
 pub async fn echo(listener: TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept().await?;
-        volt::spawn(async move {
+        tokio::spawn(async move {
             let (mut reader, mut writer) = stream.split();
-            let _ended = volt::io::copy(&mut reader, &mut writer).await;
+            let _ended = tokio::io::copy(&mut reader, &mut writer).await;
         });
     }
 }

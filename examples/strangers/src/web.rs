@@ -1,7 +1,5 @@
 //! An axum application with common features: JSON, a streaming body, server-sent events, a
 //! WebSocket, the client's address, and tower-http's middleware around it.
-//!
-//! Volt and Tokio serve the same router (`src/bin/web.rs`), so that they can be compared.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -57,17 +55,11 @@ pub fn router() -> Router {
         .nest("/api", api)
 }
 
-/// Returns the part of the application that does not need Tokio.
-pub fn bare() -> Router {
-    Router::new().route("/", get(async || "hello"))
-}
-
 async fn slow() -> &'static str {
     std::future::pending().await
 }
 
-/// Returns a stream of one part every 10 ms. This timer works on both runtimes, because both
-/// provide Tokio's.
+/// Returns a stream of one part every 10 ms.
 fn each_part<T>(part: impl Fn(usize) -> T) -> impl Stream<Item = Result<T, Infallible>> {
     stream::unfold((0, part), async |(number, part)| {
         if number == PARTS {
@@ -86,8 +78,7 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     Sse::new(each_part(|number| Event::default().id(number.to_string()).data("tick"))).keep_alive(KeepAlive::default())
 }
 
-/// axum passes the future after an upgrade to `tokio::spawn`, so it runs on Tokio's thread, outside
-/// Volt.
+/// axum spawns the future after an upgrade.
 async fn echo(upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(echo_all)
 }

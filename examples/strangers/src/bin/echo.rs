@@ -3,9 +3,9 @@
 use std::io;
 
 use strangers::proxy::{echo, raise_descriptor_limit};
-use volt::net::TcpListener;
+use tokio::net::TcpListener;
 
-#[volt::main]
+#[tokio::main]
 async fn main() -> io::Result<()> {
     raise_descriptor_limit()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clap::Parser;
 use strangers::proxy::{proxy, raise_descriptor_limit};
-use volt::net::TcpListener;
+use tokio::net::TcpListener;
 
 /// Forward TCP connections
 #[derive(Parser)]
@@ -18,7 +18,7 @@ struct Arguments {
     to: SocketAddr,
 }
 
-#[volt::main]
+#[tokio::main]
 async fn main() -> io::Result<()> {
     let Arguments { listen, to } = Arguments::parse();
     raise_descriptor_limit()?;

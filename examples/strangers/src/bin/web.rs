@@ -1,55 +1,58 @@
-//! The same axum application on Volt or on Tokio: `cargo run --release --bin web -- --runtime tokio
-//! --listen 127.0.0.1:8080`.
+//! An axum application: `cargo run --release --bin web -- --listen 127.0.0.1:8080`.
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use axum::serve::ListenerExt;
+use clap::Parser;
+use strangers::stores;
+use strangers::tls::Error;
 use strangers::web::router;
+use tokio::net::TcpListener;
 
-/// Serve an axum application on Volt or on Tokio
+/// Serve an axum application
 #[derive(Parser)]
 struct Arguments {
-    /// Runtime to use
-    #[arg(long, value_enum, default_value = "volt")]
-    runtime: Runtime,
-    /// Number of worker threads
-    #[arg(long, default_value_t = 2)]
-    workers: usize,
     /// Address to listen on, which is printed; port 0 chooses a free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// SQLite database for the route /sqlite
+    #[arg(long)]
+    sqlite: Option<PathBuf>,
+    /// PostgreSQL database for the route /postgres
+    #[arg(long)]
+    postgres: Option<String>,
+    /// Redis server for the route /redis
+    #[arg(long)]
+    redis: Option<String>,
+    /// URL for the route /fetch
+    #[arg(long, requires = "certificate")]
+    fetch: Option<String>,
+    /// Certificate that /fetch trusts
+    #[arg(long)]
+    certificate: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Runtime {
-    Volt,
-    Tokio,
-}
-
-fn main() -> io::Result<()> {
+#[tokio::main]
+async fn main() -> Result<(), Error> {
     tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(io::stderr).init();
-    let Arguments { runtime, workers, listen } = Arguments::parse();
-    let service = router().into_make_service_with_connect_info::<SocketAddr>();
-    match runtime {
-        Runtime::Volt => {
-            let builder = volt::Builder::new_multi_thread().name("web").worker_threads(workers).tokio_compat(true);
-            builder.build().map_err(io::Error::other)?.block_on(async {
-                let listener = volt::net::TcpListener::bind(listen).await?;
-                println!("{}", listener.local_addr()?);
-                volt::axum::serve(listener, service).await
-            })
-        }
-        Runtime::Tokio => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-            runtime.block_on(async {
-                use axum::serve::ListenerExt;
-                let listener = tokio::net::TcpListener::bind(listen).await?;
-                println!("{}", listener.local_addr()?);
-                // `volt::axum::serve` sets this by default.
-                let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
-                axum::serve(listener, service).await
-            })
-        }
+    let arguments = Arguments::parse();
+    let mut router = router();
+    if let Some(file) = &arguments.sqlite {
+        router = router.merge(stores::sqlite_router(file).await?);
     }
+    if let Some(url) = &arguments.postgres {
+        router = router.merge(stores::postgres_router(url).await?);
+    }
+    if let Some(url) = &arguments.redis {
+        router = router.merge(stores::redis_router(url).await?);
+    }
+    if let (Some(url), Some(certificate)) = (arguments.fetch, &arguments.certificate) {
+        router = router.merge(stores::fetch_router(url, certificate)?);
+    }
+    let listener = TcpListener::bind(arguments.listen).await?;
+    println!("{}", listener.local_addr()?);
+    let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
+    Ok(axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?)
 }

@@ -1,33 +1,27 @@
-//! Tests of the axum application on Volt, with reqwest and a WebSocket client.
-
-mod within;
+//! Tests of the axum application, with reqwest and a WebSocket client.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::within::{Error, listen, on_runtimes};
 use futures_util::{SinkExt, StreamExt, future::join_all};
 use strangers::tls;
-use strangers::web::{Item, PARTS, bare, router};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use strangers::web::{Item, PARTS, router};
+use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
-use volt::io::{AsyncReadExt, AsyncWriteExt};
-use volt::net::TcpStream;
-use within::{Error, listen, on_volt};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 async fn serve() -> Result<SocketAddr, Error> {
     let (listener, address) = listen().await?;
     let service = router().into_make_service_with_connect_info::<SocketAddr>();
-    volt::spawn(async move { volt::axum::serve(listener, service).await });
+    tokio::spawn(async move { axum::serve(listener, service).await });
     Ok(address)
 }
 
 #[test]
 fn json_is_sent_received_and_compressed() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let url = format!("http://{}/api/item", serve().await?);
         let client = reqwest::Client::builder().gzip(false).build()?;
         let answer = client.get(&url).header("accept-encoding", "gzip").send().await?;
@@ -42,7 +36,7 @@ fn json_is_sent_received_and_compressed() {
 
 #[test]
 fn a_request_that_takes_too_long_is_answered_by_the_timeout() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let answer = reqwest::get(format!("http://{}/api/slow", serve().await?)).await?;
         assert_eq!(answer.status(), 408);
         Ok(())
@@ -51,7 +45,7 @@ fn a_request_that_takes_too_long_is_answered_by_the_timeout() {
 
 #[test]
 fn a_handler_receives_the_caller() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let client = reqwest::Client::new();
         let answer = client.get(format!("http://{}/who", serve().await?)).send().await?.text().await?;
         let peer: SocketAddr = answer.parse()?;
@@ -62,7 +56,7 @@ fn a_handler_receives_the_caller() {
 
 #[test]
 fn a_body_streams_part_by_part_and_so_do_events() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let address = serve().await?;
         let mut parts = reqwest::get(format!("http://{address}/stream")).await?.bytes_stream();
         let (mut text, mut chunks) = (Vec::new(), 0);
@@ -81,7 +75,7 @@ fn a_body_streams_part_by_part_and_so_do_events() {
 
 #[test]
 fn a_websocket_echoes() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let address = serve().await?;
         let sockets = (0..20).map(async |number| {
             let stream = TcpStream::connect(address).await?;
@@ -100,7 +94,7 @@ fn a_websocket_echoes() {
 
 #[test]
 fn http2_without_tls_carries_many_concurrent_requests() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let url = format!("http://{}/api/item", serve().await?);
         let client = reqwest::Client::builder().http2_prior_knowledge().build()?;
         let answers = join_all((0..100).map(|_| client.get(&url).send())).await;
@@ -115,23 +109,21 @@ fn http2_without_tls_carries_many_concurrent_requests() {
 
 #[test]
 fn a_stalled_tls_handshake_does_not_block_https_clients() {
-    on_volt(LIMIT, async || {
+    on_runtimes(LIMIT, async || {
         let (listener, address) = listen().await?;
         let (acceptor, certificate) = tls::self_signed()?;
-        volt::spawn(tls::serve(listener, acceptor, bare()));
-        let _dawdles = TcpStream::connect(address).await?;
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate)?;
-        let config = ClientConfig::builder_with_provider(ring::default_provider().into())
-            .with_safe_default_protocol_versions()?;
-        let connector =
-            TlsConnector::from(std::sync::Arc::new(config.with_root_certificates(roots).with_no_client_auth()));
-        let mut stream =
-            connector.connect(ServerName::try_from("localhost")?, TcpStream::connect(address).await?).await?;
-        stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer}");
+        tokio::spawn(tls::serve(listener, acceptor, router()));
+        let _stalled = TcpStream::connect(address).await?;
+        let url = format!("https://localhost:{}", address.port());
+        let client = tls::client(&certificate)?;
+        assert_eq!(client.get(&url).send().await?.text().await?, "hello");
+        let answers = join_all((0..100).map(|_| client.get(format!("{url}/api/item")).send())).await;
+        for answer in answers {
+            assert_eq!(answer?.json::<Item>().await?, Item::example());
+        }
+        // A client that does not trust the certificate.
+        let (_, other) = tls::self_signed()?;
+        assert!(tls::client(&other)?.get(&url).send().await.unwrap_err().is_connect());
         Ok(())
     });
 }

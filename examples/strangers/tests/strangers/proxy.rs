@@ -4,15 +4,13 @@
 //!
 //! `VOLT_PROXY_SECONDS` sets how long the load lasts (default 5).
 
-mod within;
-
 use std::time::{Duration, Instant};
 
+use crate::within::{Error, Server, on_runtimes};
 use futures_util::future::join_all;
 use strangers::proxy::raise_descriptor_limit;
-use volt::io::{AsyncReadExt, AsyncWriteExt};
-use volt::net::TcpStream;
-use within::{Error, Server, on_volt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 /// The number of simultaneous clients of the proxy.
 const CLIENTS: usize = 100;
@@ -29,7 +27,7 @@ const OWN_DESCRIPTORS: usize = 64;
 /// Waits until `server` has closed its descriptors beyond `descriptors`, and returns its memory.
 async fn once_closed(server: &Server, descriptors: usize) -> u64 {
     while server.descriptors() > descriptors + OWN_DESCRIPTORS {
-        volt::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     server.resident()
 }
@@ -45,7 +43,7 @@ async fn load(address: std::net::SocketAddr, seed: usize, deadline: Instant) -> 
             let message = vec![length as u8; length];
             let mut answer = vec![0; length];
             let (mut reader, mut writer) = stream.split();
-            let (sent, received) = volt::join!(writer.write_all(&message), reader.read_exact(&mut answer));
+            let (sent, received) = tokio::join!(writer.write_all(&message), reader.read_exact(&mut answer));
             sent?;
             received?;
             assert!(answer == message);
@@ -66,7 +64,7 @@ fn a_proxy_under_load_leaks_neither_memory_nor_descriptors() {
         .map_or(5, |seconds| seconds.parse().expect("VOLT_PROXY_SECONDS is a number"));
     let third = Duration::from_secs_f64(seconds as f64 / 3.0);
     let limit = third * 6 + Duration::from_secs(120);
-    on_volt(limit, async || {
+    on_runtimes(limit, async || {
         let echo = Server::start(env!("CARGO_BIN_EXE_echo"), &[]);
         let proxy = Server::start(env!("CARGO_BIN_EXE_proxy"), &["--to", &echo.address.to_string()]);
         let descriptors = proxy.descriptors();
@@ -75,7 +73,7 @@ fn a_proxy_under_load_leaks_neither_memory_nor_descriptors() {
         for _ in 0..3 {
             let deadline = Instant::now() + third;
             let address = proxy.address;
-            let clients = (0..CLIENTS).map(|seed| volt::spawn(load(address, seed, deadline)));
+            let clients = (0..CLIENTS).map(|seed| tokio::spawn(load(address, seed, deadline)));
             let mut bytes = 0;
             for client in join_all(clients).await {
                 bytes += client??;
@@ -93,7 +91,7 @@ fn a_proxy_under_load_leaks_neither_memory_nor_descriptors() {
 fn ten_thousand_idle_connections_are_kept_and_answer_afterwards() {
     let limit = raise_descriptor_limit().unwrap();
     assert!(limit > IDLE as u64 + 100, "{limit} descriptors are allowed: raise `ulimit -Hn` above {IDLE}");
-    on_volt(Duration::from_secs(300), async || {
+    on_runtimes(Duration::from_secs(300), async || {
         let echo = Server::start(env!("CARGO_BIN_EXE_echo"), &[]);
         let (before, descriptors, sockets) = (echo.resident(), echo.descriptors(), echo.sockets());
         let mut streams = Vec::new();

@@ -1,6 +1,4 @@
-//! The environment of every test here: a Volt runtime with `tokio_compat`, and a watchdog.
-
-#![allow(dead_code, reason = "each test binary uses what it needs")]
+//! The environment of every test: a Tokio runtime, a watchdog, and the programs of this package.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -8,33 +6,42 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use volt::net::TcpListener;
+use strangers::tls;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 
 /// The error of a test.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs `test` in a Volt runtime with `tokio_compat`, on one worker and on two. Aborts the program,
-/// with the test's name, if that takes longer than `limit`.
-pub fn on_volt<F>(limit: Duration, test: impl Fn() -> F)
+/// Runs `test` in a current-thread runtime, and in one with two workers. Aborts the program, with
+/// the test's name, if one of them takes longer than `limit`.
+pub fn on_runtimes<F>(limit: Duration, test: impl Fn() -> F)
 where
     F: Future<Output = Result<(), Error>>,
 {
-    for workers in [1, 2] {
-        let name = std::thread::current().name().unwrap_or("a test").to_owned();
-        let (done, is_done) = mpsc::channel::<()>();
-        let watchdog = std::thread::spawn(move || {
-            if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let _result = std::io::Write::write_all(&mut std::io::stderr(), format!("{name} hangs\n").as_bytes());
-                std::process::abort();
-            }
-        });
-        let builder = volt::Builder::new_multi_thread().worker_threads(workers).park_timeout(None).tokio_compat(true);
-        let runtime = builder.build().unwrap();
-        runtime.block_on(test()).unwrap();
-        drop(runtime);
-        drop(done);
-        watchdog.join().unwrap();
-    }
+    on(&mut Builder::new_current_thread(), limit, &test);
+    on(Builder::new_multi_thread().worker_threads(2), limit, test);
+}
+
+/// Like `on_runtimes`, in one runtime.
+pub fn on<F>(builder: &mut Builder, limit: Duration, test: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    tls::install_provider();
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    let (done, is_done) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        if is_done.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _result = std::io::Write::write_all(&mut std::io::stderr(), format!("{name} hangs\n").as_bytes());
+            std::process::abort();
+        }
+    });
+    let runtime = builder.enable_all().build().unwrap();
+    runtime.block_on(test()).unwrap();
+    drop(runtime);
+    drop(done);
+    watchdog.join().unwrap();
 }
 
 /// Returns a listener on a free port of this machine, and its address.
@@ -71,8 +78,8 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// Returns the number of its open sockets. Files come and go when its sentinel reads the state
-    /// of each thread; sockets stay.
+    /// Returns the number of its open sockets. The runtime opens files at any time; sockets
+    /// stay.
     pub fn sockets(&self) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         // A descriptor that was closed in the meantime has no target.

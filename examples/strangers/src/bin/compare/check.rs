@@ -1,0 +1,141 @@
+//! Checks what the console, the doctor and the page of metrics show of the programs on Volt while
+//! clients send requests.
+
+use std::fs::DirBuilder;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use strangers::load;
+use strangers::tls::Error;
+use tokio::process::Command;
+
+use crate::cases::{Backends, Case};
+
+/// How long a program may take to show what is expected.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of clients, which send requests while the console runs.
+const CONNECTIONS: usize = 4;
+/// How long these clients send requests, in one turn.
+const TURN: Duration = Duration::from_millis(500);
+
+/// Runs each case of `programs` on Volt, and checks it with `console`.
+///
+/// # Errors
+///
+/// Fails if a request fails, or if the tasks of a library are not shown in time.
+pub async fn check(cases: &[Case], programs: &Path, console: &Path, scratch: &Path) -> Result<(), Error> {
+    let sockets = scratch.join("sockets");
+    // Volt requires that only its owner can enter the folder.
+    DirBuilder::new().mode(0o700).create(&sockets)?;
+    let backends = Backends::start(programs, scratch).await?;
+    for &case in cases {
+        let folder = sockets.display().to_string();
+        let environment = [("VOLT_SOCKET_DIR", folder.as_str()), ("VOLT_METRICS", "127.0.0.1:0")];
+        let (program, address) = case.start(programs, scratch, &backends, &environment).await?;
+        let load = tokio::spawn({
+            let scratch = scratch.to_owned();
+            async move {
+                loop {
+                    let clients = case.clients(address, &scratch, CONNECTIONS).await?;
+                    load::run(clients, TURN).await?;
+                }
+            }
+        });
+        let page = program.listener(Some(address)).await;
+        let page = page.map_err(|error| format!("{case}: no page of metrics: {error}"))?;
+        let observed = Observed { console, sockets: &sockets, pid: program.pid(), page };
+        let checks = async {
+            observed.list().await?;
+            let tasks = observed.shows(case.spawn_locations(), "tasks", async || observed.tasks().await).await?;
+            observed.doctor().await?;
+            let metrics = observed.shows(case.spawn_locations(), "metrics", async || observed.metrics().await).await?;
+            Ok::<_, Error>((tasks, metrics))
+        };
+        let (tasks, metrics) = tokio::select! {
+            done = checks => done.map_err(|error| format!("{case}: {error}"))?,
+            failed = load => {
+                let failed: Result<(), Error> = failed?;
+                return Err(format!("{case}: the clients failed: {failed:?}").into());
+            }
+        };
+        println!("{case}: {} spawn locations in the metrics; in the console:", metrics.len());
+        for location in tasks {
+            println!("    {location}");
+        }
+    }
+    Ok(())
+}
+
+/// A program, observed from outside.
+struct Observed<'a> {
+    console: &'a Path,
+    sockets: &'a Path,
+    pid: u32,
+    page: SocketAddr,
+}
+
+impl Observed<'_> {
+    /// Calls `read` until the locations contain each of these parts.
+    async fn shows(
+        &self,
+        parts: &[&str],
+        place: &str,
+        read: impl AsyncFn() -> Result<Vec<String>, Error>,
+    ) -> Result<Vec<String>, Error> {
+        let began = Instant::now();
+        loop {
+            let mut locations = read().await?;
+            let missing = parts.iter().find(|part| !locations.iter().any(|location| location.contains(**part)));
+            let Some(missing) = missing else {
+                locations.sort();
+                locations.dedup();
+                return Ok(locations);
+            };
+            if began.elapsed() > PATIENCE {
+                return Err(format!("no spawn location in {place} contains {missing}: {locations:#?}").into());
+            }
+        }
+    }
+
+    /// Checks that the list of programs has this one.
+    async fn list(&self) -> Result<(), Error> {
+        let list = self.console(&["list", "--json"]).await?;
+        let is_it = |program: &Value| program["pid"] == self.pid && program["is_alive"] == true;
+        let has_it = list.as_array().is_some_and(|programs| programs.iter().any(is_it));
+        if has_it { Ok(()) } else { Err(format!("the program is not listed: {list}").into()) }
+    }
+
+    /// Returns the spawn locations of the tasks.
+    async fn tasks(&self) -> Result<Vec<String>, Error> {
+        let tasks = self.console(&["tasks", "--json", "--limit", "1000", &self.pid.to_string()]).await?;
+        let runtimes = tasks["runtimes"].as_array().ok_or("no runtimes")?;
+        let rows = runtimes.iter().filter_map(|runtime| runtime["rows"].as_array()).flatten();
+        Ok(rows.filter_map(|row| row["spawned_at"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Checks that the doctor checks the program.
+    async fn doctor(&self) -> Result<(), Error> {
+        let report = self.console(&["doctor", "--json", "--for", "250ms", &self.pid.to_string()]).await?;
+        let is_checked = report["findings"].is_array() && report["rules"].as_array().is_some_and(|it| !it.is_empty());
+        if is_checked { Ok(()) } else { Err(format!("the doctor's report is incomplete: {report}").into()) }
+    }
+
+    /// Returns the locations in the metrics.
+    async fn metrics(&self) -> Result<Vec<String>, Error> {
+        let text = reqwest::get(format!("http://{}/metrics", self.page)).await?.error_for_status()?.text().await?;
+        let series = text.lines().filter_map(|line| line.split_once("location=\"")?.1.split('"').next());
+        Ok(series.map(str::to_owned).collect())
+    }
+
+    /// Runs a command of the console, and returns its output.
+    async fn console(&self, arguments: &[&str]) -> Result<Value, Error> {
+        let mut command = Command::new(self.console);
+        let done = command.args(arguments).env("VOLT_SOCKET_DIR", self.sockets).kill_on_drop(true).output().await?;
+        // The exit code reports findings, too, so it is not checked.
+        serde_json::from_slice(&done.stdout)
+            .map_err(|error| format!("{error}: {arguments:?}: {}", String::from_utf8_lossy(&done.stderr)).into())
+    }
+}
