@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::table::{NAMES, WORKLOADS};
 use crate::workloads::Meter;
-use crate::{NAMES, WORKLOADS};
 
 pub(crate) const USAGE: &str = "\
 Compare actor libraries on the same workloads

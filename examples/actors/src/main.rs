@@ -38,6 +38,7 @@ mod peer;
 mod quantile;
 mod ractor_peer;
 mod report;
+mod table;
 mod tally;
 mod tokio_runtime;
 mod volt_peer;
@@ -51,56 +52,10 @@ use arguments::{Arguments, USAGE};
 use function_form::Functions;
 use kameo_peer::Kameo;
 use machine_form::Machines;
-use peer::Peer;
 use ractor_peer::Ractor;
-use report::{Report, Row};
+use report::Report;
+use table::{NAMES, PEERS, WORKLOADS};
 use volt_peer::Volt;
-use workloads::Meter;
-
-const PEERS: usize = 5;
-const NAMES: [&str; PEERS] =
-    [Volt::<Machines>::NAME, Volt::<Functions>::NAME, Ractor::NAME, Kameo::NAME, <Actix as Peer>::NAME];
-
-/// Returns one value per row.
-type Run = fn(&Meter) -> Vec<f64>;
-
-struct Workload {
-    rows: &'static [Row],
-    /// In the order of [`NAMES`].
-    runs: [Run; PEERS],
-    /// The number of rounds after which the result is precise enough.
-    max_rounds: usize,
-}
-
-macro_rules! workload {
-    ($run:ident, $max_rounds:expr, $(($name:expr, $unit:expr, $about:expr)),+) => {
-        Workload {
-            rows: &[$(Row { name: $name, unit: $unit, about: $about }),+],
-            runs: [
-                workloads::$run::<Volt<Machines>>,
-                workloads::$run::<Volt<Functions>>,
-                workloads::$run::<Ractor>,
-                workloads::$run::<Kameo>,
-                workloads::$run::<Actix>,
-            ],
-            max_rounds: $max_rounds,
-        }
-    };
-}
-
-const WORKLOADS: &[Workload] = &[
-    workload!(
-        spawn,
-        usize::MAX,
-        ("spawn", "ns", "a task starts 10,000 processes, until all have begun"),
-        ("end", "ns", "it stops them, until all have ended")
-    ),
-    workload!(ping_pong, usize::MAX, ("ping_pong", "ns", "two processes and one token: a message")),
-    workload!(pairs, usize::MAX, ("ping_pong_100", "ns", "100 such pairs together")),
-    workload!(ring, usize::MAX, ("ring", "ns", "10,000 processes in a ring and one token: a message")),
-    workload!(fan_in, usize::MAX, ("fan_in", "ns", "1,000 processes send 50 messages each to one: a message")),
-    workload!(idle, 3, ("idle", "bytes", "1,000,000 processes that have begun and wait: one of them")),
-];
 
 /// The glibc setting for how much free memory at the top of the heap is kept before it is returned
 /// to the system.

@@ -7,15 +7,9 @@
 use std::fs;
 
 use crate::arguments::Arguments;
+use crate::machine;
 use crate::quantile::quantile;
-use crate::{NAMES, PEERS, machine};
-
-/// One line of the table.
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) about: &'static str,
-}
+use crate::table::{NAMES, PEERS, Row};
 
 /// The packages whose versions the page must name.
 const PACKAGES: [&str; 5] = ["volt-runtime", "ractor", "kameo", "actix", "tokio"];

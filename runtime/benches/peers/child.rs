@@ -14,7 +14,7 @@ use crate::runtimes::peer::Peer;
 use crate::runtimes::smol::Smol;
 use crate::runtimes::tokio::Tokio;
 use crate::runtimes::volt::Volt;
-use crate::workloads::http;
+use crate::workloads::http_load;
 
 const CHILD: &str = "--child";
 /// Tasks spawned before waiting until all of them were polled, so that the queues do not grow to
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Option<ExitCode> {
     }
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        [http::LOAD, address, counted_ms] => http::load(address, counted_ms).expect("the load runs"),
+        [http_load::LOAD, address, counted_ms] => http_load::load(address, counted_ms).expect("the load runs"),
         [what, runtime, workers, much] => {
             let number = |text: &str| text.parse::<usize>().expect("the bench gives numbers");
             let (workers, much) = (number(workers), number(much));

@@ -26,6 +26,17 @@ pub(crate) struct Row {
     pub(crate) about: &'static str,
 }
 
+/// Formats the target: the maximum ratio, and the maximum value with its unit.
+pub(crate) fn target(row: &Row) -> String {
+    let unit = row.unit;
+    match row.target {
+        Target::Ratio(ratio) => format!("≤ {ratio:.2}"),
+        Target::AtMost(at_most) => format!("≤ {at_most} {unit}"),
+        Target::Both { ratio, at_most } => format!("≤ {ratio:.2}, {at_most} {unit}"),
+        Target::None => "–".to_owned(),
+    }
+}
+
 /// The figures of one row, a list per runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures([Vec<f64>; NAMES.len()]);

@@ -16,7 +16,7 @@
 use std::fmt::Display;
 
 use crate::arguments::{Arguments, Form};
-use crate::figures::{Figures, Row, Target};
+use crate::figures::{Figures, Row, Target, target};
 use crate::machine;
 use crate::runtimes::NAMES;
 
@@ -145,17 +145,6 @@ fn number(value: f64) -> String {
         ..0.1 => format!("{value:.4}"),
         ..10.0 => format!("{value:.2}"),
         _ => format!("{value:.0}"),
-    }
-}
-
-/// Formats the target: the maximum ratio, and the maximum value with its unit.
-pub(crate) fn target(row: &Row) -> String {
-    let unit = row.unit;
-    match row.target {
-        Target::Ratio(ratio) => format!("≤ {ratio:.2}"),
-        Target::AtMost(at_most) => format!("≤ {at_most} {unit}"),
-        Target::Both { ratio, at_most } => format!("≤ {ratio:.2}, {at_most} {unit}"),
-        Target::None => "–".to_owned(),
     }
 }
 

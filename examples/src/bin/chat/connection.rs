@@ -23,8 +23,8 @@ use volt::net::TcpStream;
 use volt::time::{Instant, sleep_until, timeout};
 use volt_process::{Context, Event, Failure, Inbox, MonitorId, Payload, Pid};
 
+use crate::house::House;
 use crate::room::Room;
-use crate::server::House;
 use crate::words::{ToGuest, ToRoom};
 
 /// The maximum length of a line in bytes.

@@ -7,12 +7,14 @@
 //! cargo run --release --bin chat -- --load 127.0.0.1:PORT --clients 50 --seconds 60
 //! ```
 //!
-//! `server` has the tree of processes, which are in `connection`, `room` and `keeper`; `words` has
-//! the messages between them. `chaos` makes steps panic, and `tally` counts. `load` has the clients
-//! that check what they receive. This file parses the options.
+//! `server` has the tree of processes, which are in `connection`, `room` and `keeper`; `house` has
+//! the state that they share, and `words` the messages between them. `chaos` makes steps panic, and
+//! `tally` counts. `load` has the clients that check what they receive. This file parses the
+//! options.
 
 mod chaos;
 mod connection;
+mod house;
 mod keeper;
 mod load;
 mod room;

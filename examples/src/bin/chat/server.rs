@@ -1,4 +1,4 @@
-//! The house: the tree of supervisors of the chat, and the listener that accepts guests.
+//! The tree of supervisors of the chat, and the listener that accepts guests.
 //!
 //! ```text
 //! chat (one for one)
@@ -18,18 +18,15 @@ use std::time::Duration;
 use volt::net::{TcpListener, TcpStream};
 use volt::time::sleep;
 use volt_process::{
-    Backoff, ChildSpec, Event, Failure, Inbox, Overflow, Payload, Pid, Spawn, SpawnError, Strategy, Supervisor,
-    SupervisorError, SupervisorRef, System,
+    ChildSpec, Event, Failure, Inbox, Overflow, Payload, Pid, Spawn, SpawnError, SupervisorError, SupervisorRef, System,
 };
 
 use crate::chaos::Chaos;
+use crate::house::{House, ROOMS_MAX};
 use crate::keeper::{self, Keeper};
-use crate::room::Room;
 use crate::tally::Tally;
 use crate::{connection, words};
 
-/// The maximum number of rooms.
-const ROOMS_MAX: usize = 1000;
 /// The maximum number of simultaneous connections. Further ones get a message and are closed.
 const GUESTS_MAX: usize = 10_000;
 /// The capacity of a connection's mailbox; a room drops further messages.
@@ -41,16 +38,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The names of the supervisors.
 const ROOMS: &str = "rooms";
 const GUESTS: &str = "guests";
-
-/// The state that the processes of the chat share.
-pub(crate) struct House {
-    pub(crate) system: System,
-    pub(crate) tally: Arc<Tally>,
-    chaos: Arc<Chaos>,
-    rooms: SupervisorRef,
-    guests: SupervisorRef,
-    next_guest: AtomicU64,
-}
 
 /// Starts all processes, and returns the top supervisor.
 pub(crate) fn open(
@@ -86,61 +73,26 @@ pub(crate) fn open(
     system.spawn(root.into_spawn().name("chat"))
 }
 
-impl House {
-    /// Returns a one-for-one supervisor. With chaos, it allows as many restarts as the chaos
-    /// causes.
-    fn supervisor(&self) -> Supervisor {
-        let supervisor = Supervisor::new(Strategy::OneForOne);
-        if !self.chaos.is_on() {
-            return supervisor.backoff(Backoff::new(Duration::from_millis(50), Duration::from_secs(10)));
-        }
-        let soon = Backoff::new(Duration::from_millis(2), Duration::from_millis(50));
-        supervisor.backoff(soon).intensity(1000, Duration::from_secs(1))
+async fn let_in(house: &Arc<House>, stream: TcpStream, peer: SocketAddr) {
+    // ORDERING: Relaxed; a counter.
+    house.tally.accepted.fetch_add(1, Ordering::Relaxed);
+    if house.system.process_count() > GUESTS_MAX + ROOMS_MAX {
+        // If the message cannot be sent immediately, the client only sees the end of the
+        // stream.
+        drop(stream.try_write(b"* the server is full\n"));
+        return;
     }
-
-    fn room(self: &Arc<Self>, name: &Arc<str>) -> ChildSpec {
-        let (house, name) = (self.clone(), name.clone());
-        ChildSpec::permanent(name.to_string(), move || {
-            let room = Room::new(name.clone(), house.tally.clone());
-            Spawn::new(house.chaos.wrap(room)).name(Room::process_name(&name))
-        })
-    }
-
-    /// Opens a room. Returns `None` if it exists already, possibly while it is being restarted.
-    pub(crate) async fn open_room(self: &Arc<Self>, name: &Arc<str>) -> Result<Option<Pid>, String> {
-        match self.rooms.children().await {
-            Ok(rooms) if rooms.len() >= ROOMS_MAX => return Err(format!("there are {ROOMS_MAX} rooms already")),
-            _ => {}
-        }
-        match self.rooms.start_child(self.room(name)).await {
-            Ok(pid) => Ok(Some(pid)),
-            Err(error) if error.is_duplicate() || error.is_ended() || error.is_not_started() => Ok(None),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    async fn let_in(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
-        // ORDERING: Relaxed; a counter.
-        self.tally.accepted.fetch_add(1, Ordering::Relaxed);
-        if self.system.process_count() > GUESTS_MAX + ROOMS_MAX {
-            // If the message cannot be sent immediately, the client only sees the end of the
-            // stream.
-            drop(stream.try_write(b"* the server is full\n"));
-            return;
-        }
-        // ORDERING: Relaxed; the value must only be unique.
-        let number = self.next_guest.fetch_add(1, Ordering::Relaxed);
-        // Lines are short, and a user waits for each.
-        drop(stream.set_nodelay(true));
-        let house = self.clone();
-        let serving =
-            volt_process::from_fn(async move |inbox, _| connection::serve(inbox, stream, house, number).await);
-        let name = format!("guest.{number}");
-        let guest =
-            Spawn::new(self.chaos.wrap(serving)).name(name.clone()).mailbox(GUEST_MAILBOX, Overflow::DropNewest);
-        if let Err(error) = self.guests.start_child(ChildSpec::temporary(name, guest)).await {
-            not_let_in(peer, &error);
-        }
+    // ORDERING: Relaxed; the value must only be unique.
+    let number = house.next_guest.fetch_add(1, Ordering::Relaxed);
+    // Lines are short, and a user waits for each.
+    drop(stream.set_nodelay(true));
+    let for_guest = house.clone();
+    let serving =
+        volt_process::from_fn(async move |inbox, _| connection::serve(inbox, stream, for_guest, number).await);
+    let name = format!("guest.{number}");
+    let guest = Spawn::new(house.chaos.wrap(serving)).name(name.clone()).mailbox(GUEST_MAILBOX, Overflow::DropNewest);
+    if let Err(error) = house.guests.start_child(ChildSpec::temporary(name, guest)).await {
+        not_let_in(peer, &error);
     }
 }
 
@@ -159,7 +111,7 @@ async fn accept(mut inbox: Inbox, listener: net::TcpListener, house: Arc<House>)
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => house.let_in(stream, peer).await,
+            Ok((stream, peer)) => let_in(&house, stream, peer).await,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 sleep(ACCEPT_PAUSE).await;

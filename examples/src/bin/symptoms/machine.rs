@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use volt::{Builder, Handle};
 
-use crate::scene::{Scene, compute, in_turns};
+use crate::scene::{Scene, WORKERS, compute, in_turns};
 
 /// The length of a poll of a worker that needs a processor all the time.
 const TURN: Duration = Duration::from_millis(1);
@@ -35,7 +35,7 @@ pub(crate) fn go_into(folder: &Path) -> io::Result<()> {
 
 /// Workers that use all the time they can get, or a hundredth of it.
 pub(crate) fn cgroup_throttled(scene: &Scene) {
-    for _ in 0..crate::WORKERS {
+    for _ in 0..WORKERS {
         let (end, is_ill) = (scene.end_flag(), scene.is_ill);
         drop(scene.runtime.spawn(async move {
             while !end.has_come() {
@@ -55,7 +55,7 @@ pub(crate) fn cpu_starved(scene: &mut Scene) {
     for _ in 0..CROWD * processors() {
         scene.outside(|_runtime| compute(TURN));
     }
-    busy_or_idle(scene, crate::WORKERS);
+    busy_or_idle(scene, WORKERS);
 }
 
 /// Disables the periodic wake-up of parked workers in the counterpart: on a machine that is short
@@ -88,7 +88,7 @@ fn busy_or_idle(scene: &Scene, tasks: usize) {
 /// Lets a shell stop and continue this program repeatedly.
 pub(crate) fn program_paused(scene: &mut Scene) {
     if scene.is_ill {
-        scene.crowd(crate::WORKERS, TURN);
+        scene.crowd(WORKERS, TURN);
     } else {
         wait_for_rest(&scene.runtime);
     }

@@ -36,10 +36,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use crate::scene::Scene;
+use crate::scene::{Scene, WORKERS};
 
-/// The number of workers, unless the symptom needs another.
-const WORKERS: usize = 2;
 /// How long the runtime waits for its tasks at the end; most of them never complete.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use volt::Builder;
 
-use crate::scene::{End, Scene, compute};
+use crate::scene::{End, Scene, WORKERS, compute};
 
 /// The length of a poll: in a crowd, and in a pair of tasks that wake each other.
 const SHORT_POLL: Duration = Duration::from_micros(200);
@@ -84,7 +84,7 @@ pub(crate) fn lifo_monopoly(scene: &Scene) {
     scene.crowd(BYSTANDERS, PING_PONG_POLL);
     let end = scene.end_flag();
     drop(scene.runtime.spawn(async move {
-        for _ in 0..crate::WORKERS {
+        for _ in 0..WORKERS {
             let sides = [Arc::new(Side::default()), Arc::new(Side::default())];
             for side in 0..2 {
                 drop(volt::spawn(ping_pong(sides[side].clone(), sides[1 - side].clone(), end.clone())));

@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use volt::Handle;
 
+/// The number of workers, unless the symptom needs another.
+pub(crate) const WORKERS: usize = 2;
+
 /// A runtime with a problem, or its healthy counterpart.
 pub(crate) struct Scene {
     pub(crate) runtime: Handle,

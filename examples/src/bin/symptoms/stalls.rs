@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use volt::Builder;
 
-use crate::scene::{Scene, compute, in_turns};
+use crate::scene::{Scene, WORKERS, compute, in_turns};
 
 /// How long a task blocks its thread.
 const BLOCKS_FOR: Duration = Duration::from_millis(300);
@@ -39,7 +39,7 @@ pub(crate) fn stalled_poll(scene: &Scene) {
 /// As many tasks as workers compute; a thread outside the runtime sends pings.
 pub(crate) fn no_yield(scene: &mut Scene) {
     let time = if scene.is_ill { LONG_POLL } else { SHORT_POLL };
-    for _ in 0..crate::WORKERS {
+    for _ in 0..WORKERS {
         drop(scene.runtime.spawn(in_turns(time, scene.end_flag())));
     }
     scene.outside(|runtime| {
@@ -61,7 +61,7 @@ pub(crate) fn without_spares(settings: Builder, is_ill: bool) -> Builder {
 
 /// Every worker is blocked, while a task waits for its timer.
 pub(crate) fn driver_held(scene: &Scene) {
-    for _ in 0..crate::WORKERS {
+    for _ in 0..WORKERS {
         let end = scene.end_flag();
         drop(scene.runtime.spawn(async move {
             while !end.has_come() {

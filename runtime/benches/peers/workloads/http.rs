@@ -1,5 +1,5 @@
-//! hyper answers requests on 64 persistent connections. The load comes from another program, so
-//! that the processor time here is the server's.
+//! hyper answers requests on 64 persistent connections. The load comes from another program
+//! (`http_load`), so that the processor time here is the server's.
 //!
 //! Protocol between the two, a line each:
 //! 1. the child connects, runs for the warm-up, and sends "warm";
@@ -9,10 +9,10 @@
 //! 4. the parent reads its processor time again.
 
 use std::convert::Infallible;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{self, SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::net::{self, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -20,23 +20,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 
-use super::client::Client;
+use super::http_load::{CONNECTIONS, HELLO, LOAD};
 use crate::child;
 use crate::meter::{Meter, cpu_time};
-use crate::quantile::quantile;
 use crate::runtimes::sockets::Sockets;
 
-const CONNECTIONS: usize = 64;
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
-const HELLO: &[u8] = b"Hello, World!";
-const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 /// The counted part of a round, after a warm-up of a quarter of it.
 const COUNTED: Duration = Duration::from_millis(400);
 const QUICK_COUNTED: Duration = Duration::from_millis(120);
-/// The argument that makes this program the load.
-pub(crate) const LOAD: &str = "http_load";
-
-// ---- the server ---------------------------------------------------------------------------------
 
 async fn hello(_request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(Bytes::from_static(HELLO))))
@@ -107,42 +98,4 @@ fn serve_and_load<P: Sockets>(meter: &Meter) -> io::Result<Vec<f64>> {
 /// Returns the server's processor time per request, µs; elapsed time, ns; p99 of an answer, µs.
 pub(super) fn hello_64<P: Sockets>(meter: &Meter) -> Vec<f64> {
     serve_and_load::<P>(meter).expect("the loopback works, and hyper answers")
-}
-
-// ---- the load -----------------------------------------------------------------------------------
-
-/// Returns the length of the answer. The server's date always has the same length.
-fn answer_bytes(address: SocketAddr) -> io::Result<usize> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(REQUEST)?;
-    let mut answer = Vec::new();
-    let mut byte = [0];
-    while !answer.ends_with(END_OF_HEAD) {
-        stream.read_exact(&mut byte)?;
-        answer.extend(byte);
-    }
-    let mut body = [0; HELLO.len()];
-    stream.read_exact(&mut body)?;
-    if !answer.starts_with(b"HTTP/1.1 200 OK\r\n") || body != HELLO {
-        return Err(io::Error::other("the server does not say hello"));
-    }
-    Ok(answer.len() + body.len())
-}
-
-/// Runs the load, in the child.
-///
-/// # Errors
-/// Errors of its sockets, and any unexpected answer of the server.
-pub(crate) fn load(address: &str, counted_ms: &str) -> io::Result<()> {
-    let invalid = || io::Error::from(ErrorKind::InvalidInput);
-    let address = address.parse().map_err(|_error| invalid())?;
-    let counted = Duration::from_millis(counted_ms.parse().map_err(|_error| invalid())?);
-    let mut client = Client::connect(address, CONNECTIONS, REQUEST, answer_bytes(address)?)?;
-    client.run(counted / 4)?;
-    println!("warm");
-    io::stdin().read_line(&mut String::new())?;
-    let began = Instant::now();
-    let mut took_us = client.run(counted)?;
-    println!("{} {} {}", took_us.len(), began.elapsed().as_nanos(), quantile(&mut took_us, 0.99));
-    Ok(())
 }

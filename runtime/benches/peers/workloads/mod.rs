@@ -6,7 +6,8 @@
 mod channel;
 mod client;
 mod handover;
-pub(crate) mod http;
+mod http;
+pub(crate) mod http_load;
 mod latch;
 mod sizes;
 mod spawn;
@@ -18,9 +19,8 @@ mod wake_idle;
 
 use std::fmt::Write;
 
-use crate::figures::{Row, Target};
+use crate::figures::{Row, Target, target};
 use crate::meter::Meter;
-use crate::report;
 use crate::runtimes::NAMES;
 use crate::runtimes::smol::Smol;
 use crate::runtimes::tokio::Tokio;
@@ -189,7 +189,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn listing() -> String {
     let mut text = String::new();
     for row in WORKLOADS.iter().flat_map(|workload| workload.rows) {
-        let target = report::target(row);
+        let target = target(row);
         writeln!(text, "{:<22} {:<9} {target:<18} {}", row.name, row.unit, row.about).expect("a String takes all");
     }
     text

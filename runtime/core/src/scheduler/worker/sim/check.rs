@@ -16,9 +16,9 @@
 
 use std::collections::HashSet;
 
-use super::World;
-use super::load::State;
-use super::step::Step;
+use super::model::{Place, Seen, State};
+use super::seat::Step;
+use super::world::World;
 use crate::config::Config;
 
 /// Steps between two checks of the lengths of all queues, and between two checks of all tasks in
@@ -30,21 +30,6 @@ const POLLS_TO_BE_TAKEN: u64 = 200;
 /// With more workers than this, all checks are made less often.
 const MANY_WORKERS: usize = 8;
 const FEWER: u64 = 16;
-
-/// The history of a worker that the checks need.
-#[derive(Default)]
-pub(super) struct Watch {
-    /// Whether it is in `next_task`.
-    pub(super) is_seeking: bool,
-    /// Polls so far.
-    polls: u64,
-    lifo_hits_before_tick: u64,
-    /// Local polls since the global queue was first found filled and not checked, and when that
-    /// was.
-    passed_over: Option<(u32, u64)>,
-    /// Polls since the ring was first found filled and not polled from.
-    polls_beside_ring: u64,
-}
 
 /// The state of a worker before it searches for a task.
 pub(super) struct Before {
@@ -68,25 +53,6 @@ enum Source {
     Lifo,
     Ring,
     Stolen,
-}
-
-/// Where a task is queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Global,
-    Inbox(usize),
-    Lifo(usize),
-    Ring(usize),
-    Batch(usize),
-}
-
-/// Where a task was first seen since it was queued, and how many polls its holder had made then.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    place: Place,
-    queued_count: u64,
-    polls: u64,
-    bound: u64,
 }
 
 /// Returns the maximum number of polls between two polls from the ring: those from the LIFO slot,

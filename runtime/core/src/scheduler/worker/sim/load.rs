@@ -7,32 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use super::check::Seen;
-use super::{Actor, Fault, Random, World, with_world};
+use super::model::{End, Kind, Model, State};
+use super::random::Random;
+use super::world::{Actor, Fault, Load, World, with_world};
 use crate::builder::Builder;
 use crate::config::{Config, ParkSpin, Placement};
 use crate::task::header::Notified;
-use crate::task::join::JoinHandle;
-
-/// How often each thing happens in one simulated runtime: per 1000 polls, unless stated otherwise.
-#[derive(Debug)]
-pub(super) struct Load {
-    /// How many tasks may be alive at the same time.
-    pub(super) max_alive: usize,
-    yields: usize,
-    ends: usize,
-    wakes: usize,
-    spawns: usize,
-    sleeps: usize,
-    /// Per 1000 spawned tasks: those that wake each other for ever, in pairs.
-    pairs: usize,
-    /// Per 1000 spawned tasks: those that yield for ever.
-    spinners: usize,
-    /// Polls of 20 µs to 5 ms.
-    long_polls: usize,
-    /// Polls during which other actors take steps.
-    interrupted: usize,
-}
 
 /// Draws the settings and the load of one simulated runtime.
 pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
@@ -78,53 +58,6 @@ pub(super) fn draw(random: &Random, fault: Option<Fault>) -> (Config, Load) {
         _ => {}
     }
     (config, load)
-}
-
-/// The state of a task, as it follows from polls and wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Waits,
-    /// In exactly one queue.
-    Queued,
-    /// Taken out of a queue by this worker, and not polled yet.
-    InHand(usize),
-    Polled {
-        by: usize,
-        is_woken: bool,
-    },
-    /// Its last poll is over, and its future is about to be dropped.
-    Ending(End),
-    Ended(End),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Completed,
-    Cancelled,
-    Panicked,
-}
-
-/// The model of a task.
-pub(super) struct Model {
-    pub(super) state: State,
-    kind: Kind,
-    is_aborted: bool,
-    waker: Option<Waker>,
-    handle: Option<JoinHandle<()>>,
-    /// How often the task was queued.
-    pub(super) queued_count: u64,
-    pub(super) seen: Option<Seen>,
-    /// Polls of all workers before it was queued last.
-    pub(super) queued_at_polls: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Mixed,
-    /// Wakes the task of that index, and waits.
-    Partner(usize),
-    /// Yields.
-    Spinner,
 }
 
 /// A simulated task.

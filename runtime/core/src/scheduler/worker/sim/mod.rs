@@ -43,21 +43,23 @@
 
 mod check;
 mod load;
+mod model;
+mod random;
+mod seat;
 mod spacing;
 mod step;
 mod tests;
+mod world;
 
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::num::NonZeroU64;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::check::Watch;
-use self::load::{Load, Model};
-use self::step::{Seat, Step};
+use self::random::Random;
+use self::seat::Step;
+use self::world::{Fault, WORLD, World, with_world};
 use super::Worker;
 use crate::blocking::pool::{Pool, Settings};
 use crate::clock;
@@ -65,30 +67,14 @@ use crate::config::hooks::Hooks;
 use crate::config::{Config, ParkSpin};
 use crate::driver::turn::Driver;
 use crate::failures::Failures;
-use crate::handle::Handle;
 use crate::scheduler::sentinel::doze::Alarm;
 use crate::scheduler::shared::{Shared, Threads};
 use crate::task::id;
 
-/// How many steps are printed after a failure.
-const TRACED: usize = 50;
 /// Steps from one rest, at which everything is checked, to the next.
 const STEPS_TO_REST: u64 = 2_500;
 /// Steps within which everything must come to rest if nothing new comes.
 const STEPS_AT_REST: u64 = 200_000;
-
-thread_local! {
-    /// The simulation that runs on this thread.
-    static WORLD: Cell<*const ()> = const { Cell::new(ptr::null()) };
-}
-
-/// Calls `f` with this thread's simulation, if there is one.
-fn with_world<R>(f: impl for<'a> FnOnce(&World<'a>) -> R) -> Option<R> {
-    let world = WORLD.try_with(Cell::get).unwrap_or(ptr::null()).cast::<World<'_>>();
-    // SAFETY: `World::run` sets it for as long as it borrows the world, further up the stack of
-    // this thread.
-    unsafe { world.as_ref() }.map(f)
-}
 
 /// Hook between Submit (1) and (2): returns whether the simulation continues from there later.
 pub(crate) fn delays_wake_up(chosen: Option<usize>) -> bool {
@@ -98,122 +84,6 @@ pub(crate) fn delays_wake_up(chosen: Option<usize>) -> bool {
 /// Hook between a claim and its token: returns whether the simulation gives the token later.
 pub(crate) fn delays_token(worker: usize) -> bool {
     with_world(|world| world.claimed(worker)).is_some()
-}
-
-/// A fault to inject; the checks must find each of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
-    /// Park without Park (3).
-    NoCheck,
-    /// Park (3) before Park (1).
-    CheckFirst,
-    /// A submission from outside sometimes ends before Submit (2).
-    NoWakeUp,
-    /// The last searcher that finds work wakes no other worker.
-    NoChain,
-    /// The result of the retract is ignored.
-    RetractIgnored,
-    /// Tasks that are left in the batch buffer at the end of a tick are lost.
-    BatchDropped,
-    /// The polls from the LIFO slot are not counted.
-    NoLifoCap,
-    /// The count of polls from the LIFO slot is reset each tick, even if the ring had no turn.
-    LifoRenewed,
-    /// The global queue is checked only when there is no other task.
-    GlobalNeverDue,
-    /// The global queue is checked whenever the batch buffer is empty.
-    GlobalAlwaysDue,
-    /// The inbox is not checked while the ring is full.
-    InboxBehindRing,
-    /// A worker whose check was a hit becomes a searcher only if stealing is on.
-    UpWithoutSearch,
-}
-
-/// What takes a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Actor {
-    Outside,
-    Worker(usize),
-}
-
-/// One line of the trace.
-#[derive(Clone, Copy)]
-struct Event {
-    step: u64,
-    depth: u32,
-    actor: Actor,
-    what: &'static str,
-    /// The index of a task or worker, or a time, depending on `what`.
-    which: u64,
-}
-
-/// One simulated runtime.
-struct World<'a> {
-    shared: Arc<Shared>,
-    handle: Handle,
-    workers: &'a [Worker],
-    seats: Vec<Seat<'a>>,
-    random: &'a Random,
-    load: Load,
-    fault: Option<Fault>,
-    now_ns: Cell<u64>,
-    steps: Cell<u64>,
-    depth: Cell<u32>,
-    actor: Cell<Actor>,
-    models: RefCell<Vec<Model>>,
-    /// Indices of the models, by task id.
-    indices: RefCell<HashMap<u64, usize>>,
-    /// How many models are `Queued`.
-    queued: Cell<usize>,
-    alive: Cell<usize>,
-    /// Submissions between Submit (1) and (2).
-    half_submitted: RefCell<Vec<Option<usize>>>,
-    /// Claimed workers that have not received their token yet.
-    tokens: RefCell<Vec<usize>>,
-    /// Whether the simulation adds nothing new at present.
-    is_resting: Cell<bool>,
-    /// Polls of all workers.
-    polls: Cell<u64>,
-    lifo_slots_stolen: Cell<u64>,
-    /// Checks of Park (3) that were a hit.
-    parks_given_up: Cell<u64>,
-    trace: RefCell<VecDeque<Event>>,
-    violation: RefCell<Option<String>>,
-}
-
-/// xorshift64*.
-struct Random(Cell<u64>);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        // Separates neighbouring seeds, and is never 0.
-        Self(Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03 | 1))
-    }
-
-    fn next(&self) -> u64 {
-        let mut x = self.0.get();
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.0.set(x);
-        x.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&self, n: usize) -> usize {
-        (((self.next() >> 32) * n as u64) >> 32) as usize
-    }
-
-    fn one_in(&self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    fn between(&self, min: u64, max: u64) -> u64 {
-        min + self.below((max - min + 1) as usize) as u64
-    }
-
-    fn pick<T: Copy>(&self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
 }
 
 /// Creates a runtime without threads.
@@ -270,50 +140,7 @@ fn simulate(random: &Random, steps: u64, fault: Option<Fault>) -> Outcome {
     outcome
 }
 
-impl<'a> World<'a> {
-    fn new(
-        shared: Arc<Shared>,
-        workers: &'a [Worker],
-        random: &'a Random,
-        load: Load,
-        fault: Option<Fault>,
-        now_ns: u64,
-    ) -> Self {
-        let seat = || Seat {
-            step: RefCell::new(Step::Begin),
-            is_claimed: Cell::new(false),
-            has_token: Cell::new(false),
-            is_fresh: Cell::new(true),
-            is_excused: Cell::new(false),
-            watch: RefCell::new(Watch::default()),
-        };
-        Self {
-            handle: Handle::new(shared.clone()),
-            shared,
-            workers,
-            seats: workers.iter().map(|_| seat()).collect(),
-            random,
-            load,
-            fault,
-            now_ns: Cell::new(now_ns),
-            steps: Cell::new(0),
-            depth: Cell::new(0),
-            actor: Cell::new(Actor::Outside),
-            models: RefCell::new(Vec::new()),
-            indices: RefCell::new(HashMap::new()),
-            queued: Cell::new(0),
-            alive: Cell::new(0),
-            half_submitted: RefCell::new(Vec::new()),
-            tokens: RefCell::new(Vec::new()),
-            is_resting: Cell::new(false),
-            polls: Cell::new(0),
-            lifo_slots_stolen: Cell::new(0),
-            parks_given_up: Cell::new(0),
-            trace: RefCell::new(VecDeque::with_capacity(TRACED)),
-            violation: RefCell::new(None),
-        }
-    }
-
+impl World<'_> {
     /// Takes steps, with a rest now and then, and a shutdown at the end.
     fn run(&self, steps: u64) -> Result<(), String> {
         struct Reset;
@@ -336,15 +163,6 @@ impl<'a> World<'a> {
         self.shut_down();
         let violation = self.violation.borrow_mut().take();
         violation.map_or(Ok(()), |violation| Err(format!("{violation}\n{}", self.print_trace())))
-    }
-
-    fn print_trace(&self) -> String {
-        let lines = self.trace.borrow();
-        let line = |event: &Event| {
-            let Event { step, depth, actor, what, which } = event;
-            format!("{step:>8} {:indent$}{actor:?}: {what} {which}", "", indent = 2 * *depth as usize)
-        };
-        lines.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     // ---- rest -----------------------------------------------------------------------------------
@@ -386,29 +204,5 @@ impl<'a> World<'a> {
         });
         self.come_to_rest(|| self.seats.iter().all(|seat| matches!(*seat.step.borrow(), Step::Ended)));
         self.check_end();
-    }
-
-    // ---- tracing --------------------------------------------------------------------------------
-
-    fn note(&self, what: &'static str, which: u64) {
-        self.steps.set(self.steps.get() + 1);
-        self.trace_event(what, which);
-    }
-
-    fn trace_event(&self, what: &'static str, which: u64) {
-        let mut trace = self.trace.borrow_mut();
-        if trace.len() == TRACED {
-            trace.pop_front();
-        }
-        let (step, depth, actor) = (self.steps.get(), self.depth.get(), self.actor.get());
-        trace.push_back(Event { step, depth, actor, what, which });
-    }
-
-    fn fail(&self, violation: String) {
-        self.violation.borrow_mut().get_or_insert(violation);
-    }
-
-    fn has_failed(&self) -> bool {
-        self.violation.borrow().is_some()
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Random, build};
+use super::build;
+use super::random::Random;
 use crate::builder::Builder;
 use crate::clock;
 use crate::context;

@@ -1,88 +1,22 @@
 //! The steps of the simulation: those of workers, of threads outside, and of the clock.
 
-use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::check::Watch;
-use super::{Actor, Fault, World};
+use super::seat::Step;
+use super::world::{Actor, Fault, World};
 use crate::clock;
 use crate::context;
 use crate::driver::parker::Slept;
 use crate::driver::turn::Wait;
 use crate::scheduler::current;
 use crate::scheduler::idle::parking::{self, Parks};
-use crate::scheduler::worker::Tick;
 use crate::scheduler::worker::park::{ParkTarget, SleptBy};
 use crate::task::header::Notified;
 
 /// How deep steps may nest: steps of other actors during a poll, polls among those steps, and so
 /// on.
 const MAX_DEPTH: u32 = 4;
-
-/// The next step of a worker.
-pub(super) enum Step<'a> {
-    Begin,
-    Seek(Tick),
-    Poll(Tick, Notified),
-    EndTick(Tick, bool),
-    BeginPark,
-    Check,
-    PrepareSleep,
-    Sleep {
-        target: ParkTarget<'a>,
-        since_ns: u64,
-    },
-    Retract(Option<SleptBy>),
-    FinishPark(Option<SleptBy>, bool),
-    Ended,
-    /// A step is being taken, further up the stack.
-    Busy,
-}
-
-impl Step<'_> {
-    pub(super) fn name(&self) -> &'static str {
-        match self {
-            Step::Begin => "begin",
-            Step::Seek(_) => "seek",
-            Step::Poll(..) => "poll",
-            Step::EndTick(..) => "end tick",
-            Step::BeginPark => "begin park",
-            Step::Check => "check",
-            Step::PrepareSleep => "prepare sleep",
-            Step::Sleep { .. } => "wake up",
-            Step::Retract(_) => "retract",
-            Step::FinishPark(..) => "finish park",
-            Step::Ended => "ended",
-            Step::Busy => "busy",
-        }
-    }
-
-    pub(super) fn is_parked(&self) -> bool {
-        matches!(self, Step::Check | Step::PrepareSleep | Step::Sleep { .. } | Step::Retract(_))
-    }
-
-    /// Returns whether the worker is between one check and the next.
-    pub(super) fn is_in_transit(&self) -> bool {
-        matches!(self, Step::BeginPark | Step::Check | Step::PrepareSleep | Step::Retract(_) | Step::FinishPark(..))
-            || matches!(self, Step::EndTick(_, true))
-    }
-}
-
-/// The simulation's state of a worker.
-pub(super) struct Seat<'a> {
-    pub(super) step: RefCell<Step<'a>>,
-    /// Its bit was cleared by a claim; the token is on its way, or has arrived.
-    pub(super) is_claimed: Cell<bool>,
-    /// The token has arrived.
-    pub(super) has_token: Cell<bool>,
-    /// It woke up, and has not searched for work since.
-    pub(super) is_fresh: Cell<bool>,
-    /// It timed out while another actor was delayed on the way to a task that it may find, or to a
-    /// wake-up. What the time-out catches then was not lost.
-    pub(super) is_excused: Cell<bool>,
-    pub(super) watch: RefCell<Watch>,
-}
 
 impl World<'_> {
     /// Takes one step of a random actor.

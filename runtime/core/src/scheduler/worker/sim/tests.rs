@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use super::{Fault, Random, simulate};
+use super::random::Random;
+use super::simulate;
+use super::world::Fault;
 use crate::task::id::Id;
 
 /// Steps per seed.

@@ -10,11 +10,11 @@ use volt_telemetry::incident::Cause;
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::GlobalQueue;
 
+use super::case::{after, both, stuck};
 use super::others::{looping, throttled_for, waiting_for_processors, woken};
 use super::processes::{mailbox, restarting};
 use super::queues::{all_asleep, beside_local_work, lifo_only, old_global_queue, uneven};
 use super::stalls::{computing, in_flight};
-use super::{after, both, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, idle};
 
 /// A threshold with a program on each side.

@@ -7,7 +7,7 @@ use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Snapshot, Worker};
 use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
 
-use super::{Case, after, both, incident, stuck};
+use super::case::{Case, after, both, incident, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, saturated};
 
 pub(super) const CASES: &[Case] = &[

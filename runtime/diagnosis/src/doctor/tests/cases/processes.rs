@@ -5,7 +5,7 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::processes::{Failure, Mailbox, Processes};
 use volt_telemetry::rule::Rule;
 
-use super::{Case, both};
+use super::case::{Case, both};
 use crate::doctor::tests::programs::{Pair, busy};
 
 pub(super) const CASES: &[Case] = &[

@@ -5,7 +5,7 @@ use volt_telemetry::finding::Severity;
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Duty, GlobalQueue};
 
-use super::{Case, after, both};
+use super::case::{Case, after, both};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, idle, saturated};
 
 pub(super) const CASES: &[Case] = &[

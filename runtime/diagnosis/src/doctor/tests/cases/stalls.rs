@@ -6,8 +6,8 @@ use volt_telemetry::incident::{Cause, Incident};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Duty, InFlight, Phase, Snapshot};
 
+use super::case::{Case, after, both, incident, stuck};
 use super::others::waiting_for_processors;
-use super::{Case, after, both, incident, stuck};
 use crate::doctor::tests::programs::{MS, Pair, SECOND, busy, idle, saturated};
 
 pub(super) const CASES: &[Case] = &[
