@@ -222,11 +222,11 @@ settings  placement: of tasks from outside; target, interval: time and polls
         "Columns",
         "\
 state   ○ parked; ● awake, or being woken; ◇ ◆ the same for a spare worker
-        (s2), which replaces a stuck one. busy; srch: searching; park:
-        parked; drvr: parked in the I/O driver; mnt: maintenance; stck: stuck
-        in a poll; blck: in block_in_place; stop
+        (s2), which replaces a stuck one. busy; search: searching for work;
+        parked; driver: parked in the I/O driver; maint.: maintenance; stuck
+        in a poll; block: in block_in_place; stop
 since   time in this state
-time    share of time in the states busy, srch, park, drvr and mnt
+time    share of time in the states busy, search, parked, driver and maint.
 queue   tasks in the LIFO slot, in the batch from the global queue, and in
         the local queue (ring)
 budget  polls left in this tick; yield: polls ended for lack of budget

@@ -318,11 +318,11 @@ pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
     workers.filter(|(_, worker)| worker.duty != Duty::Off).map(|(index, _)| index).collect()
 }
 
-/// Returns the state of a worker in at most five columns: its phase, or why it runs no tasks.
+/// Returns the state of a worker in at most six columns: its phase, or why it runs no tasks.
 pub fn state_word(worker: &Worker) -> &'static str {
     match (worker.duty, worker.phase) {
-        (Duty::Stuck, _) => "stck",
-        (Duty::Blocking, _) => "blck",
+        (Duty::Stuck, _) => "stuck",
+        (Duty::Blocking, _) => "block",
         (_, phase) => phase_word(phase),
     }
 }
@@ -341,10 +341,10 @@ fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Stopped => "stop",
         Phase::Busy => "busy",
-        Phase::Searching => "srch",
-        Phase::Parked => "park",
-        Phase::Driver => "drvr",
-        Phase::Maintenance => "mnt",
+        Phase::Searching => "search",
+        Phase::Parked => "parked",
+        Phase::Driver => "driver",
+        Phase::Maintenance => "maint.",
         _ => "?",
     }
 }

@@ -97,13 +97,13 @@ const RANK_OF_EXTRAS: u8 = 6;
 /// Every column, from left to right.
 pub const COLUMNS: &[Column] = &[
     figure("", "#", INDEX_WIDTH, 0, index),
-    Column { align: Align::Left, content: Content::State, ..figure("", "state", 5, 0, |_| Cell::new("")) },
+    Column { align: Align::Left, content: Content::State, ..figure("", "state", 7, 0, |_| Cell::new("")) },
     figure("", "since", DURATION_WIDTH, 6, |row| Cell::new(duration(row.worker.phase_for_ns))),
     share("", "busy", 0, |rates| rates.shares.busy_ratio),
-    share("time", "srch", 7, |rates| rates.shares.searching_ratio),
-    share("time", "park", 7, |rates| rates.shares.parked_ratio),
-    share("time", "drvr", 7, |rates| rates.shares.driver_ratio),
-    share("time", "mnt", 7, |rates| rates.shares.maintenance_ratio),
+    share("time", "search", 7, |rates| rates.shares.searching_ratio),
+    share("time", "parked", 7, |rates| rates.shares.parked_ratio),
+    share("time", "driver", 7, |rates| rates.shares.driver_ratio),
+    share("time", "maint.", 7, |rates| rates.shares.maintenance_ratio),
     figure("queue", "lifo", 4, 0, |row| Cell::new(u8::from(row.worker.is_lifo_filled).to_string())),
     figure("queue", "batch", COUNT_WIDTH, 0, |row| Cell::new(count(row.worker.batch_len.into()))),
     gauge("queue", |config| format!("ring/{}", config.local_queue_capacity), ring),
@@ -139,7 +139,8 @@ const fn figure(
 }
 
 const fn share(group: &'static str, title: &'static str, rank: u8, of: fn(&WorkerRates) -> f64) -> Column {
-    let (width, title) = (PERCENT_WIDTH, Title::Fixed(title));
+    let width = if title.len() > PERCENT_WIDTH { title.len() } else { PERCENT_WIDTH };
+    let title = Title::Fixed(title);
     Column { group, width, align: Align::Right, rank, title, content: Content::Share(of) }
 }
 
@@ -162,7 +163,7 @@ const fn counter(
 /// The title of the rest of the line.
 pub const IN_FLIGHT_TITLE: &str = "in flight";
 /// The smallest width for the rest of the line.
-const IN_FLIGHT_MIN: usize = 19;
+const IN_FLIGHT_MIN: usize = 17;
 /// The width that the rest of the line needs before extra columns are added.
 const IN_FLIGHT_COMFORT: usize = 40;
 
@@ -373,8 +374,8 @@ mod tests {
     fn a_lamp_shows_the_bit_and_the_word_shows_the_phase() {
         let (worker, config) = (Worker { phase: Phase::Parked, ..Worker::default() }, Config::default());
         let claimed = row(&worker, &config);
-        assert_eq!(state(&claimed).text, "●park", "claimed, and not yet awake");
-        assert_eq!(state(&Row { is_parked: true, ..claimed }).text, "○park");
+        assert_eq!(state(&claimed).text, "●parked", "claimed, and not yet awake");
+        assert_eq!(state(&Row { is_parked: true, ..claimed }).text, "○parked");
     }
 
     #[test]
@@ -386,8 +387,8 @@ mod tests {
             format!("{} {}", index(&row).text, state(&row).text)
         };
         assert_eq!(text(&worker(Duty::Present, false)), "7 ●busy");
-        assert_eq!(text(&worker(Duty::Stuck, false)), "7 ●stck");
-        assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●blck");
+        assert_eq!(text(&worker(Duty::Stuck, false)), "7 ●stuck");
+        assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●block");
         assert_eq!(text(&worker(Duty::Present, true)), "s7 ◆busy");
         let many = Worker { index: 1023, ..worker(Duty::Present, true) };
         assert_eq!(text(&many), "1023 ◆busy", "the number is not cut for a letter");

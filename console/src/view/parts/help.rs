@@ -33,8 +33,8 @@ fn keys(is_replay: bool) -> [&'static str; 6] {
 const WORKERS: [&str; 15] = [
     "Enter detail on or off   < > sort   i reverse   / filter   r totals",
     "state  ○ parked   ● awake, or being woken   ◇ ◆ the same, spare worker (s2)",
-    "       B busy  S srch: searching  P parked  D drvr: parked in the driver",
-    "       M mnt: maintenance  X stck: stuck in a poll  K blck: block_in_place",
+    "       B busy  S search  P parked  D driver: parked in the I/O driver",
+    "       M maint.: maintenance  X stuck in a poll  K block: block_in_place",
     "queue  tasks in the LIFO slot, batch from the global queue, ring (local)",
     "budget polls left in this tick; spent: ticks that used the whole budget",
     "tuner  avg: average poll; intv: polls between checks of the global queue",
