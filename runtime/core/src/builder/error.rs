@@ -22,7 +22,7 @@ impl BuildError {
     }
 
     pub(crate) fn system(what: impl fmt::Display, source: io::Error) -> Self {
-        Self { message: what.to_string(), source: Some(source) }
+        Self { message: format!("{what}: {source}"), source: Some(source) }
     }
 
     /// Returns true if a setting of the builder is out of bounds.
@@ -39,14 +39,15 @@ impl BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            Some(source) => write!(f, "{}: {source}", self.message),
-            None => f.write_str(&self.message),
-        }
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for BuildError {}
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}
 
 impl From<BuildError> for io::Error {
     fn from(error: BuildError) -> Self {

@@ -63,7 +63,7 @@ fn invalid_builder_settings_are_errors_with_a_remedy() {
 fn the_builder_rejects_a_backend_this_machine_lacks() {
     let foreign = if cfg!(target_os = "linux") { Backend::Kqueue } else { Backend::Epoll };
     let error = Builder::new_multi_thread().backend_type(Some(foreign)).build().unwrap_err();
-    assert!(error.is_system());
+    assert!(error.is_system() && std::error::Error::source(&error).is_some());
     assert!(error.to_string().starts_with(&format!("backend_type {foreign:?} cannot be used")), "{error}");
 }
 
