@@ -8,6 +8,7 @@ use volt_telemetry::finding::Finding;
 use volt_telemetry::incident::Incident;
 use volt_telemetry::processes::Process;
 use volt_telemetry::tasks::{Query, Task};
+use volt_telemetry::waits::awaited;
 
 use super::{Happened, List, Model, Screen, WaitRow};
 use crate::facts::incidents::{newest_first, place_of, task};
@@ -141,7 +142,8 @@ impl Model {
             if list.filter.is_empty() {
                 return true;
             }
-            let awaits = [&task.awaits, &task.awaits_at].into_iter().flatten().map(String::as_str);
+            let shown = task.awaits.as_deref().map(awaited);
+            let awaits = [task.awaits.as_deref(), shown, task.awaits_at.as_deref()].into_iter().flatten();
             let texts = [task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name()];
             list.has(texts.into_iter().chain(awaits)) || list.has_task([task.id])
         };

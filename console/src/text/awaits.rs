@@ -1,22 +1,14 @@
 //! Describes what a task awaits, in full and for a column.
 
+use volt_telemetry::waits;
+
 /// Describes what a task awaits, by its name in JSON, and the task whose end it awaits, if that is
 /// known.
 pub fn awaited(name: &str, task: Option<u64>) -> String {
     if let Some(task) = task {
         return format!("the end of task {task}");
     }
-    let text = match name {
-        "lock" => "a lock",
-        "permits" => "semaphore permits",
-        "notice" => "a notification",
-        "message" => "a message",
-        "room" => "room in a channel",
-        "value" => "a value",
-        "others" => "other tasks, at a barrier or until a channel closes",
-        newer => newer,
-    };
-    text.to_owned()
+    waits::awaited(name).to_owned()
 }
 
 /// Describes what a task awaits in at most 17 columns, unless the id of the awaited task is very

@@ -3,7 +3,7 @@
 //!
 //! The runtime searches for them when it takes a snapshot. The doctor's rules `deadlock`,
 //! `lock-held` and `waiting-forever` report them. [`holder`] describes the holder of a lock as
-//! text.
+//! text, and [`awaited`] what a task awaits.
 //!
 //! Invariants:
 //! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each,
@@ -182,4 +182,22 @@ pub(crate) fn deadlocks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
 /// A newer program may send more than [`MAX_LINKS`].
 fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DeadlockLink>, D::Error> {
     bounded::list(deserializer, 4 * MAX_LINKS, |_| 1)
+}
+
+/// Describes what a task awaits, by its name in JSON.
+///
+/// ```
+/// assert_eq!(volt_telemetry::waits::awaited("notice"), "a notification");
+/// ```
+pub fn awaited(name: &str) -> &str {
+    match name {
+        "lock" => "a lock",
+        "permits" => "semaphore permits",
+        "notice" => "a notification",
+        "message" => "a message",
+        "room" => "room in a channel",
+        "value" => "a value",
+        "others" => "other tasks, at a barrier or until a channel closes",
+        newer => newer,
+    }
 }

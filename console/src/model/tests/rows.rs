@@ -275,8 +275,10 @@ fn filters_find_kinds_and_lines_of_awaits() {
     let mut model = fixture::tasks_model(2, 8);
     let rows = |model: &Model| model.task_rows().len();
     let all = rows(&model);
-    let [of_kind, of_line, none] = rows_with(&mut model, ["MESSAGE", "handlers.rs:133", "handlers.rs:134"], rows);
+    let filters = ["MESSAGE", "a message", "handlers.rs:133", "handlers.rs:134"];
+    let [of_kind, as_shown, of_line, none] = rows_with(&mut model, filters, rows);
     assert!(0 < of_kind && of_kind < all && of_line == of_kind, "{of_kind} and {of_line} of {all}");
+    assert_eq!(as_shown, of_kind);
     assert_eq!(none, 0);
 }
 

@@ -210,6 +210,7 @@ fn a_filter_finds_the_kind_and_the_line_of_an_await() {
         (dump.waiting, dump.read)
     };
     assert_eq!([true, false].map(|polls| found("LOCK", polls)), [(3, 3); 2]);
+    assert_eq!([true, false].map(|polls| found("a lock", polls)), [(3, 3); 2], "as it is shown");
     let at = |marker: &str| format!("dump/mod.rs:{}", line(marker));
     assert_eq!([true, false].map(|polls| found(&at("takes"), polls)), [(3, 3); 2], "the line that was recorded");
     assert_eq!(found(&at("asks"), true), (3, 3), "a line of the chain");

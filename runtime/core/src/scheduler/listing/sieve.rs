@@ -6,6 +6,7 @@ use std::ptr;
 
 use volt_telemetry::tasks::{State, Task};
 use volt_telemetry::text::{contains_ignoring_case as has_in, is_id_wanted};
+use volt_telemetry::waits;
 
 use crate::task::header::Header;
 
@@ -40,13 +41,19 @@ impl Sieve {
             || has_in(&task.spawned_at, &self.wanted)
             || has_in(task.state.name(), &self.wanted)
             || is_id_wanted(task.id, &self.wanted)
-            || [&task.awaits, &task.awaits_at].into_iter().flatten().any(|text| has_in(text, &self.wanted))
+            || task.awaits.as_deref().is_some_and(|name| self.has_awaited(name))
+            || task.awaits_at.as_ref().is_some_and(|at| has_in(at, &self.wanted))
     }
 
     /// A task that was woken may be past the await that it recorded last.
     fn has_await(&mut self, header: &Header) -> bool {
         let awaits = if header.state.is_idle() { header.awaits() } else { None };
-        awaits.is_some_and(|(what, at)| has_in(what.name(), &self.wanted) || at.is_some_and(|at| self.has_place(at)))
+        awaits.is_some_and(|(what, at)| self.has_awaited(what.name()) || at.is_some_and(|at| self.has_place(at)))
+    }
+
+    /// A name as in JSON, or as it is shown.
+    fn has_awaited(&self, name: &str) -> bool {
+        has_in(name, &self.wanted) || has_in(waits::awaited(name), &self.wanted)
     }
 
     fn has_place(&mut self, location: &'static Location<'static>) -> bool {
