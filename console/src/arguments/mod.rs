@@ -350,7 +350,7 @@ pub(crate) enum Verb {
     /// events if the flight recorder was on. Also accepts the black box of a running program.
     #[command(after_long_help = help::chapters(&help::POST_MORTEM))]
     PostMortem {
-        /// Black box, or a directory of black boxes, of which those of the newest run are shown
+        /// Black box, or a directory, of which the newest run that has ended is shown
         path: PathBuf,
         /// Largest number of events to show (1 to 100000)
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = |text: &str| number(text, 100_000))]

@@ -29,14 +29,7 @@ impl Victim {
         // Not `TMPDIR`, whose path may be too long for a socket.
         let folder = PathBuf::from(format!("/tmp/volt-post-mortem-test-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&folder).expect("a new folder in /tmp");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
-        command.args([Rule::StalledPoll.name(), "--seconds", "600"]).env_remove("RUST_LOG").stdin(Stdio::null());
-        command.env("VOLT_SOCKET_DIR", &folder).env("VOLT_BLACK_BOX", &folder).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it runs");
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let victim = Self { child, folder };
-        assert!(lines.read_line(&mut String::new()).unwrap() > 0, "it prints nothing");
-        victim
+        Self { child: started(&folder), folder }
     }
 
     fn pid(&self) -> Pid {
@@ -79,6 +72,20 @@ impl Drop for Victim {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Starts the program, and waits until it has printed a line.
+fn started(folder: &Path) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
+    command.args([Rule::StalledPoll.name(), "--seconds", "600"]).env_remove("RUST_LOG").stdin(Stdio::null());
+    command.env("VOLT_SOCKET_DIR", folder).env("VOLT_BLACK_BOX", folder).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    if lines.read_line(&mut String::new()).unwrap_or_default() == 0 {
+        let _ = child.kill();
+        panic!("it prints nothing: {:?}", child.wait());
+    }
+    child
 }
 
 fn report(path: &Path, as_json: bool, output: Option<PathBuf>) -> String {
@@ -126,4 +133,11 @@ fn a_killed_program_leaves_its_stuck_poll_events_and_findings() {
     let mut replayed = Vec::new();
     volt_console::commands::replay::print(&recording, false, true, None, &mut replayed).unwrap();
     assert!(String::from_utf8_lossy(&replayed).contains("symptoms"));
+
+    // As a supervisor does it: the run that was killed is still the one to show.
+    let pid = victim.child.id();
+    victim.child = started(&victim.folder);
+    let text = report(&victim.folder, false, None);
+    assert!(text.contains(&format!("pid {pid}  ")) && text.contains("killed or crashed at about"), "{text}");
+    assert!(text.contains("Other runs in this directory:") && text.contains("  still runs"), "{text}");
 }

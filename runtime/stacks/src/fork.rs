@@ -157,6 +157,8 @@ pub struct PerProcess<T>(AtomicPtr<Made<T>>);
 struct Made<T> {
     forks: u32,
     value: T,
+    /// The value of the parent; reachable, so that leak detectors do not report it.
+    _former: AtomicPtr<Self>,
 }
 
 impl<T: Send + Sync> PerProcess<T> {
@@ -187,7 +189,7 @@ impl<T: Send + Sync> PerProcess<T> {
     fn make(&self, found: *mut Made<T>, forks: u32, make: impl FnOnce() -> T) -> &T {
         watch();
         // SAFETY: only this function stores values.
-        &unsafe { publish(&self.0, found, Made { forks, value: make() }) }.value
+        &unsafe { publish(&self.0, found, Made { forks, value: make(), _former: AtomicPtr::new(found) }) }.value
     }
 }
 

@@ -18,14 +18,15 @@ use volt_recording::timeline::What;
 use volt_recording::writer::{Settings, Writer};
 use volt_telemetry::recording::flush::Track;
 
+use self::ending::How;
 use self::found::Found;
 use crate::commands::doctor::Paper;
 use crate::error::Error;
 use crate::facts::events;
 use crate::text::clean;
 
-/// The most earlier lives that the text lists.
-const EARLIER_MAX: usize = 5;
+/// The most other lives that the text lists.
+const OTHERS_MAX: usize = 5;
 
 /// What to print.
 #[derive(Clone, Debug)]
@@ -40,16 +41,18 @@ pub struct Options {
     pub paper: Paper,
 }
 
-/// Prints the black box at `path`, or those of the newest life in the directory `path`.
+/// Prints the black box at `path`, or those of a life in the directory `path`: the newest that has
+/// ended, or the newest if all still run.
 ///
 /// # Errors
 ///
 /// Fails with [`Error::is_recording`] and [`Error::is_output_closed`].
 pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), Error> {
-    let (files, earlier) = if path.is_dir() {
-        let mut lives = lives::lives_in(path)?.into_iter();
-        let newest = lives.next().map(|life| life.files).unwrap_or_default();
-        (newest, lives.collect())
+    let (files, others) = if path.is_dir() {
+        let mut lives = lives::lives_in(path)?;
+        // A supervisor may have started the program anew.
+        let place = lives.iter().position(|life| !is_running(life)).unwrap_or_default();
+        (lives.remove(place).files, lives)
     } else {
         (vec![path.to_owned()], Vec::new())
     };
@@ -81,10 +84,11 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
             .iter()
             .map(|found| text::text(found, options.events, options.output.as_deref(), options.paper))
             .collect();
-        if !earlier.is_empty() {
-            text += "Earlier runs in this directory:\n";
-            for file in earlier.iter().take(EARLIER_MAX).filter_map(|life: &lives::Life| life.files.first()) {
-                text += &format!("  {}\n", clean::text(&file.display().to_string()));
+        if !others.is_empty() {
+            text += "Other runs in this directory:\n";
+            for life in others.iter().take(OTHERS_MAX) {
+                let (file, runs) = (&life.files[0], if is_running(life) { "  still runs" } else { "" });
+                text += &format!("  {}{runs}\n", clean::text(&file.display().to_string()));
             }
         }
         text
@@ -94,6 +98,12 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
+}
+
+/// Returns whether the program of this life still runs.
+fn is_running(life: &lives::Life) -> bool {
+    let runs = |file: &PathBuf| BlackBox::open(file).is_ok_and(|black_box| How::of(file, &black_box) == How::Runs);
+    life.files.iter().any(runs)
 }
 
 fn write_recording(black_box: &BlackBox, path: &Path) -> Result<(), RecordingError> {

@@ -316,11 +316,16 @@ impl std::fmt::Display for FileName {
 /// The longest part of a file's name, in bytes.
 const MAX_PART_BYTES: usize = 64;
 
+/// Returns a part of a file's name. Two names have different parts: one that has other letters, or
+/// is too long, gets a checksum at its end.
 fn part(name: &str) -> String {
     let is_kept = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-    let part: String =
-        name.chars().take(MAX_PART_BYTES).map(|letter| if is_kept(&letter) { letter } else { '_' }).collect();
-    if part.is_empty() { "_".to_owned() } else { part }
+    if (1..=MAX_PART_BYTES).contains(&name.len()) && name.chars().all(|letter| is_kept(&letter)) {
+        return name.to_owned();
+    }
+    let sum = format!("-{:08x}", checksum(name.as_bytes()) as u32);
+    let letters = if name.is_empty() { "_" } else { name }.chars().take(MAX_PART_BYTES - sum.len());
+    letters.map(|letter| if is_kept(&letter) { letter } else { '_' }).chain(sum.chars()).collect()
 }
 
 /// Returns the checksum of some bytes: FNV-1a with 64 bits. It finds what a killed program leaves
@@ -332,6 +337,16 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_other_letters_have_different_files() {
+        let names = ["a.b", "a_b", "a b", "ä_b", "", "api v1", "api_v1", &"x".repeat(64), &"x".repeat(65)];
+        let mut parts = names.map(part);
+        assert!(parts.iter().all(|known| part(known) == *known && known.len() <= MAX_PART_BYTES), "{parts:?}");
+        assert_eq!((parts[1].as_str(), parts[7].len()), ("a_b", 64));
+        parts.sort_unstable();
+        assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "{parts:?}");
+    }
 
     #[test]
     fn the_sections_of_a_black_box_follow_each_other() {
@@ -347,7 +362,7 @@ mod tests {
     #[test]
     fn other_files_are_no_black_boxes() {
         let name = FileName::new("", 1, 2, 3, "../evil");
-        assert_eq!(name.to_string(), "_.1.2-3.___evil.voltbox");
+        assert_eq!(name.to_string(), "_-84222325.1.2-3.___evil-efd094d0.voltbox");
         for other in
             ["", "a", "a.1.2-3.b", "a.01.2-3.b.voltbox", "a.1.2.b.voltbox", "a.1.2-x.b.voltbox", "/.1.2-3.b.voltbox"]
         {

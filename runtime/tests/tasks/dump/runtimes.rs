@@ -111,9 +111,11 @@ fn a_dump_of_a_runtime_with_stuck_workers_has_a_remark() {
         _ = wait.recv();
     });
     is_in.recv().unwrap();
+    (0..50).for_each(|_| drop(stuck.spawn(async {})));
     let handle = stuck.handle().clone();
     let dump = runtime(1).block_on(async move { handle.dump().await });
     assert_eq!((dump.waiting, dump.read), (1, 0));
+    assert_eq!((dump.alive, dump.queued), (52, 50), "also those that were never polled");
     assert!(dump.remarks.iter().any(|remark| remark.contains("no worker polled")), "{}", dump.text());
     let running: Vec<_> = dump.running.iter().map(|running| running.task.id.to_string()).collect();
     assert_eq!(running, [task.id().to_string()]);

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Resource;
 use volt_telemetry::recording::black_box::{FileName, Layout};
 use volt_telemetry::socket;
@@ -100,13 +100,15 @@ fn create_file(dir: &OwnedFd, name: &FileName) -> Result<OwnedFd, Errno> {
 
 /// Has the kernel allocate pages, so that no store to them can fail.
 pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Result<()> {
-    match rustix::fs::fallocate(&file, FallocateFlags::empty(), at_byte as u64, bytes as u64) {
+    let request = || rustix::fs::fallocate(&file, FallocateFlags::empty(), at_byte as u64, bytes as u64);
+    // In memory, the kernel gives up when a signal arrives.
+    match retry_on_intr(request) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let (mut at, end) = (at_byte, at_byte + bytes);
             while at < end {
                 let piece = &ZEROS[..ZEROS.len().min(end - at)];
-                match rustix::io::pwrite(&file, piece, at as u64)? {
+                match retry_on_intr(|| rustix::io::pwrite(&file, piece, at as u64))? {
                     0 => return Err(io::ErrorKind::StorageFull.into()),
                     written => at += written,
                 }

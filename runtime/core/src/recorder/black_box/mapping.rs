@@ -2,14 +2,17 @@
 //!
 //! Threads of the runtime write to the mapping with atomic stores. The program has a table of its
 //! mappings, for two handlers that the C library calls:
-//! * in a forked child, before `fork` returns there: each mapping is replaced by a private copy, at
-//!   the same address, and leaves the table. So the child does not write to the file of its parent,
-//!   and does not keep it locked;
+//! * in a forked child, before `fork` returns there: each mapping is replaced by a private one of
+//!   the same file, at the same address, and leaves the table. So the child does not write to the
+//!   file of its parent, and does not keep it locked. It still sees what the parent stores to pages
+//!   that it has not written itself;
 //! * when the program exits: each black box whose runtime was not shut down is marked as exited.
 //!
 //! Invariants:
 //! * *Of the handlers*: a handler may run while another thread, which does not exist in the child,
-//!   has taken a lock. So the table consists of atomics, and the handlers only try the one lock.
+//!   has taken a lock. So the table consists of atomics, and the one lock belongs to the process.
+//! * *Nothing is freed in a child*: the values in a private mapping are not dropped there, since
+//!   they may contain addresses that the parent stored after the fork.
 //! * *Mapped while listed*: an address is in the table only while its mapping exists. Before a
 //!   thread unmaps it, it removes it from the table, under the lock that the exit handler tries.
 //!
@@ -21,12 +24,12 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::DupFlags;
 use rustix::mm::{MapFlags, ProtFlags};
-use volt_stacks::fork::Home;
+use volt_stacks::fork::{Home, PerProcess};
 use volt_telemetry::recording::black_box::{end, word};
 
 use crate::clock;
@@ -37,8 +40,15 @@ const MAPPINGS: usize = 64;
 /// The mappings of the program.
 static TABLE: [Entry; MAPPINGS] = [const { Entry::new() }; MAPPINGS];
 
-/// Taken while a mapping is removed.
-static REMOVAL: Mutex<()> = Mutex::new(());
+/// How often the exit handler tries to take the lock, which is held for one store.
+const TRIES: usize = 1_000;
+
+/// Taken while a mapping is removed. A forked child has a separate lock, since a thread that stayed
+/// in the parent may hold that of the parent.
+fn removal() -> &'static Mutex<()> {
+    static REMOVAL: PerProcess<Mutex<()>> = PerProcess::new();
+    REMOVAL.get_or_make(Mutex::default)
+}
 
 struct Entry {
     is_taken: AtomicBool,
@@ -114,6 +124,11 @@ impl Mapping {
         Ok(Self { at, bytes, locked: file.into(), _unlocked: unlocked, entry, home })
     }
 
+    /// Returns whether this is the process that mapped the file, and not a forked child.
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
+    }
+
     /// Returns the file.
     pub(super) fn file(&self) -> &OwnedFd {
         &self.locked
@@ -152,7 +167,7 @@ impl Drop for Mapping {
         }
         let entry = &TABLE[self.entry];
         {
-            let _removal = REMOVAL.lock().unwrap_or_else(PoisonError::into_inner);
+            let _removal = removal().lock().unwrap_or_else(PoisonError::into_inner);
             // ORDERING: Relaxed; the exit handler loads it under the lock, and a forked child has
             // one thread.
             entry.at.store(0, Ordering::Relaxed);
@@ -227,8 +242,16 @@ extern "C" fn make_private() {
 
 /// Marks each black box whose runtime still runs, when the program exits.
 extern "C" fn mark_exit() {
-    // If another thread removes a mapping at this moment, its runtime has been shut down.
-    let Ok(_removal) = REMOVAL.try_lock() else { return };
+    let taken = (0..TRIES).find_map(|_| match removal().try_lock() {
+        Ok(taken) => Some(taken),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::thread::yield_now();
+            None
+        }
+    });
+    // Otherwise the thread that holds it does not run, and the program could not exit.
+    let Some(_removal) = taken else { return };
     for entry in &TABLE {
         // ORDERING: Acquire; pairs with the Release in `new`.
         let at = entry.at.load(Ordering::Acquire);

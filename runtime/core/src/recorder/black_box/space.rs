@@ -73,7 +73,10 @@ impl BlackBox {
             );
         }
         let memory_group = identity.memory_group.as_ref().map(PathBuf::from);
-        let frame = wire::encode(&identity, HEAD_BYTES - IDENTITY_AT).map_err(|error| error.to_string())?;
+        let frame = wire::encode(&identity, HEAD_BYTES - IDENTITY_AT).map_err(|error| {
+            let _best_effort = std::fs::remove_file(&path);
+            error.to_string()
+        })?;
         let identity = &frame[4..];
         store_bytes(mapping.words(IDENTITY_AT, identity.len().div_ceil(8)), identity);
         let head = mapping.words(0, word::END_NS + 1);
@@ -114,7 +117,7 @@ impl BlackBox {
         // SAFETY: inside the mapping, aligned, and large enough: see the assertion. It is called
         // once for each slot, so nothing else refers to this part.
         unsafe { place.write(WorkerCells::new()) };
-        let owner = Arc::new(CellsOwner { cells: place, _mapping: self.mapping.clone() });
+        let owner = Arc::new(CellsOwner { cells: place, mapping: self.mapping.clone() });
         // SAFETY: Alive: the owner drops the cells, and keeps the mapping until then. A process of
         // the same user could write to the file, as it could to the memory of this program
         // (`ptrace`); others cannot.
@@ -206,10 +209,17 @@ impl BlackBox {
     }
 }
 
+impl Drop for BlackBox {
+    /// Also of a runtime that was never completely built.
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
 /// Drops the cells of a worker in a mapping.
 struct CellsOwner {
     cells: NonNull<WorkerCells>,
-    _mapping: Arc<Mapping>,
+    mapping: Arc<Mapping>,
 }
 
 // SAFETY: `WorkerCells` is `Send` and `Sync`, and this only drops it.
@@ -219,7 +229,10 @@ unsafe impl Sync for CellsOwner {}
 
 impl Drop for CellsOwner {
     fn drop(&mut self) {
-        // SAFETY: written in `cells`, and no reference is left: `Placed` drops its owner last.
-        unsafe { self.cells.drop_in_place() };
+        // Nothing is freed in a child: see `mapping`.
+        if self.mapping.is_here() {
+            // SAFETY: written in `cells`, and no reference is left: `Placed` drops its owner last.
+            unsafe { self.cells.drop_in_place() };
+        }
     }
 }

@@ -80,6 +80,7 @@ use self::locks::Locks;
 use self::resources::{Primitives, Resources};
 use self::select::{Listed, Selection};
 use self::turn::NoTurn;
+use super::ends::Ends;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
@@ -247,8 +248,15 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// Protocol (1) to (4).
     fn poll_all(&mut self) {
-        let Listed { alive, targets, chosen, unread } = self.selection.list(&self.shared.registry, self.began_at_ns);
-        (self.dump.alive, self.dump.waiting, self.unread) = (alive, chosen, unread);
+        let Listed { registered, targets, chosen, unread } =
+            self.selection.list(&self.shared.registry, self.began_at_ns);
+        // Before the dump spawns its own tasks. At least those that were seen: tasks may have
+        // ended since.
+        let ([completed, cancelled, panicked], [inside, outside]) = self.shared.count_tasks();
+        let counted = (inside + outside).saturating_sub(completed + cancelled + panicked);
+        (self.dump.alive, self.dump.waiting, self.unread) = (counted.max(registered), chosen, unread);
+        let queued: usize = self.shared.remotes_in_use().iter().map(|remote| remote.queued()).sum();
+        self.dump.queued = (self.shared.injector.len() + queued) as u64;
         if !self.query.polls {
             targets.iter().for_each(|target| self.add(target, Stacks::default(), Noted::default()));
             return;
@@ -383,8 +391,6 @@ impl Maker<'_> {
                 self.dump.remarks.push(error);
             }
         }
-        let queued: usize = self.shared.remotes_in_use().iter().map(|remote| remote.queued()).sum();
-        self.dump.queued = (self.shared.injector.len() + queued) as u64;
         self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
         self.dump
     }

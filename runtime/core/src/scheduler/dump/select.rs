@@ -36,8 +36,9 @@ pub(super) struct Selection<'a> {
 
 /// The tasks to read, the one that has waited longest first.
 pub(super) struct Listed {
-    /// The number of tasks that are alive, whatever the query selects.
-    pub(super) alive: u64,
+    /// The number of tasks in the registry, whatever the query selects. Tasks that never waited may
+    /// not be in it.
+    pub(super) registered: u64,
     pub(super) targets: Vec<Target>,
     /// The number of chosen tasks, also of those that are not among the targets.
     pub(super) chosen: u64,
@@ -67,9 +68,9 @@ impl<'a> Selection<'a> {
     /// Lists the waiting tasks that may match, at most as many as the query allows.
     pub(super) fn list(&mut self, registry: &Registry, seed: u64) -> Listed {
         let [mut chosen, mut others] = [0, 1].map(|index| Draw::new(self.limit, FastRand::new(seed, index)));
-        let mut alive = 0;
+        let mut registered = 0;
         let is_complete = registry.walk(usize::MAX, |header| {
-            alive += 1;
+            registered += 1;
             if !header.state.is_idle() || !self.is_wanted(header.id.as_u64(), header.name()) {
                 return;
             }
@@ -85,7 +86,7 @@ impl<'a> Selection<'a> {
         let mut targets = chosen.targets;
         targets.extend(others.targets);
         targets.sort_by_key(|target| target.since_ns);
-        Listed { alive, targets, chosen: chosen.seen, unread }
+        Listed { registered, targets, chosen: chosen.seen, unread }
     }
 
     /// Returns whether the filter accepts this chain.
