@@ -138,7 +138,9 @@ impl fmt::Debug for Options {
 }
 
 fn unreachable(address: &str, why: &dyn fmt::Display) -> ConnectError {
-    ConnectError(format!("no NATS server at {address} ({why}): start one (nats-server), or give the address of another"))
+    ConnectError(format!(
+        "no NATS server at {address} ({why}): start one (nats-server), or give the address of another"
+    ))
 }
 
 /// Why a node could not be connected.

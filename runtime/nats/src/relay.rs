@@ -195,7 +195,9 @@ impl Relay for Nats {
 
     fn start(&self, incoming: Incoming) -> Result<(), RelayError> {
         let unstarted = self.unstarted.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some((receiver, name)) = unstarted else { return Err(RelayError::new("a relay can serve only one system: connect another one")) };
+        let Some((receiver, name)) = unstarted else {
+            return Err(RelayError::new("a relay can serve only one system: connect another one"));
+        };
         drop(self.state.incoming.set(incoming.clone()));
         let session = Session {
             me: incoming.me(),
