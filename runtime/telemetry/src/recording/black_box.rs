@@ -267,12 +267,13 @@ impl Track {
 /// ```
 /// use volt_telemetry::recording::black_box::FileName;
 /// let name = FileName::new("shop v2.1", 1_764_000_000_000, 4711, 99, "api");
-/// assert_eq!(name.to_string(), "shop_v2_1.1764000000000.4711-99.api.voltbox");
+/// assert_eq!(name.to_string(), "shop_v2_1-5dfa9f46.1764000000000.4711-99.api.voltbox");
 /// assert_eq!(FileName::parse(&name.to_string()), Some(name));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName {
-    /// The program's name; characters other than ASCII letters, digits, `-` and `_` are replaced.
+    /// The program's name. Characters other than ASCII letters, digits, `-` and `_` are replaced,
+    /// and a checksum of the name is added.
     pub program: String,
     /// When the first black box of this life was created: ms since 1970.
     pub stamp_ms: u64,
