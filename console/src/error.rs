@@ -95,7 +95,7 @@ impl Error {
         Error::new(Kind::Io, format!("terminal error: {error}"))
     }
 
-    pub(crate) fn terminal_gone() -> Error {
+    pub(crate) fn terminal_closed() -> Error {
         Error::new(Kind::Io, "the terminal was closed".into())
     }
 

@@ -14,7 +14,8 @@
 //! * [`programs`]: finds programs and keeps connections to them, which send messages to the model;
 //!   [`terminal`]: the terminal, and its keys and mouse as messages.
 //! * [`commands`]: one file per command. [`attach`](commands::attach) and
-//!   [`replay`](commands::replay) show the screen; the others print text or JSON.
+//!   [`replay`](commands::replay) show the screen; the others print text or JSON. `arguments` is
+//!   the command line that selects one.
 #![forbid(unsafe_code)]
 
 pub mod text;
@@ -32,6 +33,10 @@ pub mod programs;
 pub mod terminal;
 
 pub mod commands;
+
+// For the program `volt-console` only.
+#[doc(hidden)]
+pub mod arguments;
 
 #[cfg(test)]
 mod fixture;

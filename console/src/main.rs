@@ -9,17 +9,16 @@
 //! If a signal ends the console, the program terminates with that signal.
 #![forbid(unsafe_code)]
 
-mod arguments;
-
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use volt_console::arguments::{Arguments, Rows, Verb, completions, man};
 use volt_console::commands::attach::{self, Ended};
 use volt_console::commands::check::{self, limit::Measure};
-use volt_console::commands::doctor::{self, Paper};
+use volt_console::commands::doctor::{self, TextStyle};
 use volt_console::commands::picker::{self, Picked};
 use volt_console::commands::{dump, export, list, listing, post_mortem, record, replay, stacks, top, why};
 use volt_console::error::Error;
@@ -31,8 +30,6 @@ use volt_recording::windows::Reach;
 use volt_telemetry::processes::{self, ProcessList};
 use volt_telemetry::socket::Environment;
 use volt_telemetry::tasks::{self, TaskList};
-
-use crate::arguments::{Arguments, Rows, Verb, completions, man};
 
 /// Exit code of `doctor` and `check` if the check itself failed; 1 means that it found a problem.
 const CHECK_FAILED: u8 = 2;
@@ -134,21 +131,10 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             let mut found = target::find(target.target.as_deref(), &environment)?;
             record::switch(&mut found.client, runtime.as_deref(), on, &mut out).map(|()| Done::Shown)
         }
-        Some(Verb::Record {
-            target,
-            runtime,
-            seconds,
-            output,
-            max_size,
-            files,
-            trigger,
-            look_back,
-            look_forward,
-            ..
-        }) => {
+        Some(Verb::Record { target, runtime, seconds, output, max_size, files, trigger, before, after, .. }) => {
             let found = target::find(target.target.as_deref(), &environment)?;
-            let default = if trigger.is_empty() { Duration::ZERO } else { Reach::default().look_back };
-            let reach = Reach { look_back: look_back.unwrap_or(default), look_forward, ..Reach::default() };
+            let default = if trigger.is_empty() { Duration::ZERO } else { Reach::default().before };
+            let reach = Reach { before: before.unwrap_or(default), after, ..Reach::default() };
             let options = record::Options {
                 runtime,
                 seconds,
@@ -192,22 +178,23 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             let mut found = target::find(target.target.as_deref(), &environment)?;
             let of = |measure, limits: Vec<_>| limits.into_iter().map(move |limit| (measure, limit));
             let limits = of(Measure::Poll, max_poll).chain(of(Measure::Delay, max_delay)).collect();
-            let options = check::Options { runtime, limits, watch, as_json: json, columns: Paper::of_stdout().columns };
+            let options =
+                check::Options { runtime, limits, watch, as_json: json, columns: TextStyle::of_stdout().columns };
             let is_exceeded = check::run(&mut found.client, &options, &mut out)?;
             Ok(if is_exceeded { Done::Found } else { Done::Shown })
         }
         Some(Verb::PostMortem { path, events, output, json }) => {
-            let paper = Paper::of_stdout();
-            let options = post_mortem::Options { events: events as usize, as_json: json, output, paper };
+            let style = TextStyle::of_stdout();
+            let options = post_mortem::Options { events: events as usize, as_json: json, output, style };
             post_mortem::run(&path, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Completions { shell }) => print(&completions::script(shell, Arguments::command()), &mut out),
         Some(Verb::Man) => print(&man::page(Arguments::command()), &mut out),
         Some(Verb::Doctor { target, wait, json, fail_on }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;
-            let options = doctor::Options { wait, as_json: json, fail_on, paper: Paper::of_stdout() };
-            let is_unwell = doctor::run(&mut found.client, options, &mut out)?;
-            Ok(if is_unwell { Done::Found } else { Done::Shown })
+            let options = doctor::Options { wait, as_json: json, fail_on, style: TextStyle::of_stdout() };
+            let has_open_finding = doctor::run(&mut found.client, options, &mut out)?;
+            Ok(if has_open_finding { Done::Found } else { Done::Shown })
         }
     }
 }

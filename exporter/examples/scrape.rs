@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         releases.push(release);
         drop(runtime.spawn(async move {
             // `main` keeps the other ends for as long as this task runs.
-            let _told = begun.send(());
+            let _sent = begun.send(());
             let _ended = released.recv();
         }));
     }

@@ -10,7 +10,7 @@
 //! Invariant *one family, one place*: names that have the prefix `volt_` on the page belong to the
 //! catalog. This module's recorder does not record an application metric with such a name. If the
 //! application passes in a recorder that has one, the page leaves it out. The first such metric is
-//! logged.
+//! logged, unless it is one of the catalog: those are written by [`publish`](crate::publish).
 //!
 //! Histograms named `…_seconds` get the same buckets as Volt's, so that they can be summed over
 //! instances. Other histograms become summaries.
@@ -26,8 +26,8 @@ use volt_diagnosis::catalog::{self, BUCKETS_NS};
 /// characters into `_` too: see [`is_reserved`].
 const RESERVED: &str = "volt";
 
-/// Returns the program's recorder for application metrics, and installs it if there is none.
-/// Returns `None` if the application has installed another recorder.
+/// Returns the exporter's recorder for application metrics, and installs it if the program has
+/// none. Returns `None` if the application has installed another recorder.
 pub(crate) fn recorder() -> Option<PrometheusHandle> {
     static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,6 +35,12 @@ pub(crate) fn recorder() -> Option<PrometheusHandle> {
         let application = Application { recorder: with_buckets().build_recorder() };
         let handle = application.recorder.handle();
         *installed = metrics::set_global_recorder(application).ok().map(|()| handle);
+        if installed.is_some() {
+            tracing::debug!(
+                "installed the recorder of the crate metrics, for the application's metrics on the page: an application \
+                 that installs its own must do so before volt_exporter::serve, or use Builder::install_recorder(false)"
+            );
+        }
     }
     installed.clone()
 }
@@ -79,11 +85,11 @@ pub(crate) fn write(recorder: &PrometheusHandle, output: &mut impl io::Write) ->
 /// Returns whether `name` begins with the prefix of the catalog's names on the page. The page
 /// replaces each character that a name must not contain by `_`.
 fn is_reserved(name: &str) -> bool {
-    static TOLD: Once = Once::new();
+    static WARNED: Once = Once::new();
     let behind = name.strip_prefix(RESERVED).and_then(|rest| rest.chars().next());
     let is_reserved = behind.is_some_and(|c| !c.is_ascii_alphanumeric() && c != ':');
-    if is_reserved {
-        TOLD.call_once(|| {
+    if is_reserved && !WARNED.is_completed() && catalog::find_series(name).is_none() {
+        WARNED.call_once(|| {
             tracing::warn!(
                 metric = name,
                 "not exported: names that begin with `{RESERVED}_` are reserved for Volt; rename it"

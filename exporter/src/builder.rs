@@ -15,7 +15,7 @@ use crate::error::ServeError;
 use crate::exporter::Exporter;
 use crate::live::Live;
 #[cfg(feature = "otlp")]
-use crate::otlp::{self, settings::Otlp};
+use crate::otlp::settings::Otlp;
 use crate::page::Page;
 use crate::routes::{Scope, Source};
 
@@ -31,8 +31,8 @@ const MAX_CONNECTIONS: usize = 256;
 ///
 /// Use [`Exporter::builder`] for more settings.
 ///
-/// Installs a global recorder of the `metrics` crate if the program has none yet. An application
-/// that installs its own later should use [`Builder::install_recorder`].
+/// Installs a global recorder of the `metrics` crate if the program has none yet. If the
+/// application has its own, see [`Builder::install_recorder`].
 ///
 /// # Errors
 ///
@@ -61,7 +61,8 @@ pub struct Builder {
     runtimes: Option<Vec<String>>,
     discover: Option<Vec<Environment>>,
     application: Option<PrometheusHandle>,
-    installs_recorder: bool,
+    /// `None`: install one if the program has none.
+    installs_recorder: Option<bool>,
     max_connections: usize,
     #[cfg(feature = "otlp")]
     otlp: Option<Otlp>,
@@ -75,7 +76,7 @@ impl Builder {
             runtimes: None,
             discover: None,
             application: None,
-            installs_recorder: true,
+            installs_recorder: None,
             max_connections: MAX_CONNECTIONS,
             #[cfg(feature = "otlp")]
             otlp: None,
@@ -122,22 +123,39 @@ impl Builder {
 
     /// Adds the metrics of `recorder` to the page, for applications that install a recorder
     /// themselves. The exporter then installs none.
+    ///
+    /// If the application's recorder is not one for Prometheus, combine it with one, for example
+    /// with `metrics_util::layers::Fanout`, and pass the handle of the latter.
+    ///
+    /// ```
+    /// use metrics_exporter_prometheus::PrometheusBuilder;
+    ///
+    /// let recorder = PrometheusBuilder::new().install_recorder()?;
+    /// let _exporter =
+    ///     volt_exporter::Exporter::builder().listen("127.0.0.1:0").application_metrics(recorder).serve()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn application_metrics(mut self, recorder: PrometheusHandle) -> Self {
         self.application = Some(recorder);
         self
     }
 
-    /// Sets whether the exporter installs a global recorder of the `metrics` crate if the program
-    /// has none yet. The page then also has what the application counts with `metrics::counter!`
-    /// and similar macros. Default: true.
+    /// Sets whether the exporter installs a global recorder of the `metrics` crate. The page then
+    /// also has what the application counts with `metrics::counter!` and similar macros. Default:
+    /// the exporter installs one if the program has none yet.
     ///
-    /// A program has at most one global recorder, and it cannot be replaced. An application that
-    /// installs its own *after* [`serve`](Self::serve) therefore fails to, unless this is false. A
-    /// recorder that was installed before `serve` stays in any case. Pass its handle to
-    /// [`application_metrics`](Self::application_metrics) to include its metrics in this page. The
-    /// metrics `process_*` are recorded by the recorder that the program has.
+    /// A program has at most one global recorder, and it cannot be replaced:
+    ///
+    /// * An application that installs its own *before* [`serve`](Self::serve) keeps it. By default,
+    ///   the page then has Volt's metrics only. Pass the recorder's handle to
+    ///   [`application_metrics`](Self::application_metrics) to include the application's, or
+    ///   publish Volt's metrics into that recorder with
+    ///   [`publish_to_recorder`](crate::publish_to_recorder). If this is true, `serve` fails.
+    /// * An application that installs its own *after* `serve` fails to, unless this is false.
+    ///
+    /// The metrics `process_*` are recorded by the recorder that the program has.
     pub fn install_recorder(mut self, enable: bool) -> Self {
-        self.installs_recorder = enable;
+        self.installs_recorder = Some(enable);
         self
     }
 
@@ -162,7 +180,8 @@ impl Builder {
         self
     }
 
-    /// Also pushes the metrics to `collector`, for as long as the page is served.
+    /// Also pushes the metrics to `collector`, for as long as the page is served, and for the last
+    /// time when the [`Exporter`] is dropped.
     #[cfg(feature = "otlp")]
     pub fn otlp(mut self, collector: Otlp) -> Self {
         self.otlp = Some(collector);
@@ -177,8 +196,9 @@ impl Builder {
     ///
     /// Returns an error if `listen` is not an address, is not an address of this machine, is
     /// already in use, or is remote without [`allow_remote`](Self::allow_remote); if
-    /// `max_connections` is 0; if the settings of `otlp` are invalid; or if the operating system
-    /// cannot start a thread.
+    /// `max_connections` is 0; if `install_recorder` is true and the application has installed
+    /// another recorder; if the settings of `otlp` are invalid; or if the operating system cannot
+    /// start a thread.
     pub fn serve(self) -> Result<Exporter, ServeError> {
         if self.max_connections == 0 {
             return Err(ServeError::invalid("max_connections", "must be at least 1"));
@@ -186,23 +206,40 @@ impl Builder {
         #[cfg(feature = "otlp")]
         let target = self.otlp.clone().map(Otlp::check).transpose()?;
         let listener = self.bind()?;
-        let application = self.application.or_else(|| self.installs_recorder.then(application::recorder).flatten());
-        if application.is_none() && self.installs_recorder {
-            tracing::info!(
-                "the application has installed its own metrics recorder: to include its metrics in /metrics, pass its handle to \
-                 volt_exporter::Builder::application_metrics"
-            );
-        }
+        let application = self.application()?;
         let page = application.clone().into_iter().fold(Page::new(), Page::with_application);
         let source = self.discover.map_or(Source::Own, |environments| Source::Found(Discovery::new(environments)));
         let scope = Scope { page, live: Live::default(), source, runtimes: self.runtimes, last: None };
         let scope = Arc::new(volt::sync::Mutex::new(scope));
         let exporter = Exporter::start(listener, scope.clone(), application, self.max_connections)?;
         #[cfg(feature = "otlp")]
-        if let Some(target) = target {
-            exporter.spawn("push", otlp::push(scope, target));
-        }
+        let exporter = target.into_iter().fold(exporter, |exporter, target| exporter.with_push(scope.clone(), target));
         Ok(exporter)
+    }
+
+    /// Returns the recorder whose metrics are on the page, if there is one.
+    fn application(&self) -> Result<Option<PrometheusHandle>, ServeError> {
+        if self.application.is_some() || self.installs_recorder == Some(false) {
+            return Ok(self.application.clone());
+        }
+        let installed = application::recorder();
+        match self.installs_recorder {
+            Some(_) if installed.is_none() => Err(ServeError::invalid(
+                "install_recorder",
+                "the application has installed its own recorder of the crate metrics, which cannot be replaced: pass \
+                 its handle to application_metrics, or leave install_recorder out and publish Volt's metrics into that \
+                 recorder with volt_exporter::publish_to_recorder",
+            )),
+            None if installed.is_none() => {
+                tracing::info!(
+                    "the application has installed its own recorder of the crate metrics: to include its metrics in \
+                     /metrics, pass its handle to volt_exporter::Builder::application_metrics; to publish Volt's \
+                     metrics into it, call volt_exporter::publish_to_recorder"
+                );
+                Ok(None)
+            }
+            _ => Ok(installed),
+        }
     }
 
     fn bind(&self) -> Result<TcpListener, ServeError> {

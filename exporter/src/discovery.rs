@@ -4,7 +4,7 @@
 //! # Shape
 //!
 //! Each program has a thread, which owns the connection and waits for requests for a snapshot. The
-//! thread that renders a page sends these requests, and gathers the replies until [`PATIENCE`] has
+//! thread that renders a page sends these requests, and gathers the replies until [`TIMEOUT`] has
 //! passed.
 //!
 //! Ownership: [`Discovery::collect`] has `&mut` access to the list of programs. Each connection is
@@ -13,7 +13,7 @@
 //! An ordinary case: two programs run, and both have a thread. A page sends each thread a request,
 //! and has both replies a few milliseconds later.
 //!
-//! The race: one of the programs is stopped, and its reply arrives after [`PATIENCE`]. The page has
+//! The race: one of the programs is stopped, and its reply arrives after [`TIMEOUT`]. The page has
 //! reported it as not responding by then. The late reply is found and dropped by the next
 //! collection.
 //!
@@ -30,7 +30,7 @@
 //!
 //! # Invariants
 //!
-//! *No long wait*: programs that are stopped delay a page by at most [`PATIENCE`], however many
+//! *No long wait*: programs that are stopped delay a page by at most [`TIMEOUT`], however many
 //! there are. *Bounded*: at most [`PROGRAMS_MAX`] threads, each with at most one request and
 //! [`ANSWERS_MAX`] replies in its channels.
 
@@ -42,10 +42,10 @@ use std::time::{Duration, Instant};
 use volt_diagnosis::exposition::Origin;
 use volt_telemetry::client::{Client, ConnectError};
 use volt_telemetry::snapshot::Program;
-use volt_telemetry::socket::{self, Environment};
+use volt_telemetry::socket::{self, Environment, Listing};
 
 /// How long a page waits for the replies of programs.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Messages that a program's thread can send before the page receives them: hello, and one reply.
 const ANSWERS_MAX: usize = 2;
 /// The maximum number of programs on one page.
@@ -70,7 +70,7 @@ pub(crate) struct Discovery {
     /// names until they reply again.
     programs: HashMap<PathBuf, String>,
     /// The paths whose failure was logged, so that each is logged only once.
-    told: Vec<PathBuf>,
+    warned_of: Vec<PathBuf>,
     /// The directories that could not be read at the last collection, as they were logged.
     refused: Vec<String>,
 }
@@ -81,10 +81,10 @@ struct Attached {
     pid: u32,
     /// The program's name, once it sent hello on this or an earlier connection.
     program: Option<String>,
-    wishes: SyncSender<()>,
+    requests: SyncSender<()>,
     answers: Receiver<Answer>,
     /// The collection whose request has no reply yet.
-    asked_at: Option<u64>,
+    requested_in: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,11 @@ enum Answer {
 impl Discovery {
     pub(crate) fn new(environments: Vec<Environment>) -> Self {
         let (attached, programs) = (HashMap::new(), HashMap::new());
-        Self { environments, attached, collections: 0, programs, told: Vec::new(), refused: Vec::new() }
+        let (warned_of, refused) = (Vec::new(), Vec::new());
+        let mut discovery = Self { environments, attached, collections: 0, programs, warned_of, refused };
+        // Logs the directories that cannot be read at the start, and not only at the first scrape.
+        discovery.list();
+        discovery
     }
 
     /// Returns every program that has a control socket, sorted by pid.
@@ -112,9 +116,9 @@ impl Discovery {
     fn gather(&mut self) -> Vec<Seen> {
         self.collections += 1;
         for attached in self.attached.values_mut() {
-            attached.ask(self.collections);
+            attached.request(self.collections);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let (mut seen, mut gone) = (Vec::new(), Vec::new());
         for (path, attached) in &mut self.attached {
             match attached.answer(self.collections, deadline) {
@@ -132,7 +136,7 @@ impl Discovery {
                         seen.extend(attached.origin().map(|origin| (attached.pid, Seen { origin, program: None })));
                         self.programs.extend(attached.program.map(|program| (path.clone(), program)));
                     }
-                    self.tell(path, &error.to_string());
+                    self.warn_once(path, &error.to_string());
                 }
                 None => {}
             }
@@ -141,19 +145,24 @@ impl Discovery {
         seen.into_iter().map(|(_, seen)| seen).collect()
     }
 
-    /// Starts a thread for each new socket, and drops the threads of sockets that no longer exist.
-    fn attach(&mut self) {
+    /// Lists the sockets of all environments, and logs each directory that could not be read, once.
+    fn list(&mut self) -> Vec<Listing> {
         let listings: Vec<_> = self.environments.iter().map(socket::list).collect();
         let refused: Vec<_> = listings.iter().flat_map(|listing| &listing.refused).map(ToString::to_string).collect();
         for why in refused.iter().filter(|why| !self.refused.contains(why)) {
             tracing::warn!(why, "skipped this directory; its programs are not exported");
         }
         self.refused = refused;
-        let alive = listings.into_iter().flat_map(|listing| listing.sockets).filter(|socket| socket.is_alive);
+        listings
+    }
+
+    /// Starts a thread for each new socket, and drops the threads of sockets that no longer exist.
+    fn attach(&mut self) {
+        let alive = self.list().into_iter().flat_map(|listing| listing.sockets).filter(|socket| socket.is_alive);
         let alive: HashMap<PathBuf, u32> = alive.map(|socket| (socket.path, socket.pid)).collect();
         self.attached.retain(|path, _| alive.contains_key(path));
         self.programs.retain(|path, _| alive.contains_key(path));
-        self.told.retain(|path| alive.contains_key(path));
+        self.warned_of.retain(|path| alive.contains_key(path));
         for (path, pid) in alive {
             if self.attached.contains_key(&path) {
                 continue;
@@ -168,40 +177,40 @@ impl Discovery {
                 Ok(attached) => {
                     self.attached.insert(path, attached);
                 }
-                Err(why) => self.tell(path, &why),
+                Err(why) => self.warn_once(path, &why),
             }
         }
     }
 
-    fn tell(&mut self, path: PathBuf, why: &str) {
-        if !self.told.contains(&path) {
+    fn warn_once(&mut self, path: PathBuf, why: &str) {
+        if !self.warned_of.contains(&path) {
             tracing::warn!(socket = %path.display(), why, "skipped this program; its metrics are not exported");
-            self.told.push(path);
+            self.warned_of.push(path);
         }
     }
 }
 
 impl Attached {
     fn start(path: &Path, pid: u32, program: Option<String>) -> Result<Self, String> {
-        let (wishes, wished) = sync_channel(1);
+        let (requests, received) = sync_channel(1);
         let (to_page, answers) = sync_channel(ANSWERS_MAX);
         let path = path.to_path_buf();
         let run = move || {
-            if let Err(error) = serve(&path, &wished, &to_page) {
+            if let Err(error) = serve(&path, &received, &to_page) {
                 // Fails if the page, which has the receiver, was dropped.
                 let _ = to_page.send(Answer::Failed(error));
             }
         };
         let thread = std::thread::Builder::new().name(format!("volt-export-{pid}"));
         thread.spawn(run).map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Self { pid, program, wishes, answers, asked_at: None })
+        Ok(Self { pid, program, requests, answers, requested_in: None })
     }
 
-    fn ask(&mut self, collection: u64) {
+    fn request(&mut self, collection: u64) {
         // A full channel means that a request is already outstanding. `answer` detects a closed
         // channel.
-        if self.asked_at.is_none() && self.wishes.try_send(()).is_ok() {
-            self.asked_at = Some(collection);
+        if self.requested_in.is_none() && self.requests.try_send(()).is_ok() {
+            self.requested_in = Some(collection);
         }
     }
 
@@ -220,13 +229,13 @@ impl Attached {
                     self.program = Some(program);
                 }
                 Answer::Failed(error) => return Err(Some(error)),
-                Answer::Snapshot(program) if self.asked_at == Some(collection) => {
-                    self.asked_at = None;
+                Answer::Snapshot(program) if self.requested_in == Some(collection) => {
+                    self.requested_in = None;
                     return Ok(Some(*program));
                 }
                 Answer::Snapshot(_) => {
-                    self.asked_at = None;
-                    self.ask(collection);
+                    self.requested_in = None;
+                    self.request(collection);
                 }
             }
         }
@@ -239,17 +248,17 @@ impl Attached {
 }
 
 /// Runs the thread of one program, until its connection or its page is closed.
-fn serve(path: &Path, wished: &Receiver<()>, to_page: &SyncSender<Answer>) -> Result<(), ConnectError> {
+fn serve(path: &Path, received: &Receiver<()>, to_page: &SyncSender<Answer>) -> Result<(), ConnectError> {
     let mut client = Client::connect(path)?;
     let (pid, program) = (client.hello().pid, client.hello().program.clone());
     let mut is_wanted = to_page.send(Answer::Hello(program.clone())).is_ok();
-    let mut is_told = false;
-    while is_wanted && wished.recv().is_ok() {
+    let mut is_warned = false;
+    while is_wanted && received.recv().is_ok() {
         let program = match client.snapshot() {
             Ok(program) => program,
             // The program is up, but it did not send a snapshot.
             Err(error) if error.is_answer() => {
-                if !std::mem::replace(&mut is_told, true) {
+                if !std::mem::replace(&mut is_warned, true) {
                     tracing::warn!(socket = %path.display(), why = %error, "the metrics of this program are missing from one page");
                 }
                 Program { pid, name: program.clone(), ..Program::default() }
@@ -271,10 +280,10 @@ mod tests {
 
     /// Returns a program that has no thread: the test receives its requests and sends its replies.
     fn by_hand(pid: u32) -> (Attached, Receiver<()>, SyncSender<Answer>) {
-        let (wishes, wished) = sync_channel(1);
+        let (requests, received) = sync_channel(1);
         let (to_page, answers) = sync_channel(ANSWERS_MAX);
-        let attached = Attached { pid, program: Some("shop".into()), wishes, answers, asked_at: None };
-        (attached, wished, to_page)
+        let attached = Attached { pid, program: Some("shop".into()), requests, answers, requested_in: None };
+        (attached, received, to_page)
     }
 
     #[test]
@@ -282,9 +291,9 @@ mod tests {
         let mut discovery = Discovery::new(Vec::new());
         let mut peers = Vec::new();
         for pid in 1..=PROGRAMS_MAX as u32 {
-            let (attached, wished, to_page) = by_hand(pid);
+            let (attached, received, to_page) = by_hand(pid);
             discovery.attached.insert(pid.to_string().into(), attached);
-            peers.push((wished, to_page));
+            peers.push((received, to_page));
         }
         let (to_test, gathered) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -292,13 +301,13 @@ mod tests {
             to_test.send((discovery, seen)).unwrap();
         });
         // Far more than the delay of one program, and far less than the sum of all.
-        let gathered = gathered.recv_timeout(60 * PATIENCE);
+        let gathered = gathered.recv_timeout(60 * TIMEOUT);
         let (mut discovery, seen) = gathered.expect("the page waits for each program in turn");
         assert_eq!(seen.len(), PROGRAMS_MAX);
         assert!(seen.iter().all(|seen| seen.program.is_none()), "none has replied");
         // The late reply of one program is dropped, and the next one counts.
-        let (wished, to_page) = &peers[0];
-        wished.recv().unwrap();
+        let (received, to_page) = &peers[0];
+        received.recv().unwrap();
         for name in ["late", "new"] {
             let program = Program { name: name.into(), ..Program::default() };
             to_page.send(Answer::Snapshot(Box::new(program))).unwrap();
@@ -316,13 +325,13 @@ mod tests {
             let (socket, _) = listener.accept().unwrap();
             let magic = wire::MAGIC.to_owned();
             let hello = Hello { magic, version: wire::VERSION, pid: 7, program: "shop".into(), ..Hello::default() };
-            let say = |reply: &Reply| wire::write_frame(&socket, reply, MAX_REPLY_BYTES).unwrap();
-            say(&Reply::Hello(hello));
+            let send = |reply: &Reply| wire::write_frame(&socket, reply, MAX_REPLY_BYTES).unwrap();
+            send(&Reply::Hello(hello));
             assert_eq!(wire::read_frame::<Request>(&socket, MAX_REQUEST_BYTES).unwrap(), Some(Request::Snapshot));
-            say(&Reply::Error { message: "not this time".into() });
+            send(&Reply::Error { message: "not this time".into() });
         });
         let mut attached = Attached::start(&path, 7, None).unwrap();
-        attached.ask(1);
+        attached.request(1);
         let answer = attached.answer(1, Instant::now() + Duration::from_secs(20)).unwrap();
         let program = answer.expect("it has answered");
         assert_eq!((program.pid, program.name.as_str(), program.runtimes.len()), (7, "shop", 0));

@@ -4,15 +4,20 @@
 //! worker of the application is stuck. That runtime opens no control socket by itself.
 
 use std::net::{SocketAddr, TcpListener};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use volt::Runtime;
 use volt::sync::Mutex;
+use volt::task::JoinHandle;
 
 use crate::error::ServeError;
-use crate::routes::{Scope, router};
+use crate::live::history::STEP;
+#[cfg(feature = "otlp")]
+use crate::otlp::{Push, settings::Target};
+use crate::routes::{self, Scope, router};
 
 /// The name of the exporter's runtime.
 const RUNTIME: &str = "exporter";
@@ -47,6 +52,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// waits for that for at most 1 s. Inside a runtime it does not wait, since it must not block, and
 /// the port is released a moment later.
 ///
+/// With [`Builder::otlp`](crate::Builder::otlp), dropping it also pushes for the last time, so that
+/// the collector gets the final counts. Outside a runtime, the drop waits for that for at most 5 s.
+/// Inside a runtime, a blocking job of that runtime waits for it, and so does the shutdown of the
+/// runtime. Drop the exporter before the runtimes whose counts it pushes.
+///
 /// ```
 /// let exporter = volt_exporter::Exporter::builder().listen("127.0.0.1:0").runtimes(["main"]).serve().unwrap();
 /// assert_ne!(exporter.local_addr().port(), 0);
@@ -55,8 +65,19 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 #[must_use = "the page is served only while this lives"]
 pub struct Exporter {
     local_addr: SocketAddr,
-    /// Taken on drop.
-    runtime: Option<Runtime>,
+    /// Taken on drop, and not changed before, so a panic leaves nothing half changed.
+    running: AssertUnwindSafe<Option<Running>>,
+}
+
+/// What a served page consists of.
+#[derive(Debug)]
+struct Running {
+    /// The program that has the runtime's threads.
+    pid: u32,
+    server: JoinHandle<()>,
+    #[cfg(feature = "otlp")]
+    push: Option<Push>,
+    runtime: Runtime,
 }
 
 impl Exporter {
@@ -79,9 +100,9 @@ impl Exporter {
             let _entered = runtime.handle().enter();
             volt::net::TcpListener::from_std(listener).map_err(system)?
         };
-        let router = router(scope, local_addr);
+        let router = router(scope.clone(), local_addr);
         let tasks = runtime.handle();
-        volt::task::Builder::new().name("serve").spawn_on(
+        let server = volt::task::Builder::new().name("serve").spawn_on(
             async move {
                 let server = volt::axum::serve(listener, router)
                     .max_connections(max_connections)
@@ -94,29 +115,102 @@ impl Exporter {
             },
             tasks,
         );
+        volt::task::Builder::new().name("history").spawn_on(note_history(scope), tasks);
         if let Some(application) = application {
             volt::task::Builder::new().name("upkeep").spawn_on(upkeep(application), tasks);
         }
-        Ok(Self { local_addr, runtime: Some(runtime) })
+        Ok(Self {
+            local_addr,
+            running: AssertUnwindSafe(Some(Running {
+                pid: std::process::id(),
+                server,
+                #[cfg(feature = "otlp")]
+                push: None,
+                runtime,
+            })),
+        })
     }
 
-    /// Spawns `task` on the exporter's runtime, where it runs for as long as the page is served.
+    /// Pushes to a collector for as long as the page is served.
     #[cfg(feature = "otlp")]
-    pub(crate) fn spawn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(runtime) = &self.runtime {
-            volt::task::Builder::new().name(name).spawn_on(task, runtime.handle());
+    pub(crate) fn with_push(mut self, scope: Arc<Mutex<Scope>>, target: Target) -> Self {
+        if let Some(running) = self.running.as_mut() {
+            running.push = Some(Push::start(&running.runtime, scope, target));
         }
+        self
     }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        match self.runtime.take() {
-            // Async code must not block. There, the port is released a moment later.
-            Some(runtime) if volt::Handle::try_current().is_ok() => runtime.shutdown_background(),
-            Some(runtime) => runtime.shutdown_timeout(SHUTDOWN_TIMEOUT),
-            None => {}
+        let Some(running) = self.running.take() else { return };
+        if running.pid != std::process::id() {
+            running.forget();
+            return;
         }
+        // Releases the port before the last push.
+        running.server.abort();
+        match volt::Handle::try_current() {
+            Err(_) => running.end(),
+            #[cfg(feature = "otlp")]
+            Ok(current) if running.push.is_some() => {
+                let last = Last(Some(running));
+                // The job need not be awaited: the shutdown of that runtime waits for it.
+                drop(current.spawn_blocking(move || last.end()));
+            }
+            // Async code must not block. There, the port is released a moment later.
+            Ok(_) => running.runtime.shutdown_background(),
+        }
+    }
+}
+
+impl Running {
+    /// Drops the copy of a forked child. The tasks stayed in the parent. One of its threads may
+    /// have locked what they use when the program forked, and stopping them would then block
+    /// forever.
+    fn forget(self) {
+        std::mem::forget(self.server);
+        #[cfg(feature = "otlp")]
+        std::mem::forget(self.push);
+        self.runtime.shutdown_background();
+    }
+
+    /// Pushes for the last time, and waits until everything has ended, for a limited time.
+    fn end(self) {
+        #[cfg(feature = "otlp")]
+        if let Some(push) = self.push {
+            push.end(&self.runtime);
+        }
+        self.runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    }
+}
+
+/// The end of an exporter, in a blocking job of another runtime. That runtime cancels the job, and
+/// thus drops this, if it has no thread for it any more. Then there is no last push.
+#[cfg(feature = "otlp")]
+struct Last(Option<Running>);
+
+#[cfg(feature = "otlp")]
+impl Last {
+    fn end(mut self) {
+        self.0.take().into_iter().for_each(Running::end);
+    }
+}
+
+#[cfg(feature = "otlp")]
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(running) = self.0.take() {
+            running.runtime.shutdown_background();
+        }
+    }
+}
+
+/// Keeps the history of the live page, also while no browser shows it.
+async fn note_history(scope: Arc<Mutex<Scope>>) {
+    loop {
+        volt::time::sleep(STEP).await;
+        routes::with(&scope, Scope::note_history).await;
     }
 }
 

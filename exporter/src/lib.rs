@@ -18,7 +18,11 @@
 //! finds by their control sockets ([`Builder::discover`]). Those programs need neither link this
 //! crate nor open a port.
 //!
-//! The feature `otlp` adds `Otlp`, which also pushes the metrics to an OpenTelemetry collector.
+//! If the application has its own recorder of the crate `metrics`, for statsd, OpenTelemetry or its
+//! own page, [`publish_to_recorder`] publishes the same metrics into it.
+//!
+//! The feature `otlp` adds `Otlp`, which also pushes the metrics to an OpenTelemetry collector. The
+//! feature `otlp-tls` adds TLS to it.
 //!
 //! [`volt_diagnosis::catalog`] and `docs/metrics.md` explain each metric.
 #![forbid(unsafe_code)]
@@ -42,10 +46,18 @@ mod exporter;
 
 mod builder;
 
+mod publish;
+
 pub use builder::{Builder, DEFAULT_ADDRESS, serve};
 pub use error::ServeError;
 pub use exporter::Exporter;
 #[cfg(feature = "otlp")]
 pub use otlp::settings::Otlp;
 pub use page::Page;
+pub use publish::{Histograms, PublishError, Publisher, PublisherBuilder, publish_to_recorder};
 pub use volt_diagnosis::exposition::CONTENT_TYPE;
+
+// The example in the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

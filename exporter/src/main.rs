@@ -1,7 +1,9 @@
 //! The program `volt-exporter`: serves the metrics of Volt programs as a sidecar.
 //!
-//! Runs until a signal stops it; there is nothing to clean up. Exits with code 1 if it cannot
-//! start, with the reason on standard error, and with code 2 if the arguments are invalid.
+//! Runs until SIGINT or SIGTERM, then pushes the metrics for the last time if there is a collector,
+//! and terminates with that signal; as process 1, with code 128 + signal. A second signal
+//! terminates it immediately. Exits with code 1 if it cannot start, with the reason on standard
+//! error, and with code 2 if the arguments are invalid.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -11,16 +13,67 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use tracing_subscriber::EnvFilter;
 #[cfg(feature = "otlp")]
 use volt_exporter::Otlp;
 use volt_exporter::{DEFAULT_ADDRESS, Exporter};
 use volt_telemetry::socket::Environment;
 
+/// The examples of the push, in the long help.
+#[cfg(feature = "otlp")]
+macro_rules! otlp_examples {
+    () => {
+        "
+  # Also push them every 15 s to a collector
+  volt-exporter --otlp http://127.0.0.1:4318 --otlp-interval 15
+
+  # Also push them to the collector that OpenTelemetry's variables name
+  volt-exporter --otlp
+"
+    };
+}
+#[cfg(not(feature = "otlp"))]
+macro_rules! otlp_examples {
+    () => {
+        ""
+    };
+}
+
+/// The variables of the push, in the long help.
+#[cfg(feature = "otlp")]
+macro_rules! otlp_environment {
+    () => {
+        "
+
+  With --otlp, also these variables of OpenTelemetry. One that begins with
+  OTEL_EXPORTER_OTLP_METRICS_ replaces the one that begins with
+  OTEL_EXPORTER_OTLP_. Options replace variables.
+
+  OTEL_EXPORTER_OTLP_ENDPOINT     URL without /v1/metrics
+                                  [default: http://localhost:4318]
+  OTEL_EXPORTER_OTLP_HEADERS      name=value,name=value, percent-encoded
+  OTEL_EXPORTER_OTLP_TIMEOUT      Limit of a push in ms [default: 10000]
+  OTEL_EXPORTER_OTLP_CERTIFICATE  PEM file of certificate authorities
+  OTEL_METRIC_EXPORT_INTERVAL     Interval in ms [default: 60000]
+  OTEL_SERVICE_NAME               The resource's service.name"
+    };
+}
+#[cfg(not(feature = "otlp"))]
+macro_rules! otlp_environment {
+    () => {
+        ""
+    };
+}
+
 /// The end of the long help.
-const AFTER_HELP: &str = "\
+const AFTER_HELP: &str = concat!(
+    "\
 Examples:
-  # Serve the metrics of this user's programs at http://127.0.0.1:9464/metrics
+  # Serve the metrics of this user's programs at http://127.0.0.1:9464/metrics,
+  # and a live page for a browser at http://127.0.0.1:9464/
   volt-exporter
 
   # Serve them to Prometheus on another machine
@@ -28,7 +81,9 @@ Examples:
 
   # Serve only the runtime named http of programs in one directory
   volt-exporter --discover /run/volt --runtime http
-
+",
+    otlp_examples!(),
+    "
 Exit codes:
   1  Cannot start, with the reason on standard error
   2  Invalid arguments
@@ -37,7 +92,9 @@ Exit codes:
 
 Environment:
   VOLT_SOCKET_DIR  Without --discover, search for sockets only in this directory
-  RUST_LOG         Log filter [default: warn]; the log goes to standard error";
+  RUST_LOG         Log filter [default: warn]; the log goes to standard error",
+    otlp_environment!()
+);
 
 /// Serve the metrics of running Volt programs to Prometheus
 ///
@@ -61,32 +118,103 @@ struct Arguments {
     /// Serve only runtimes with this name; can be given several times [default: all runtimes]
     #[arg(long, value_name = "NAME")]
     runtime: Vec<String>,
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    push: PushArguments,
+}
+
+/// The options of the push.
+#[cfg(feature = "otlp")]
+#[derive(clap::Args)]
+struct PushArguments {
     /// Also push the metrics to this OpenTelemetry collector (OTLP over HTTP), for example
-    /// http://127.0.0.1:4318
-    #[cfg(feature = "otlp")]
+    /// http://127.0.0.1:4318; without URL, to the one that OpenTelemetry's variables name
     #[arg(long, value_name = "URL")]
-    otlp: Option<String>,
-    /// Time between two pushes in seconds (1 to 86400)
-    #[cfg(feature = "otlp")]
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    otlp_interval: u64,
+    otlp: Option<Option<String>>,
+    /// Time between two pushes in seconds (1 to 86400) [default: 60]
+    #[arg(long, value_name = "SECONDS", requires = "otlp", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    otlp_interval: Option<u64>,
+    /// Header of every push; can be given several times. Other users of this machine can read the
+    /// arguments of a program, so pass credentials in OTEL_EXPORTER_OTLP_HEADERS
+    #[arg(long, value_name = "NAME=VALUE", requires = "otlp")]
+    otlp_header: Vec<String>,
+    /// PEM file with the certificate authorities of an https collector [default: those of the
+    /// system]
+    #[arg(long, value_name = "FILE", requires = "otlp")]
+    otlp_certificate: Option<PathBuf>,
+}
+
+#[cfg(feature = "otlp")]
+impl PushArguments {
+    /// Returns the collector, if there is one. No error contains the value of a header.
+    fn collector(self) -> Result<Option<Otlp>, Box<dyn std::error::Error>> {
+        let Some(url) = self.otlp else { return Ok(None) };
+        let mut otlp = Otlp::from_env()?;
+        if let Some(url) = url {
+            otlp = otlp.endpoint(url);
+        }
+        if let Some(seconds) = self.otlp_interval {
+            otlp = otlp.interval(Duration::from_secs(seconds));
+        }
+        for header in self.otlp_header {
+            let (name, value) = header.split_once('=').ok_or("--otlp-header: no `=`: write it as NAME=VALUE")?;
+            otlp = otlp.header(name, value);
+        }
+        if let Some(file) = self.otlp_certificate {
+            otlp = otlp.certificate(file);
+        }
+        Ok(Some(otlp))
+    }
 }
 
 fn main() -> ExitCode {
     let log = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
-    match serve(Arguments::parse()) {
-        Ok(exporter) => {
+    match start(Arguments::parse()) {
+        Ok((signals, exporter)) => {
             // Scripts read the address from standard output. A closed pipe is no reason to stop.
-            let _ = writeln!(std::io::stdout(), "metrics http://{}/metrics", exporter.local_addr());
-            loop {
-                std::thread::park();
-            }
+            let address = exporter.local_addr();
+            let _ = writeln!(std::io::stdout(), "metrics http://{address}/metrics\npage http://{address}/");
+            wait(signals, exporter)
         }
         Err(error) => {
             eprintln!("volt-exporter: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Handles signals before the page is served, so that none after that is missed.
+fn start(arguments: Arguments) -> Result<(Signals, Exporter), Box<dyn std::error::Error>> {
+    Ok((Signals::new([SIGINT, SIGTERM])?, serve(arguments)?))
+}
+
+/// Waits for a signal, ends the exporter, and terminates with that signal.
+fn wait(mut signals: Signals, exporter: Exporter) -> ExitCode {
+    let mut running = Some(exporter);
+    for signal in signals.forever() {
+        let end = End(signal);
+        if let Some(exporter) = running.take() {
+            // In another thread, so that a second signal is received meanwhile.
+            std::thread::spawn(move || {
+                let _end = end;
+                drop(exporter);
+            });
+        }
+    }
+    ExitCode::FAILURE
+}
+
+/// Terminates the program with this signal when it is dropped, even by a panic.
+struct End(i32);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // The kernel ignores the default action of a signal in the first process of a container.
+        if std::process::id() > 1 {
+            let _terminated = emulate_default_handler(self.0);
+        }
+        std::process::exit(128 + self.0);
     }
 }
 
@@ -110,8 +238,8 @@ fn serve(arguments: Arguments) -> Result<Exporter, Box<dyn std::error::Error>> {
     let exporter = Exporter::builder().listen(arguments.listen.as_str()).allow_remote(arguments.allow_remote);
     let exporter = if arguments.runtime.is_empty() { exporter } else { exporter.runtimes(arguments.runtime) };
     #[cfg(feature = "otlp")]
-    let exporter = match arguments.otlp {
-        Some(url) => exporter.otlp(Otlp::new(url).interval(Duration::from_secs(arguments.otlp_interval))),
+    let exporter = match arguments.push.collector()? {
+        Some(collector) => exporter.otlp(collector),
         None => exporter,
     };
     Ok(exporter.discover(environments).serve()?)

@@ -91,6 +91,11 @@ impl Scope {
         }
     }
 
+    /// Adds to the history of the live page, if that is due.
+    pub(crate) fn note_history(&mut self) {
+        let _answer = self.live();
+    }
+
     /// Returns one program as an object, or several as an array.
     fn json(&mut self) -> Response {
         let seen = self.collect();
@@ -115,9 +120,9 @@ impl Scope {
 /// Runs `work` with the scope. Other programs may take a second to reply, so the worker's tasks are
 /// handed to another thread for that time.
 pub(crate) async fn with<T>(scope: &Mutex<Scope>, work: impl FnOnce(&mut Scope) -> T) -> T {
-    let asked_at = Instant::now();
+    let received_at = Instant::now();
     let mut scope = scope.lock().await;
-    scope.last.take_if(|(began_at, _)| *began_at < asked_at);
+    scope.last.take_if(|(began_at, _)| *began_at < received_at);
     volt::task::block_in_place(|| work(&mut scope))
 }
 
@@ -128,6 +133,7 @@ pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router
     let files = live::paths().fold(Router::new(), |router, path| router.route(path, get(async || live::file(path))));
     let router = files
         .route("/live.json", get(live_json))
+        .route("/live/history.json", get(history_json))
         .route(runbooks::PATH, get(async || live::html(&runbooks::PAGE)))
         .route("/healthz", get("ok\n"))
         .route("/readyz", get(readiness))
@@ -150,6 +156,11 @@ async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
 
 async fn live_json(State(scope): Shared) -> Response {
     let text = with(&scope, Scope::live).await;
+    ([(CONTENT_TYPE_HEADER, "application/json")], text).into_response()
+}
+
+async fn history_json(State(scope): Shared) -> Response {
+    let text = scope.lock().await.live.history();
     ([(CONTENT_TYPE_HEADER, "application/json")], text).into_response()
 }
 

@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 /// The path of the page.
 pub(crate) const PATH: &str = "/runbooks";
 
-/// The document that the page is made from.
-const DOCUMENT: &str = include_str!("../../docs/alerts.md");
+/// The document that the page is made from: a link to `docs/alerts.md`, so that the package has it.
+const DOCUMENT: &str = include_str!("../alerts.md");
 
 /// The whole page.
 pub(crate) static PAGE: LazyLock<String> = LazyLock::new(|| page(DOCUMENT));
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn each_section_has_its_anchor_and_its_escaped_text() {
         let page = page(
-            "# Alerts\n\nRead <this>.\n\n## VoltA\n\n1. Run `a && b` ([Terms](guide.md#terms)).\n\n## VoltB\nlast",
+            "# Alerts\n\nRead <this>.\n\n## VoltA\n\n1. Run `a && b` ([Terms](guide/terms.md)).\n\n## VoltB\nlast",
         );
         assert!(page.contains("<title>Alerts - Volt</title>"), "{page}");
         assert!(page.contains("<pre>Read &lt;this&gt;.</pre>"), "{page}");

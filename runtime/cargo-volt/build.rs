@@ -1,19 +1,32 @@
 //! Embeds the sources of Volt's crates and of the facade in the program, which writes them into a
 //! project's target directory. A program that was installed needs no checkout of Volt.
+//!
+//! A package can contain only files below its folder. The folder `embedded` therefore has a link to
+//! the sources and to the manifest of each crate, and to the manifest and the lock file of the
+//! workspace. Cargo follows the links when it makes the package. The manifests have other names
+//! there, because cargo leaves a folder with a file `Cargo.toml` out of a package.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The crates that the facade is built from, as folders of the repository.
-const CRATES: [&str; 7] = [
-    "runtime",
-    "runtime/core",
-    "runtime/diagnosis",
-    "runtime/macros",
-    "runtime/shim",
-    "runtime/stacks",
-    "runtime/telemetry",
+/// The crates that the facade is built from: their folders in the repository, and the names of
+/// their links in `embedded`.
+const CRATES: [(&str, &str); 7] = [
+    ("runtime", "runtime"),
+    ("runtime/core", "core"),
+    ("runtime/diagnosis", "diagnosis"),
+    ("runtime/macros", "macros"),
+    ("runtime/shim", "shim"),
+    ("runtime/stacks", "stacks"),
+    ("runtime/telemetry", "telemetry"),
+];
+/// The other files: their paths in the repository, and in this package.
+const FILES: [(&str, &str); 4] = [
+    ("Cargo.toml", "embedded/workspace.toml"),
+    ("Cargo.lock", "embedded/workspace.lock"),
+    ("LICENSE-APACHE", "LICENSE-APACHE"),
+    ("LICENSE-MIT", "LICENSE-MIT"),
 ];
 
 /// The file of this package, outside of `src`, that the facade's manifest is made from.
@@ -21,14 +34,14 @@ const TEMPLATE: &str = "facade/Cargo.toml.in";
 
 fn main() -> io::Result<()> {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let root = package.join("../..").canonicalize()?;
+    let embedded = package.join("embedded");
     let mut files = Vec::new();
-    for name in ["Cargo.toml", "Cargo.lock", "LICENSE-APACHE", "LICENSE-MIT"] {
-        files.push((name.to_owned(), root.join(name)));
+    for (name, file) in FILES {
+        files.push((name.to_owned(), package.join(file).canonicalize()?));
     }
-    for name in CRATES {
-        files.push((format!("{name}/Cargo.toml"), root.join(name).join("Cargo.toml")));
-        add_folder(&format!("{name}/src"), &root.join(name).join("src"), &mut files)?;
+    for (name, link) in CRATES {
+        files.push((format!("{name}/Cargo.toml"), embedded.join(format!("{link}.toml")).canonicalize()?));
+        add_folder(&format!("{name}/src"), &embedded.join(link).canonicalize()?, &mut files)?;
     }
     files.push((TEMPLATE.to_owned(), package.join(TEMPLATE)));
     add_folder("facade/src", &package.join("facade/src"), &mut files)?;

@@ -38,6 +38,7 @@
 //! | `futures-io` | no | `volt::futures_io`: adapters to the I/O traits of the `futures` crate |
 //! | `tokio-compat` | no | `Builder::tokio_compat`: a Tokio runtime beside Volt's, for libraries that require it |
 //! | `tracing-subscriber` | no | `volt::tracing`: the current task in each line of a `tracing-subscriber` log |
+//! | `sim` | no | `volt::sim` and `Builder::seed`: tests that draw the order of polls from a seed |
 //! | `compressed-debug-info` | no | source lines in stacks of programs with compressed debug information |
 
 pub mod task;
@@ -48,6 +49,8 @@ pub mod net;
 pub mod process;
 pub mod runtime;
 pub mod signal;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod sync;
 pub mod time;
 
@@ -70,23 +73,15 @@ pub use bridge::hyper;
 /// other functions return the path of its control socket, the address of its page of metrics, and
 /// the counters of the *observer*, the thread that serves the control socket.
 pub mod observe {
-    pub use volt_core::handle::request::Request;
-    pub use volt_core::observe::page::metrics_addr;
-    pub use volt_core::observe::registry::{health, program, socket_path};
-    pub use volt_core::scheduler::listing::processes::ProcessSource;
+    pub use volt_core::observe::{ProcessSource, Renamer, Request, health, metrics_addr, program, socket_path};
     pub use volt_telemetry::health::Health;
+
+    /// Records what a task awaits; for the processes of `volt-process`.
+    #[doc(hidden)]
+    pub use volt_core::task::details::awaits::{Awaits, Pending};
 }
 
-pub use {
-    task::spawn::spawn,
-    volt_core::{
-        builder::{Builder, error::BuildError},
-        config::{Backend, ParkSpin, Placement},
-        context::EnterGuard,
-        handle::Handle,
-        runtime::Runtime,
-    },
-};
+pub use volt_core::{Backend, BuildError, Builder, EnterGuard, Handle, ParkSpin, Placement, Runtime, spawn};
 
 // The examples are here because here they compile: `volt-macros` does not depend on Volt. The tests
 // of a proc-macro crate are built for the host, so such a dependency would build the whole runtime
@@ -145,3 +140,8 @@ pub use volt_macros::test;
 // These are Tokio's macros, which do not use Tokio's runtime. `select!` is in `task/select`.
 #[cfg(feature = "macros")]
 pub use tokio::{join, pin, try_join};
+
+// The example in the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

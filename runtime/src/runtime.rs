@@ -2,23 +2,42 @@
 //!
 //! The items have the same names as in Tokio's module `runtime`. The items that most programs use
 //! are also at the root of the crate, such as [`volt::Builder`](crate::Builder).
+//!
+//! # Beside a Tokio runtime
+//!
+//! A program may have runtimes of Volt and of Tokio at the same time, for example while it is moved
+//! from one to the other part by part. They share nothing but the process. Tasks of both can use
+//! the same channels and locks of `tokio::sync` and of [`volt::sync`](crate::sync), and each can
+//! await the handle of the other's task. A socket or a timer belongs to the runtime in which it was
+//! created.
+//!
+//! ```
+//! let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+//! let volt = volt::Builder::new_multi_thread().worker_threads(1).build()?;
+//! let (sender, mut receiver) = volt::sync::mpsc::channel(1);
+//! let producer = tokio.spawn(async move {
+//!     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+//!     sender.send("from a task of Tokio").await
+//! });
+//! let received = volt.block_on(async move {
+//!     producer.await.unwrap().unwrap();
+//!     receiver.recv().await
+//! });
+//! assert_eq!(received, Some("from a task of Tokio"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! For libraries that call Tokio inside Volt's tasks, see
+//! [`Builder::tokio_compat`](crate::Builder::tokio_compat).
 
 use std::io;
 
 use volt_core::driver::readiness::ShutDownError;
 
-pub use volt_core::{
-    builder::{Builder, error::BuildError},
-    config::{
-        hooks::TaskMeta,
-        identity::{Id, RuntimeFlavor},
-    },
-    context::{EnterGuard, TryCurrentError},
-    handle::{Handle, metrics::RuntimeMetrics},
-    local_runtime::{LocalOptions, LocalRuntime},
-    runtime::Runtime,
-    scheduler::current::worker_index,
+pub use volt_core::runtime::{
+    Id, LocalOptions, LocalRuntime, RuntimeFlavor, RuntimeMetrics, TaskMeta, TryCurrentError, worker_index,
 };
+pub use volt_core::{BuildError, Builder, EnterGuard, Handle, Runtime};
 
 /// Returns whether `error` means that the runtime of a socket, file or standard stream has been
 /// shut down.

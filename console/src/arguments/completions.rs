@@ -8,7 +8,7 @@ use clap_complete::Shell;
 /// The bash script of clap_complete 4.6 completes nothing after a command whose name, or that of
 /// its program, has a hyphen. It searches for `volt__console__subcmd__list`, but defines a name in
 /// which the hyphen has become `__subcmd__` too (<https://github.com/clap-rs/clap/issues/6421>).
-pub(crate) fn script(shell: Shell, mut command: Command) -> String {
+pub fn script(shell: Shell, mut command: Command) -> String {
     let name = command.get_name().to_owned();
     let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let mut script = Vec::new();

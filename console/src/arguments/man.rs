@@ -13,7 +13,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::arguments::help::CHAPTERS;
 
 /// Returns the manual page of `command`, as roff.
-pub(crate) fn page(mut command: Command) -> String {
+pub fn page(mut command: Command) -> String {
     command.build();
     let verbs: Vec<Command> = command.get_subcommands().cloned().collect();
     let man = Man::new(command).manual("Volt");

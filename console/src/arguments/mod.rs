@@ -3,20 +3,20 @@
 //! `main` parses it. The `///` comments of [`Arguments`] and [`Verb`] are the text of `--help`;
 //! `help` has the examples and tables below them.
 
-pub(crate) mod completions;
-pub(crate) mod help;
-pub(crate) mod man;
+pub mod completions;
+mod help;
+pub mod man;
 mod values;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::commands::attach::Appearance;
+use crate::commands::check::limit::Limit;
+use crate::commands::record::On;
+use crate::text::figures;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use volt_console::commands::attach::Appearance;
-use volt_console::commands::check::limit::Limit;
-use volt_console::commands::record::On;
-use volt_console::text::figures;
 use volt_recording::writer::MAX_FILES;
 use volt_telemetry::dump::MAX_TASKS;
 use volt_telemetry::finding::Severity;
@@ -43,16 +43,16 @@ use self::values::{
     after_help = help::SHORT,
     after_long_help = help::chapters(&help::CHAPTERS)
 )]
-pub(crate) struct Arguments {
+pub struct Arguments {
     #[command(subcommand)]
-    pub(crate) verb: Option<Verb>,
+    pub verb: Option<Verb>,
     /// Program to show: pid, program name, runtime name or socket path
     #[arg(value_name = "PROGRAM")]
-    pub(crate) program: Option<String>,
+    pub program: Option<String>,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Verb {
+pub enum Verb {
     /// List running Volt programs
     ///
     /// Prints the pid, name, uptime, runtimes and state of each program. The state counts workers
@@ -297,10 +297,10 @@ pub(crate) enum Verb {
         /// History to write before a trigger, such as 250ms or 2s [default: 1s]. Without --trigger:
         /// buffered history to start with, if the flight recorder was on [default: 0s]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
-        look_back: Option<Duration>,
+        before: Option<Duration>,
         /// How long to record after a trigger, such as 250ms or 2s
         #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = figures::time)]
-        look_forward: Duration,
+        after: Duration,
         /// Switch the flight recorder of the runtime (see --runtime) on until --off, and exit
         #[arg(long, conflicts_with_all = ["off", "seconds", "output", "trigger"])]
         on: bool,
@@ -374,33 +374,33 @@ pub(crate) enum Verb {
 }
 
 #[derive(Args)]
-pub(crate) struct Target {
+pub struct Target {
     /// Pid, program name, runtime name, or socket path with a `/` [default: the only running
     /// program]
     #[arg(value_name = "PROGRAM")]
-    pub(crate) target: Option<String>,
+    pub target: Option<String>,
 }
 
 /// Which rows of a list are printed, and how.
 #[derive(Args)]
-pub(crate) struct Rows {
+pub struct Rows {
     /// List only this runtime [default: every runtime]
     #[arg(long, value_name = "NAME")]
-    pub(crate) runtime: Option<String>,
+    pub runtime: Option<String>,
     /// Print the smallest value first
     #[arg(long)]
-    pub(crate) reverse: bool,
+    pub reverse: bool,
     /// Largest number of rows for each runtime (1 to 1000)
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = |text: &str| number(text, MAX_ROWS as u32))]
-    pub(crate) limit: u32,
+    pub limit: u32,
     /// Print one JSON object
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// How a screen is drawn.
 #[derive(Args)]
-pub(crate) struct Drawing {
+pub struct Drawing {
     /// Draw without colours
     #[arg(long)]
     plain: bool,
@@ -413,7 +413,7 @@ pub(crate) struct Drawing {
 }
 
 impl Drawing {
-    pub(crate) fn appearance(&self) -> Appearance {
+    pub fn appearance(&self) -> Appearance {
         Appearance { is_plain: self.plain, is_ascii: self.ascii, leaves_mouse: self.no_mouse }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::commands::doctor;
+use crate::text::figures;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use volt_console::commands::doctor;
-use volt_console::text::figures;
 use volt_recording::writer::MIN_FILE_BYTES;
 use volt_telemetry::finding::Severity;
 use volt_telemetry::processes;

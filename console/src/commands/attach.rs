@@ -183,7 +183,7 @@ fn run(
                 None => {}
             }
         }
-        requester.wish(model.wish());
+        requester.set_needs(model.needs());
         if is_changed {
             let draw = |frame: &mut ratatui::Frame<'_>| view::draw(frame, &model, theme, &mut hits);
             terminal.draw(draw).map_err(Error::terminal)?;
@@ -196,8 +196,8 @@ fn run(
 pub(crate) fn next_event(keyboard: &Keyboard, wait: Duration) -> Result<Option<Event>, Error> {
     match keyboard.events.recv_timeout(wait) {
         Ok(event) => Ok(Some(event)),
-        Err(RecvTimeoutError::Timeout) if !input::is_terminal_gone() => Ok(None),
-        Err(_) => Err(Error::terminal_gone()),
+        Err(RecvTimeoutError::Timeout) if !input::is_terminal_closed() => Ok(None),
+        Err(_) => Err(Error::terminal_closed()),
     }
 }
 

@@ -129,7 +129,7 @@ fn export(part: &Path, to: &mut impl Write, signals: &Signals, shown: &str) -> R
     let from = UntilSignal { inner: BufReader::new(file), signals };
     let mut reader = Reader::new(from, part.display().to_string())?;
     let mut progress = Progress::begin();
-    let exported = chrome_trace::export(&mut reader, &mut *to, |ratio| progress.tell("exporting", ratio))?;
+    let exported = chrome_trace::export(&mut reader, &mut *to, |ratio| progress.show("exporting", ratio))?;
     drop(progress);
     to.flush().map_err(|error| Error::file(&PathBuf::from(shown), &error))?;
     let mut text = String::new();

@@ -18,7 +18,7 @@ use crate::tables;
 use crate::text::clean;
 
 /// How long a request is repeated before any list is accepted.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What to print.
 #[derive(Clone, Debug)]
@@ -55,6 +55,11 @@ pub trait List: Sized {
     /// Returns the list as text, or `None` if a listing of every runtime should omit it.
     fn text(&self, is_only: bool) -> Option<String>;
 
+    /// Returns what a reader has to know about this list, below all lists.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The text if there are no lists.
     const NOTHING: &str;
 }
@@ -81,6 +86,10 @@ impl List for TaskList {
 
     fn text(&self, _is_only: bool) -> Option<String> {
         Some(tables::tasks::text(self))
+    }
+
+    fn note(&self) -> Option<&'static str> {
+        tables::tasks::note(self)
     }
 }
 
@@ -121,7 +130,7 @@ pub fn run<L: List>(client: &mut Client, options: &Options<L::Query>, out: &mut 
         Some(name) => vec![name.clone()],
         None => client.hello().runtimes.clone(),
     };
-    let lists: Result<Vec<L>, ConnectError> = names.iter().map(|name| ask(client, name, &options.query)).collect();
+    let lists: Result<Vec<L>, ConnectError> = names.iter().map(|name| request(client, name, &options.query)).collect();
     let lists = lists?;
     let text = if options.as_json {
         let program = clean::text(&client.hello().program);
@@ -129,19 +138,20 @@ pub fn run<L: List>(client: &mut Client, options: &Options<L::Query>, out: &mut 
         format!("{}\n", json!({ "pid": client.hello().pid, "program": program, "runtimes": lists }))
     } else {
         let texts: Vec<_> = lists.iter().filter_map(|list| list.text(options.runtime.is_some())).collect();
-        if texts.is_empty() { L::NOTHING.into() } else { texts.join("\n") }
+        let note = lists.iter().find_map(List::note).map_or_else(String::new, |note| format!("\n{note}\n"));
+        if texts.is_empty() { L::NOTHING.into() } else { texts.join("\n") + &note }
     };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
-/// Returns the list for `query`, or after [`PATIENCE`] the last one received.
-fn ask<L: List>(client: &mut Client, runtime: &str, query: &L::Query) -> Result<L, ConnectError> {
+/// Returns the list for `query`, or after [`TIMEOUT`] the last one received.
+fn request<L: List>(client: &mut Client, runtime: &str, query: &L::Query) -> Result<L, ConnectError> {
     let began = Instant::now();
     loop {
         let list = L::request(client, runtime, query)?;
-        if list.is_for(query) || began.elapsed() > PATIENCE {
+        if list.is_for(query) || began.elapsed() > TIMEOUT {
             return Ok(list.cleaned());
         }
-        thread::sleep(PATIENCE / 50);
+        thread::sleep(TIMEOUT / 50);
     }
 }

@@ -19,26 +19,26 @@ const WIDTH: usize = 78;
 pub struct Progress {
     is_terminal: bool,
     due_at: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Progress {
     /// Starts an operation now.
     pub fn begin() -> Progress {
         let is_terminal = io::stderr().is_terminal();
-        Progress { is_terminal, due_at: Instant::now() + QUICK, is_told: false }
+        Progress { is_terminal, due_at: Instant::now() + QUICK, is_reported: false }
     }
 
     /// Shows the progress as a ratio in 0..=1.
-    pub fn tell(&mut self, what: &str, ratio: f64) {
-        self.say(|| format!("{what} {:>3.0} %", ratio.clamp(0.0, 1.0) * 100.0));
+    pub fn show(&mut self, what: &str, ratio: f64) {
+        self.print_line(|| format!("{what} {:>3.0} %", ratio.clamp(0.0, 1.0) * 100.0));
     }
 
     /// Shows `line` if an update is due.
-    pub fn say(&mut self, line: impl FnOnce() -> String) {
+    pub fn print_line(&mut self, line: impl FnOnce() -> String) {
         let now = Instant::now();
         if self.is_terminal && now >= self.due_at {
-            (self.due_at, self.is_told) = (now + APART, true);
+            (self.due_at, self.is_reported) = (now + APART, true);
             // If stderr is closed, no user can read this.
             let _ = write!(io::stderr(), "\r{:<WIDTH$}\r", line());
         }
@@ -47,7 +47,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_told {
+        if self.is_reported {
             let _ = write!(io::stderr(), "\r{:WIDTH$}\r", "");
         }
     }

@@ -38,7 +38,7 @@ use crate::view::hits::Hits;
 const FRAME: Duration = Duration::from_millis(40);
 
 /// The snapshots of a recording.
-struct Film {
+struct Snapshots {
     readers: Vec<Reader>,
     /// The snapshots in order of time: the index of the reader, and the time.
     places: Vec<(usize, u64)>,
@@ -47,38 +47,39 @@ struct Film {
     path: PathBuf,
 }
 
-impl Film {
-    fn open(path: &Path) -> Result<Film, Error> {
+impl Snapshots {
+    fn open(path: &Path) -> Result<Snapshots, Error> {
         let parts = parts_of(path);
         let parts = if parts.is_empty() { vec![path.to_path_buf()] } else { parts };
-        let mut film = Film { readers: Vec::new(), places: Vec::new(), broke: None, path: path.to_path_buf() };
+        let mut snapshots =
+            Snapshots { readers: Vec::new(), places: Vec::new(), broke: None, path: path.to_path_buf() };
         let mut progress = Progress::begin();
         let count = parts.len();
         for (index, part) in parts.into_iter().enumerate() {
             let mut reader = Reader::open(&part)?;
             loop {
-                progress.tell("reading", (index as f64 + reader.progress_ratio()) / count as f64);
+                progress.show("reading", (index as f64 + reader.progress_ratio()) / count as f64);
                 match reader.next_flush() {
                     Ok(Some(flush)) => {
-                        let number = film.readers.len();
-                        film.places.extend(flush.snapshot.map(|snapshot| (number, snapshot.at_ns)));
+                        let number = snapshots.readers.len();
+                        snapshots.places.extend(flush.snapshot.map(|snapshot| (number, snapshot.at_ns)));
                     }
                     Ok(None) => break,
                     Err(error) => {
-                        film.broke = Some(error.to_string());
+                        snapshots.broke = Some(error.to_string());
                         break;
                     }
                 }
             }
-            film.readers.push(reader);
+            snapshots.readers.push(reader);
         }
-        if film.places.is_empty() {
-            return Err(match film.broke {
+        if snapshots.places.is_empty() {
+            return Err(match snapshots.broke {
                 Some(broke) => Error::broken(&broke),
                 None => Error::no_snapshot(path),
             });
         }
-        Ok(film)
+        Ok(snapshots)
     }
 
     fn head(&self) -> &Head {
@@ -123,16 +124,16 @@ pub fn print(
     at: Option<Duration>,
     out: &mut impl Write,
 ) -> Result<(), Error> {
-    let mut film = Film::open(path)?;
-    let index = at.map_or(film.last(), |at| film.index_at(at));
-    let (earlier, later) = (film.program(index.saturating_sub(1))?, film.program(index)?);
+    let mut snapshots = Snapshots::open(path)?;
+    let index = at.map_or(snapshots.last(), |at| snapshots.index_at(at));
+    let (earlier, later) = (snapshots.program(index.saturating_sub(1))?, snapshots.program(index)?);
     let text = match top::text(&earlier, &later) {
         _ if as_json => format!("{}\n", top::json(&earlier, &later)),
         text if is_ascii => view::ascii::text(&text),
         text => text,
     };
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
-    if let Some(broke) = &film.broke {
+    if let Some(broke) = &snapshots.broke {
         let _ = writeln!(std::io::stderr(), "{}", clean::lines(broke));
     }
     Ok(())
@@ -145,21 +146,21 @@ pub fn print(
 /// Fails with [`Error::is_not_a_terminal`], [`Error::is_recording`], or an error of the terminal.
 pub fn run(path: &Path, at: Option<Duration>, appearance: Appearance) -> Result<Ended, Error> {
     // Errors of the file come first, even if there is no terminal.
-    let mut film = Film::open(path)?;
+    let mut snapshots = Snapshots::open(path)?;
     check_terminal_or(Instead::OF_REPLAY)?;
     let signals = Signals::take(true).map_err(Error::terminal)?;
     let mut terminal = Terminal::enter(!appearance.leaves_mouse).map_err(Error::terminal)?;
     let keyboard = Keyboard::listen().map_err(Error::thread)?;
     let (theme, mut hits) = (appearance.theme(), Hits::default());
-    let mut player = Player::new(&film, at);
-    player.go_to(&mut film, player.index)?;
+    let mut player = Player::new(&snapshots, at);
+    player.go_to(&mut snapshots, player.index)?;
     let mut is_changed = true;
     loop {
         if let Some(signal) = signals.received() {
             return Ok(Ended::Signal(signal));
         }
         if player.is_due() {
-            player.go_to(&mut film, player.index + 1)?;
+            player.go_to(&mut snapshots, player.index + 1)?;
             is_changed = true;
         }
         if is_changed {
@@ -167,13 +168,13 @@ pub fn run(path: &Path, at: Option<Duration>, appearance: Appearance) -> Result<
         }
         is_changed = match keyboard.events.recv_timeout(FRAME) {
             Ok(event) => {
-                if player.take(&event, &mut film, &hits)? == Some(Effect::Quit) {
+                if player.take(&event, &mut snapshots, &hits)? == Some(Effect::Quit) {
                     return Ok(Ended::Quit);
                 }
                 true
             }
-            Err(RecvTimeoutError::Timeout) if !input::is_terminal_gone() => false,
-            Err(_) => return Err(Error::terminal_gone()),
+            Err(RecvTimeoutError::Timeout) if !input::is_terminal_closed() => false,
+            Err(_) => return Err(Error::terminal_closed()),
         };
     }
 }
@@ -188,14 +189,14 @@ struct Player {
 }
 
 impl Player {
-    fn new(film: &Film, at: Option<Duration>) -> Player {
+    fn new(snapshots: &Snapshots, at: Option<Duration>) -> Player {
         let mut model = Model::new(DEFAULT_INTERVAL);
-        let head = film.head().clone();
+        let head = snapshots.head().clone();
         let hello = Hello { pid: head.pid, program: head.program, volt: head.volt, ..Hello::default() };
         model.update(Message::Connected(hello));
         // Starts at the second snapshot, because rates need two.
-        let index = at.map_or(film.last().min(1), |at| film.index_at(at));
-        Player { model, index, last: film.last(), playing_since: None }
+        let index = at.map_or(snapshots.last().min(1), |at| snapshots.index_at(at));
+        Player { model, index, last: snapshots.last(), playing_since: None }
     }
 
     /// Returns whether the next snapshot is due.
@@ -204,23 +205,23 @@ impl Player {
     }
 
     /// Shows the snapshot with this index, with the rates since the previous one.
-    fn go_to(&mut self, film: &mut Film, index: usize) -> Result<(), Error> {
+    fn go_to(&mut self, snapshots: &mut Snapshots, index: usize) -> Result<(), Error> {
         let index = index.min(self.last);
         let is_next = index == self.index + 1;
-        let earlier = if is_next { None } else { Some(film.program(index.saturating_sub(1))?) };
-        let (at, whole) = (film.since_begin(index), film.since_begin(self.last));
+        let earlier = if is_next { None } else { Some(snapshots.program(index.saturating_sub(1))?) };
+        let (at, whole) = (snapshots.since_begin(index), snapshots.since_begin(self.last));
         self.index = index;
         if self.playing_since.is_some() {
             self.playing_since = (index < self.last).then(Instant::now);
         }
         let is_playing = self.playing_since.is_some();
-        let broke = film.broke.as_deref().map(clean::text);
+        let broke = snapshots.broke.as_deref().map(clean::text);
         let played = Played { at, whole, is_playing, broke };
-        self.model.play(played, earlier, film.program(index)?);
+        self.model.play(played, earlier, snapshots.program(index)?);
         Ok(())
     }
 
-    fn take(&mut self, event: &Event, film: &mut Film, hits: &Hits) -> Result<Option<Effect>, Error> {
+    fn take(&mut self, event: &Event, snapshots: &mut Snapshots, hits: &Hits) -> Result<Option<Effect>, Error> {
         let step = |code: KeyCode| match code {
             KeyCode::Right => Some(1),
             KeyCode::Left => Some(-1),
@@ -232,14 +233,14 @@ impl Player {
             && let Some(step) = step(key.code)
         {
             self.playing_since = None;
-            self.go_to(film, self.index.saturating_add_signed(step))?;
+            self.go_to(snapshots, self.index.saturating_add_signed(step))?;
             return Ok(None);
         }
         match input::action(event, self.model.is_typing, hits) {
             Some(Action::TogglePause) => {
                 self.playing_since = if self.playing_since.is_some() { None } else { Some(Instant::now()) };
                 let index = if self.index == self.last && self.playing_since.is_some() { 0 } else { self.index };
-                self.go_to(film, index)?;
+                self.go_to(snapshots, index)?;
                 Ok(None)
             }
             Some(action) => Ok(self.model.update(Message::Do(action))),
@@ -287,9 +288,9 @@ mod tests {
         }
     }
 
-    fn press(player: &mut Player, film: &mut Film, code: KeyCode) -> u128 {
+    fn press(player: &mut Player, snapshots: &mut Snapshots, code: KeyCode) -> u128 {
         let key = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!(player.take(&key, film, &Hits::default()).unwrap(), None);
+        assert_eq!(player.take(&key, snapshots, &Hits::default()).unwrap(), None);
         let shown = player.model.runtimes()[0].at_ns / MS;
         let at = player.model.played.as_ref().unwrap().at.as_millis();
         assert_eq!(u128::from(shown), at, "the state is of the time that is shown");
@@ -300,10 +301,10 @@ mod tests {
     fn the_arrows_go_back_and_forth_and_stop_at_the_ends() {
         for files in [1, 9] {
             let recorded = Recorded::new(&format!("arrows-{files}"), files);
-            let mut film = Film::open(&recorded.0).unwrap();
-            let mut player = Player::new(&film, Some(Duration::from_millis(600)));
-            player.go_to(&mut film, player.index).unwrap();
-            let mut at = |code| press(&mut player, &mut film, code);
+            let mut snapshots = Snapshots::open(&recorded.0).unwrap();
+            let mut player = Player::new(&snapshots, Some(Duration::from_millis(600)));
+            player.go_to(&mut snapshots, player.index).unwrap();
+            let mut at = |code| press(&mut player, &mut snapshots, code);
             let right = [at(KeyCode::Right), at(KeyCode::Right), at(KeyCode::Right)];
             let left = [0; 6].map(|_| at(KeyCode::Left));
             assert_eq!((right, left), ([750, 1000, 1000], [750, 500, 250, 0, 0, 0]), "{files} files");
@@ -314,21 +315,21 @@ mod tests {
     #[test]
     fn space_plays_to_the_end_and_once_more_from_the_begin() {
         let recorded = Recorded::new("plays", 1);
-        let mut film = Film::open(&recorded.0).unwrap();
-        let mut player = Player::new(&film, None);
-        player.go_to(&mut film, player.index).unwrap();
+        let mut snapshots = Snapshots::open(&recorded.0).unwrap();
+        let mut player = Player::new(&snapshots, None);
+        player.go_to(&mut snapshots, player.index).unwrap();
         let is_playing = |player: &Player| player.model.played.as_ref().unwrap().is_playing;
         assert!(!player.is_due() && !is_playing(&player));
         player.model.interval = Duration::ZERO;
-        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 250);
+        assert_eq!(press(&mut player, &mut snapshots, KeyCode::Char(' ')), 250);
         while player.is_due() {
             assert!(is_playing(&player));
-            player.go_to(&mut film, player.index + 1).unwrap();
+            player.go_to(&mut snapshots, player.index + 1).unwrap();
         }
         assert_eq!((player.index, is_playing(&player)), (4, false));
-        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 0);
+        assert_eq!(press(&mut player, &mut snapshots, KeyCode::Char(' ')), 0);
         assert!(is_playing(&player));
-        assert_eq!(press(&mut player, &mut film, KeyCode::Char(' ')), 0);
+        assert_eq!(press(&mut player, &mut snapshots, KeyCode::Char(' ')), 0);
         assert!(!is_playing(&player) && !player.is_due());
     }
 
@@ -337,10 +338,10 @@ mod tests {
         let recorded = Recorded::new("cut", 1);
         let bytes = std::fs::read(&recorded.0).unwrap();
         std::fs::write(&recorded.0, &bytes[..bytes.len() * 3 / 4]).unwrap();
-        let film = Film::open(&recorded.0).unwrap();
-        assert!((2..5).contains(&film.places.len()), "{}", film.places.len());
-        assert!(film.broke.as_ref().is_some_and(|broke| broke.contains("is truncated")));
+        let snapshots = Snapshots::open(&recorded.0).unwrap();
+        assert!((2..5).contains(&snapshots.places.len()), "{}", snapshots.places.len());
+        assert!(snapshots.broke.as_ref().is_some_and(|broke| broke.contains("is truncated")));
         std::fs::write(&recorded.0, &bytes[..bytes.len() / 20]).unwrap();
-        assert!(Film::open(&recorded.0).is_err_and(|error| error.is_recording()));
+        assert!(Snapshots::open(&recorded.0).is_err_and(|error| error.is_recording()));
     }
 }

@@ -21,7 +21,7 @@ use crate::model::busiest;
 use crate::programs::connection::{FIRST_RETRY, LAST_RETRY, missed};
 use crate::programs::target::{Again, Found};
 use crate::tables::workers::{COLUMNS, IN_FLIGHT_TITLE, Row, group_titles, in_flight};
-use crate::terminal::input::is_output_gone;
+use crate::terminal::input::is_output_closed;
 use crate::text::clean;
 use crate::text::figures::duration;
 use crate::view::ascii;
@@ -56,7 +56,7 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
     // Computes the findings of programs that do not compute them.
     let mut watch = Watch::within(nanos(options.interval));
     watch.filled(&earlier);
-    let mut heard = Instant::now();
+    let mut received_at = Instant::now();
     let mut lost = 0;
     loop {
         std::thread::sleep(options.interval);
@@ -66,10 +66,10 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
             Err(error) => {
                 let (anew, back) = wait_for(&again, environment, error)?;
                 client = anew;
-                let missed = missed(heard.elapsed(), options.interval);
+                let missed = missed(received_at.elapsed(), options.interval);
                 lost += missed;
-                say(&format!("{} is back, pid {}: {missed} updates lost", back.name, back.pid));
-                heard = Instant::now();
+                print_error(&format!("{} is back, pid {}: {missed} updates lost", back.name, back.pid));
+                received_at = Instant::now();
                 // Two snapshots of the same program can be compared across the gap.
                 if back.pid != earlier.pid {
                     earlier = back;
@@ -77,7 +77,7 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
                 continue;
             }
         };
-        heard = Instant::now();
+        received_at = Instant::now();
         let text = match options {
             Options { as_json: true, .. } => format!("{}\n", json_with(&earlier, &later, lost)),
             Options { is_ascii: true, .. } => ascii::text(&text(&earlier, &watch.filled(&later))),
@@ -96,16 +96,16 @@ pub fn run(found: Found, environment: &Environment, options: Options, out: &mut 
 fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) -> Result<(Client, Program), Error> {
     let mut locate = again.clone().locate(environment.clone());
     let mut retry_in = FIRST_RETRY;
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         if again.is_over() {
             return Err(reason.into());
         }
-        if is_output_gone() {
+        if is_output_closed() {
             return Err(Error::output(io::ErrorKind::BrokenPipe.into()));
         }
-        if !std::mem::replace(&mut is_told, true) {
-            say(&format!("{reason}; waiting for the program to come back (Ctrl-C quits)"));
+        if !std::mem::replace(&mut is_reported, true) {
+            print_error(&format!("{reason}; waiting for the program to come back (Ctrl-C quits)"));
         }
         std::thread::sleep(retry_in);
         retry_in = (retry_in * 2).min(LAST_RETRY);
@@ -121,7 +121,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn say(text: &str) {
+fn print_error(text: &str) {
     // If stderr is closed, no user can read this.
     let _ = writeln!(io::stderr(), "volt-console: {}", clean::text(text));
 }
@@ -218,7 +218,7 @@ fn table(scene: &Scene<'_>) -> String {
     let config = &scene.snapshot.config;
     let mut text = group_titles(&COLUMNS.iter().collect::<Vec<_>>()) + "counters per second\n";
     for column in COLUMNS {
-        text.push_str(&column.set(&column.title(config)));
+        text.push_str(&column.set(&column.title(config, false)));
         text.push(' ');
     }
     text.push_str(&format!("{IN_FLIGHT_TITLE}\n"));
@@ -318,7 +318,7 @@ mod tests {
         assert!(heads[row - 1].contains("queue ─") && heads[row - 1].ends_with(" counters per second"), "{text}");
         let head = heads[row];
         for column in COLUMNS {
-            let title = column.title(&later.runtimes[0].config);
+            let title = column.title(&later.runtimes[0].config, false);
             assert!(head.contains(&title), "{title}");
         }
         assert_eq!(text.lines().filter(|line| line.contains("●") || line.contains("○")).count(), 5, "{text}");

@@ -28,7 +28,7 @@ pub fn run(
     as_json: bool,
     out: &mut impl Write,
 ) -> Result<(), Error> {
-    let mut chain = ask(client, runtime, task)?;
+    let mut chain = request(client, runtime, task)?;
     if polls {
         add_resources(client, &mut chain);
     }
@@ -51,17 +51,17 @@ fn add_resources(client: &mut Client, chain: &mut Why) {
     }
 }
 
-fn ask(client: &mut Client, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {
+fn request(client: &mut Client, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {
     let names = match runtime {
         Some(name) => vec![name.to_owned()],
         None => client.hello().runtimes.clone(),
     };
-    let mut asked = client.why(names.first().map(String::as_str), task);
+    let mut reply = client.why(names.first().map(String::as_str), task);
     for name in names.iter().skip(1) {
-        match asked {
-            Err(error) if error.is_answer() => asked = client.why(Some(name), task),
+        match reply {
+            Err(error) if error.is_answer() => reply = client.why(Some(name), task),
             _ => break,
         }
     }
-    asked
+    reply
 }

@@ -117,7 +117,7 @@ pub fn remedy(incident: &Incident) -> String {
     let done = match incident.remedy {
         Remedy::Replaced => "replaced by a spare worker",
         Remedy::Rescued => "rescued: a parked worker took the tasks",
-        Remedy::Capped => "capped: no spare worker was available",
+        Remedy::Capped => "none: no spare worker was available",
         Remedy::None if incident.is_over => "none",
         Remedy::None => "none so far",
         newer => newer.name(),
@@ -133,6 +133,14 @@ pub fn remedy(incident: &Incident) -> String {
         n => format!("; {} similar not recorded", count(n)),
     };
     format!("{done}; {waiting}{like_it}")
+}
+
+/// Returns the name of a remedy in at most eight columns.
+pub fn remedy_word(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::Capped => "no spare",
+        other => other.name(),
+    }
 }
 
 /// Returns why the poll is stuck: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`.
@@ -302,9 +310,9 @@ mod tests {
             },
             ..Snapshot::default()
         };
-        let told = unrecorded(&snapshot);
-        let told: Vec<_> = told.iter().map(|one| (one.worker.index, one.like.map(|like| like.id))).collect();
-        assert_eq!(told, [(1, None), (0, Some(2))]);
+        let found = unrecorded(&snapshot);
+        let found: Vec<_> = found.iter().map(|one| (one.worker.index, one.like.map(|like| like.id))).collect();
+        assert_eq!(found, [(1, None), (0, Some(2))]);
     }
 
     #[test]

@@ -135,10 +135,10 @@ impl<'a> Scene<'a> {
     /// Returns the parked and searching workers, and how the workers spend their time.
     pub fn workers(&self) -> Group {
         let snapshot = self.snapshot;
-        let (on_duty, searchers) = (snapshot.on_duty_count(), searchers_max(worker_count(snapshot)));
+        let (active, searchers) = (snapshot.on_duty_count(), searchers_max(worker_count(snapshot)));
         let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
         let facts = vec![
-            Fact::new("parked", format!("{}/{on_duty}", snapshot.parked_count())),
+            Fact::new("parked", format!("{}/{active}", snapshot.parked_count())),
             // More workers than the limit can search if they were woken, which the limit does not
             // cover.
             Fact::new("searching", format!("{}/{searchers}", snapshot.searching)),
@@ -237,9 +237,9 @@ impl<'a> Scene<'a> {
             facts.push(Fact::new("", format!("({})", causes(incidents))));
         }
         facts.extend([
-            Fact::new("suppressed", count(incidents.suppressed)),
-            Fact::new("evicted", count(incidents.evicted)),
             Fact::new("new/s", self.rate(|rates| rates.incidents_per_second)),
+            Fact::new("not recorded", count(incidents.suppressed)),
+            Fact::new("overwritten", count(incidents.evicted)),
         ]);
         Group { title: "incidents", facts }
     }
@@ -250,13 +250,13 @@ impl<'a> Scene<'a> {
         let facts = vec![
             Fact::new("spares", format!("{}/{}", sentinel.spares_on_duty, sentinel.max_spares)),
             Fact::new("replaced", count(sentinel.spare_calls)),
-            Fact::fault("capped", sentinel.capped, Tone::Warn),
-            Fact::new("rescued", count(sentinel.tasks_rescued)),
-            Fact::new("preempted", count(sentinel.preempts)),
+            Fact::fault("no spare", sentinel.capped, Tone::Warn),
+            Fact::new("tasks rescued", count(sentinel.tasks_rescued)),
             Fact::fault("pauses", sentinel.pauses, Tone::Warn),
+            Fact::new("preempted", count(sentinel.preempts)),
             Fact::new("stuck", count(sentinel.replacements)),
-            Fact::new("blocking", count(sentinel.blocks)),
-            Fact::fault("no thread", sentinel.spare_failures, Tone::Warn),
+            Fact::new("block_in_place", count(sentinel.blocks)),
+            Fact::fault("spares not started", sentinel.spare_failures, Tone::Warn),
             Fact::new("checks", count(sentinel.checks)),
         ];
         Group { title: "sentinel", facts }
@@ -266,15 +266,17 @@ impl<'a> Scene<'a> {
     pub fn settings(&self) -> Group {
         let config = &self.snapshot.config;
         let bounds = |min: u32, max: u32| format!("{min}..{max}");
+        let interval = bounds(config.min_global_queue_interval, config.max_global_queue_interval);
+        let batch = bounds(config.min_global_queue_batch, config.max_global_queue_batch);
+        let checks = format!("{}, {interval} polls", duration(config.target_global_queue_latency_ns));
         let facts = vec![
             Fact::new("placement", config.placement.clone()),
+            Fact::new("global check every", checks),
             Fact::new("spin", config.park_spin.clone()),
-            Fact::new("target", duration(config.target_global_queue_latency_ns)),
-            Fact::new("interval", bounds(config.min_global_queue_interval, config.max_global_queue_interval)),
-            Fact::new("alpha", config.ewma_alpha.to_string()),
-            Fact::new("batch", bounds(config.min_global_queue_batch, config.max_global_queue_batch)),
+            Fact::new("batch", format!("{batch} tasks")),
             Fact::new("driver every", duration(config.driver_interval_ns)),
-            Fact::new("steals", if config.enable_stealing { "on" } else { "off" }),
+            Fact::new("average weight", config.ewma_alpha.to_string()),
+            Fact::new("stealing", if config.enable_stealing { "on" } else { "off" }),
             Fact::new("park time-out", maybe_duration(config.park_timeout_ns)),
         ];
         Group { title: "settings", facts }
@@ -318,11 +320,19 @@ pub fn shown_workers(snapshot: &Snapshot) -> Vec<usize> {
     workers.filter(|(_, worker)| worker.duty != Duty::Off).map(|(index, _)| index).collect()
 }
 
-/// Returns the state of a worker in at most six columns: its phase, or why it runs no tasks.
+/// Returns how often the worker checks the global queue.
+pub fn global_check(worker: &Worker) -> String {
+    match worker.global_queue_interval {
+        1 => "every poll".into(),
+        polls => format!("every {polls} polls"),
+    }
+}
+
+/// Returns the state of a worker in one word: its phase, or why it runs no tasks.
 pub fn state_word(worker: &Worker) -> &'static str {
     match (worker.duty, worker.phase) {
         (Duty::Stuck, _) => "stuck",
-        (Duty::Blocking, _) => "block",
+        (Duty::Blocking, _) => "blocking",
         (_, phase) => phase_word(phase),
     }
 }
@@ -339,12 +349,12 @@ pub fn state_letter(worker: &Worker) -> char {
 
 fn phase_word(phase: Phase) -> &'static str {
     match phase {
-        Phase::Stopped => "stop",
+        Phase::Stopped => "stopped",
         Phase::Busy => "busy",
         Phase::Searching => "search",
         Phase::Parked => "parked",
         Phase::Driver => "driver",
-        Phase::Maintenance => "maint.",
+        Phase::Maintenance => "maintenance",
         _ => "?",
     }
 }

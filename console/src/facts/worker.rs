@@ -3,7 +3,7 @@
 use volt_diagnosis::rates::{Shares, WorkerRates};
 use volt_telemetry::snapshot::{GlobalChecks, Worker};
 
-use super::{Fact, Group, Scene, Tone};
+use super::{Fact, Group, Scene, Tone, global_check};
 use crate::text::figures::{ABSENT, count, duration, maybe_duration, percent, rate};
 
 /// The share of time that a runnable worker waits for a processor from which it counts as starved.
@@ -27,12 +27,12 @@ impl Scene<'_> {
     fn worker_budget(&self, worker: &Worker) -> Group {
         let lifo_max = self.snapshot.config.max_lifo_polls_per_tick;
         let facts = vec![
-            Fact::new("spent", count(worker.budget_exhausted)),
+            Fact::new("exhausted", count(worker.budget_exhausted)),
             Fact::new("yields", count(worker.coop_yields)),
             Fact::new("lifo hits", count(worker.lifo_hits)),
             Fact::new("evicted", count(worker.lifo_evictions)),
-            Fact::new("cap", count(worker.lifo_cap_flushes)),
-            Fact::new("lifo polls in tick", format!("{}/{lifo_max}", worker.lifo_polls_this_tick)),
+            Fact::new("flushed", count(worker.lifo_cap_flushes)),
+            Fact::new("lifo polls this tick", format!("{} of {lifo_max}", worker.lifo_polls_this_tick)),
             Fact::new("ticks", count(worker.ticks)),
         ];
         Group { title: "budget", facts }
@@ -68,10 +68,13 @@ fn worker_polls(worker: &Worker, rates: Option<&WorkerRates>) -> Group {
         Fact::time("p99", poll.p99_ns),
         Fact::time("max", poll.max_ns),
         Fact::time("delay p99", delay.p99_ns),
-        Fact::new("total", count(worker.polls)),
         Fact::new("avg poll", duration(worker.avg_poll_ns)),
-        Fact::new("interval", worker.global_queue_interval.to_string()),
-        Fact::new("polls/check", rates.and_then(|rates| rates.polls_per_global_check).map_or(ABSENT.into(), rate)),
+        Fact::new("global check", global_check(worker)),
+        Fact::new("total", count(worker.polls)),
+        Fact::new(
+            "measured polls per check",
+            rates.and_then(|rates| rates.polls_per_global_check).map_or(ABSENT.into(), rate),
+        ),
     ];
     Group { title: "polls", facts }
 }
@@ -82,15 +85,15 @@ fn worker_steals(worker: &Worker) -> Group {
     let facts = vec![
         Fact::new("tries", count(worker.steal_attempts)),
         Fact::new("ok", count(worker.steals)),
-        Fact::new("tasks", count(worker.tasks_stolen)),
+        Fact::new("stolen", count(worker.tasks_stolen)),
         Fact::new("races lost", count(worker.steal_races_lost)),
         Fact::new("given", count(worker.tasks_given)),
         Fact::new("ring overflows", count(worker.overflows)),
         Fact::new("tasks overflowed", count(worker.tasks_overflowed)),
-        Fact::new("from global", count(worker.global_tasks)),
-        Fact::new("checks: interval", checks(|checks| checks.interval)),
-        Fact::new("elapsed", checks(|checks| checks.elapsed)),
-        Fact::new("empty", checks(|checks| checks.empty)),
+        Fact::new("from global queue", count(worker.global_tasks)),
+        Fact::new("global checks: interval", checks(|checks| checks.interval)),
+        Fact::new("target time", checks(|checks| checks.elapsed)),
+        Fact::new("empty queues", checks(|checks| checks.empty)),
     ];
     Group { title: "steals", facts }
 }
@@ -108,7 +111,7 @@ fn worker_parks(worker: &Worker) -> Group {
         Fact::new("timed out", count(unparks.timeout)),
         Fact::new("spurious", count(unparks.spurious)),
         Fact::new("wakes sent", count(worker.wakes_sent)),
-        Fact::new("time-out", maybe_duration(worker.park_timeout_ns)),
+        Fact::new("park time-out", maybe_duration(worker.park_timeout_ns)),
         Fact::new("spins: helped", count(worker.spins_helped)),
         Fact::new("in vain", count(worker.spins_in_vain)),
     ]);
@@ -123,7 +126,7 @@ mod tests {
     fn checks_that_are_not_counted_are_absent_and_not_zero() {
         let value = |worker: &Worker| {
             let steals = worker_steals(worker);
-            let empty = steals.facts.iter().find(|fact| fact.label == "empty").unwrap();
+            let empty = steals.facts.iter().find(|fact| fact.label == "empty queues").unwrap();
             empty.value.clone()
         };
         assert_eq!(value(&Worker::default()), ABSENT, "of an older program");

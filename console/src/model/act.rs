@@ -6,7 +6,7 @@ use volt_telemetry::finding::{Finding, Place};
 use volt_telemetry::incident::Incident;
 use volt_telemetry::rule::Rule;
 
-use super::{Action, Effect, INTERVALS, Kind, Model, Screen};
+use super::{Action, Effect, INTERVALS, Kind, Model, Screen, help};
 use crate::facts::incidents::newest_first;
 
 /// The largest number of characters in a filter.
@@ -14,6 +14,12 @@ const FILTER_MAX: usize = 100;
 
 impl Model {
     pub(super) fn act(&mut self, action: Action) -> Option<Effect> {
+        if let Some(page) = self.help_page
+            && let Some(to) = self.turn(page, action)
+        {
+            self.help_page = to;
+            return None;
+        }
         match action {
             Action::Quit => return Some(Effect::Quit),
             Action::Back => self.back(),
@@ -21,12 +27,12 @@ impl Model {
                 self.held = if self.held.is_some() { None } else { Some(self.live.clone()) };
                 self.refresh_choices();
             }
-            Action::ToggleHelp => self.is_help_open = !self.is_help_open,
+            Action::NextHelp => self.help_page = Some(0),
             Action::Show(screen) => {
                 if screen == Screen::Waits {
                     self.waits.requested += 1;
                 }
-                (self.screen, self.is_help_open, self.is_typing) = (screen, false, false);
+                (self.screen, self.help_page, self.is_typing) = (screen, None, false);
             }
             Action::ToggleDetail => self.toggle_detail(),
             Action::ToggleTotals if self.screen == Screen::Waits => self.waits.requested += 1,
@@ -49,13 +55,26 @@ impl Model {
             Action::Last => self.select(|_| usize::MAX),
             Action::Pick(place) if self.position() == Some(place) => self.toggle_detail(),
             Action::Pick(place) => self.select(|_| place),
-            Action::Filter => (self.is_typing, self.is_help_open) = (self.can_filter(), false),
+            Action::Filter => (self.is_typing, self.help_page) = (self.can_filter(), None),
             Action::Type(c) if self.list().filter.chars().count() < FILTER_MAX => self.list_mut().filter.push(c),
             Action::Type(_) => {}
             Action::Erase => _ = self.list_mut().filter.pop(),
             Action::Accept => self.is_typing = false,
         }
         None
+    }
+
+    /// Returns the page of the help after an action that turns pages: `None` after the last one,
+    /// which closes the help. Other actions have their usual effect.
+    fn turn(&self, page: usize, action: Action) -> Option<Option<usize>> {
+        let last = help::pages(self.screen, self.played.is_some()).len() - 1;
+        match action {
+            Action::NextHelp => Some((page < last).then_some(page + 1)),
+            Action::Move(rows) => Some(Some(page.saturating_add_signed(rows.signum()).min(last))),
+            Action::First => Some(Some(0)),
+            Action::Last => Some(Some(last)),
+            _ => None,
+        }
     }
 
     fn can_filter(&self) -> bool {
@@ -69,7 +88,7 @@ impl Model {
         if std::mem::take(&mut self.is_typing) {
             return self.list_mut().filter.clear();
         }
-        let _is_done = std::mem::take(&mut self.is_help_open)
+        let _is_done = self.help_page.take().is_some()
             || self.clear_filter_without_rows()
             || (self.screen == Screen::Incidents && self.incidents.close())
             || (self.screen == Screen::Tasks && std::mem::take(&mut self.tasks.is_open))
@@ -202,7 +221,7 @@ impl Model {
     /// Adjusts the selections to a new state: items that no longer exist are deselected.
     pub(super) fn refresh_choices(&mut self) {
         let shown = self.scene().map(|scene| scene.shown_workers()).unwrap_or_default();
-        // If the selected spare is off duty now, selects the nearest worker before it.
+        // If the selected spare is inactive now, selects the nearest worker before it.
         let nearest = shown.iter().rev().find(|index| **index <= self.selected_worker).or(shown.first());
         self.selected_worker = nearest.copied().unwrap_or(0);
         let workers = self.scene().map_or(0, |scene| scene.snapshot.workers.len());

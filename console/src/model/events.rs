@@ -49,7 +49,7 @@ pub struct Happened {
 
 impl Happened {
     /// Returns the text, with the number of counted events.
-    pub fn told(&self) -> String {
+    pub fn full_text(&self) -> String {
         match self.counted {
             None => self.text.clone(),
             Some((times, first)) if first == self.at => match times {
@@ -131,10 +131,10 @@ impl Log {
             self.runtimes.clear();
             self.add(now, "program", "", format!("another program responds: pid {}", program.pid), Tone::Warn);
         }
-        let is_gone = |known: &Known| !program.runtimes.iter().any(|runtime| known.is(runtime));
+        let has_ended = |known: &Known| !program.runtimes.iter().any(|runtime| known.is(runtime));
         let gone: Vec<String> =
-            self.runtimes.iter().filter(|known| is_gone(known)).map(|known| known.name.clone()).collect();
-        self.runtimes.retain(|known| !is_gone(known));
+            self.runtimes.iter().filter(|known| has_ended(known)).map(|known| known.name.clone()).collect();
+        self.runtimes.retain(|known| !has_ended(known));
         for name in gone {
             self.add(now, "runtime", &name, "ended".into(), Tone::Plain);
         }
@@ -165,7 +165,7 @@ impl Log {
         let text = format!("a spare worker replaced a worker; spare workers in use: {}", sentinel.spares_on_duty);
         self.count(now, "replaced", name, replaced, &text, Tone::Warn);
         let capped = grown(&mut known.capped, sentinel.capped);
-        self.count(now, "capped", name, capped, "no spare worker was available for a stuck worker", Tone::Alarm);
+        self.count(now, "no spare", name, capped, "no spare worker was available for a stuck worker", Tone::Alarm);
         let panicked = grown(&mut known.panicked, runtime.tasks.panicked);
         self.count(now, "panic", name, panicked, "a task panicked", Tone::Warn);
         if let Some(all) = &runtime.processes {
@@ -180,15 +180,15 @@ impl Log {
         }
         for turn in known.course.check(runtime) {
             let (kind, finding, end) = match turn {
-                Turn::Began { finding, suppressed: 0 } => ("found", finding, String::new()),
+                Turn::Began { finding, suppressed: 0 } => ("finding", finding, String::new()),
                 Turn::Began { finding, suppressed } => {
-                    ("found", finding, format!(", {} times since last reported", count(suppressed + 1)))
+                    ("finding", finding, format!(", {} times since last reported", count(suppressed + 1)))
                 }
                 Turn::Ended { finding, for_ns } => ("past", finding, format!(", ended after {}", duration(for_ns))),
                 _ => continue,
             };
             let tone = if kind == "past" { Tone::Plain } else { tone_of(finding.severity) };
-            self.add(now, kind, name, format!("{}{end}", told(&finding)), tone);
+            self.add(now, kind, name, format!("{}{end}", text_of(&finding)), tone);
         }
     }
 
@@ -208,11 +208,11 @@ impl Log {
             self.add(now, kind, name, text, Tone::of_duration(incident.for_ns).max(Tone::Warn));
         }
         let last = newest_first(incidents).map(|incident| incident.id).next().unwrap_or(known.last_incident);
-        let told = news.len().min(OF_A_SNAPSHOT) as u64;
-        let untold = last.saturating_sub(known.last_incident).saturating_sub(told);
-        if untold > 0 {
-            let polls = if untold == 1 { "poll" } else { "polls" };
-            self.add(now, "stall", name, format!("{} more stuck {polls}", count(untold)), Tone::Warn);
+        let logged = news.len().min(OF_A_SNAPSHOT) as u64;
+        let others = last.saturating_sub(known.last_incident).saturating_sub(logged);
+        if others > 0 {
+            let polls = if others == 1 { "poll" } else { "polls" };
+            self.add(now, "stall", name, format!("{} more stuck {polls}", count(others)), Tone::Warn);
         }
         known.last_incident = last.max(known.last_incident);
         known.open = open(runtime);
@@ -254,7 +254,7 @@ fn subject(incident: &Incident) -> String {
 
 /// Formats a finding as `stalled-poll: task 7 has held …`, without characters that control a
 /// terminal.
-fn told(finding: &Finding) -> String {
+fn text_of(finding: &Finding) -> String {
     format!("{}: {}", finding.rule.name(), clean::text(&finding.title))
 }
 

@@ -1,5 +1,5 @@
-//! The input and the output of the model: [`Message`] and [`Action`] go in, [`Effect`] and [`Wish`]
-//! come out.
+//! The input and the output of the model: [`Message`] and [`Action`] go in, [`Effect`] and
+//! [`Needs`] come out.
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ pub enum Action {
     Back,
     /// Pause the screen, or continue.
     TogglePause,
-    /// Open or close the help.
-    ToggleHelp,
+    /// Open the help, or its next page; close it after the last one.
+    NextHelp,
     /// Show another screen.
     Show(Screen),
     /// Open or close the details of the selected row.
@@ -112,7 +112,7 @@ pub enum Effect {
 
 /// The requests that the current screen needs, repeated at an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct Needs {
     /// The tasks of a runtime.
     pub tasks: Option<(String, Query)>,
     /// The processes of a runtime.
@@ -125,7 +125,7 @@ pub struct Wish {
     pub interval: Duration,
 }
 
-impl Wish {
+impl Needs {
     /// Returns whether there is nothing to request.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_none() && self.processes.is_none() && self.why.is_none() && self.dump.is_none()

@@ -31,6 +31,7 @@ use crate::text::clean;
 
 mod act;
 mod events;
+pub mod help;
 mod history;
 mod message;
 mod rows;
@@ -39,7 +40,7 @@ mod screens;
 pub(crate) use events::tone_of;
 pub use events::{EVENTS_MAX, Happened, Log};
 pub use history::{CLASSES, EDGE_POWERS, HISTORY_MAX, History, Kind, Point, Spread, spread};
-pub use message::{Action, Effect, Message, Wish};
+pub use message::{Action, Effect, Message, Needs};
 pub use rows::{PROCESSES_SHOWN, TASKS_SHOWN, WORKER_ORDERS};
 pub use screens::{IncidentList, LatencyChoice, List, ProcessTable, Screen, TaskTable, WaitRow, WaitTable};
 
@@ -120,8 +121,8 @@ pub struct State {
 /// ```
 /// use volt_console::model::{Action, DEFAULT_INTERVAL, Effect, Message, Model};
 /// let mut model = Model::new(DEFAULT_INTERVAL);
-/// assert_eq!(model.update(Message::Do(Action::ToggleHelp)), None);
-/// assert!(model.is_help_open);
+/// assert_eq!(model.update(Message::Do(Action::NextHelp)), None);
+/// assert_eq!(model.help_page, Some(0));
 /// assert_eq!(model.update(Message::Do(Action::Quit)), Some(Effect::Quit));
 /// ```
 #[derive(Clone, Debug)]
@@ -163,8 +164,8 @@ pub struct Model {
     chosen_event: usize,
     /// The index of the selected worker.
     pub selected_worker: usize,
-    /// Whether the help is open.
-    pub is_help_open: bool,
+    /// The page of the help, if it is open.
+    pub help_page: Option<usize>,
     /// Whether the selected worker's details are shown.
     pub is_detail_open: bool,
     /// Whether counters show totals since the runtime started instead of rates per second.
@@ -176,7 +177,7 @@ pub struct Model {
     held: Option<State>,
     lost_in_subscription: u64,
     /// Whether the connection is to another program than the previous one.
-    is_another_life: bool,
+    is_another_program: bool,
 }
 
 impl Model {
@@ -205,7 +206,7 @@ impl Model {
             chosen_finding: None,
             chosen_event: 0,
             selected_worker: 0,
-            is_help_open: false,
+            help_page: None,
             is_detail_open: true,
             shows_totals: false,
             played: None,
@@ -213,7 +214,7 @@ impl Model {
             live: State::default(),
             held: None,
             lost_in_subscription: 0,
-            is_another_life: false,
+            is_another_program: false,
         }
     }
 
@@ -223,19 +224,19 @@ impl Model {
             Message::Tick(now) => self.now = now,
             Message::Connected(hello) => {
                 let hello = clean::hello(hello);
-                self.is_another_life = (hello.pid, hello.start_time) != (self.hello.pid, self.hello.start_time);
+                self.is_another_program = (hello.pid, hello.start_time) != (self.hello.pid, self.hello.start_time);
                 self.hello = hello;
                 if let Link::Lost { since, .. } = &self.link {
                     let after = crate::text::figures::age(nanos(self.now.saturating_sub(*since)));
                     let text = format!("reconnected after {after}, pid {}", self.hello.pid);
-                    self.live.log.add(self.now, "link", "", text, Tone::Plain);
+                    self.live.log.add(self.now, "connection", "", text, Tone::Plain);
                 }
                 self.link = Link::Live;
                 self.live.received_at = self.now;
                 self.lost_in_subscription = 0;
             }
             // A program that was not running sent nothing that could be lost.
-            Message::Missed(_) if self.is_another_life => {}
+            Message::Missed(_) if self.is_another_program => {}
             Message::Missed(updates) => self.lost = self.lost.saturating_add(updates),
             Message::Snapshot { program, lost } => self.take(clean::program(*program), lost),
             Message::Disconnected { reason, retry_in } => self.lose(clean::text(&reason), retry_in),
@@ -376,7 +377,7 @@ impl Model {
         let since = match self.link {
             Link::Live => {
                 self.live.histories.iter_mut().for_each(History::break_off);
-                self.live.log.add(self.now, "link", "", format!("connection lost: {reason}"), Tone::Alarm);
+                self.live.log.add(self.now, "connection", "", format!("lost: {reason}"), Tone::Alarm);
                 self.now
             }
             Link::Lost { since, .. } => since,

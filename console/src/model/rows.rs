@@ -13,7 +13,7 @@ use volt_telemetry::waits::awaited;
 use super::{Happened, List, Model, Screen, WaitRow};
 use crate::facts::incidents::{newest_first, place_of, task};
 use crate::facts::state_word;
-use crate::model::Wish;
+use crate::model::Needs;
 use crate::tables::blame;
 use crate::tables::listing::{self, Row};
 use crate::tables::processes;
@@ -28,7 +28,7 @@ pub const PROCESSES_SHOWN: u32 = 300;
 /// The sort orders of the workers.
 pub const WORKER_ORDERS: [&str; 5] = ["number", "busy", "polls/s", "queue", "in flight"];
 /// The sort orders of the incidents.
-const INCIDENT_ORDERS: [&str; 4] = ["when", "for", "worker", "cause"];
+const INCIDENT_ORDERS: [&str; 4] = ["when", "duration", "worker", "cause"];
 
 impl Model {
     /// Returns the order and filter of the current screen's rows.
@@ -132,7 +132,7 @@ impl Model {
     pub fn task_rows(&self) -> Vec<Row<'_, Task>> {
         let state = self.state();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
-        let Some(told) = state.tasks.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
+        let Some(listed) = state.tasks.as_ref().filter(|listed| Some(&listed.runtime) == runtime) else {
             return Vec::new();
         };
         let list = self.list_of(Screen::Tasks);
@@ -147,7 +147,7 @@ impl Model {
             let texts = [task.name.as_deref().unwrap_or(""), &task.spawned_at, task.state.name()];
             list.has(texts.into_iter().chain(awaits)) || list.has_task([task.id])
         };
-        let rows = told.rows.iter().filter(has);
+        let rows = listed.rows.iter().filter(has);
         let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: state.load_of(item.id) }).collect();
         sort(&mut rows, list.is_inverted, |item| (item.weight(rank), item.id));
         rows
@@ -171,7 +171,7 @@ impl Model {
     pub fn process_rows(&self) -> Vec<Row<'_, Process>> {
         let state = self.state();
         let runtime = self.scene().map(|scene| &scene.snapshot.runtime);
-        let Some(told) = state.processes.as_ref().filter(|told| Some(&told.runtime) == runtime) else {
+        let Some(listed) = state.processes.as_ref().filter(|listed| Some(&listed.runtime) == runtime) else {
             return Vec::new();
         };
         let list = self.list_of(Screen::Processes);
@@ -180,7 +180,7 @@ impl Model {
             let name = process.name.as_deref().unwrap_or("");
             list.has([name, &process.pid, &process.kind, &process.spawned_at, process.state.name()])
         };
-        let rows = told.rows.iter().filter(has);
+        let rows = listed.rows.iter().filter(has);
         let mut rows: Vec<_> = rows.map(|item| Row { item, busy_ratio: state.load_of_process(&item.pid) }).collect();
         sort(&mut rows, list.is_inverted, |item| (item.weight(rank), item.number));
         rows
@@ -195,24 +195,24 @@ impl Model {
     }
 
     /// Returns the requests that the screen needs in addition to the snapshots.
-    pub fn wish(&self) -> Wish {
+    pub fn needs(&self) -> Needs {
         let runtime = self.scene().map(|scene| scene.snapshot.runtime.clone());
-        let Some(runtime) = runtime.filter(|_| self.played.is_none()) else { return Wish::default() };
+        let Some(runtime) = runtime.filter(|_| self.played.is_none()) else { return Needs::default() };
         match self.screen {
             Screen::Tasks => {}
             Screen::Processes => {
                 let processes = Some((runtime, self.process_query()));
-                return Wish { processes, interval: self.interval, ..Wish::default() };
+                return Needs { processes, interval: self.interval, ..Needs::default() };
             }
             Screen::Waits => {
                 let dump = Some((runtime, dump::Query::default(), self.waits.requested));
-                return Wish { dump, interval: self.interval, ..Wish::default() };
+                return Needs { dump, interval: self.interval, ..Needs::default() };
             }
-            _ => return Wish::default(),
+            _ => return Needs::default(),
         }
         let task = self.selected_task().filter(|_| self.tasks.is_open).map(|task| task.id);
         let why = task.map(|task| (runtime.clone(), task));
-        Wish { tasks: Some((runtime, self.task_query())), why, interval: self.interval, ..Wish::default() }
+        Needs { tasks: Some((runtime, self.task_query())), why, interval: self.interval, ..Needs::default() }
     }
 
     /// Returns the dump of the selected runtime.
@@ -328,7 +328,7 @@ impl Model {
     /// Returns the events, the latest first.
     pub fn event_rows(&self) -> Vec<&Happened> {
         let list = self.list_of(Screen::Events);
-        let has = |event: &&Happened| list.has([event.kind, event.runtime.as_str(), &event.told()]);
+        let has = |event: &&Happened| list.has([event.kind, event.runtime.as_str(), &event.full_text()]);
         let mut rows: Vec<_> = self.state().log.newest_first().filter(has).collect();
         if list.is_inverted {
             rows.reverse();

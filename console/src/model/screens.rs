@@ -61,7 +61,7 @@ impl Screen {
     ];
 
     /// Returns the name of the screen.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Screen::Overview => "overview",
             Screen::Workers => "workers",
@@ -83,23 +83,6 @@ impl Screen {
             Screen::Routes => 'u',
             // The tenth has the key behind 9.
             digit => char::from_digit((digit as u32 + 1) % 10, 10).unwrap_or(' '),
-        }
-    }
-
-    /// Returns a shorter name for narrow terminals.
-    pub fn short_name(self) -> &'static str {
-        match self {
-            Screen::Overview => "over",
-            Screen::Workers => "work",
-            Screen::Latency => "lat",
-            Screen::Tasks => "task",
-            Screen::Incidents => "inc",
-            Screen::Blame => "blame",
-            Screen::Doctor => "doc",
-            Screen::Events => "evt",
-            Screen::Processes => "proc",
-            Screen::Waits => "wait",
-            Screen::Routes => "routes",
         }
     }
 

@@ -62,8 +62,8 @@ impl Connection {
     /// Returns an error if the system cannot start a thread.
     pub fn keep(client: Client, interval: Duration, locate: Locate) -> std::io::Result<Connection> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
-        let (intervals, wishes) = channel();
-        let keeper = Keeper { to_screen, wishes, interval, locate, heard: None };
+        let (intervals, new_intervals) = channel();
+        let keeper = Keeper { to_screen, new_intervals, interval, locate, last_heard_at: None };
         std::thread::Builder::new().name("volt-console-connection".into()).spawn(move || keeper.run(client))?;
         Ok(Connection { messages, intervals })
     }
@@ -93,11 +93,11 @@ struct Unwanted;
 
 struct Keeper {
     to_screen: SyncSender<Message>,
-    wishes: Receiver<Duration>,
+    new_intervals: Receiver<Duration>,
     interval: Duration,
     locate: Locate,
     /// When the last snapshot arrived.
-    heard: Option<Instant>,
+    last_heard_at: Option<Instant>,
 }
 
 impl Keeper {
@@ -134,7 +134,10 @@ impl Keeper {
             match client.next(SLICE) {
                 Ok(Some(update)) => {
                     *retry_in = FIRST_RETRY;
-                    let away = self.heard.replace(Instant::now()).map_or(Duration::ZERO, |heard| heard.elapsed());
+                    let away = self
+                        .last_heard_at
+                        .replace(Instant::now())
+                        .map_or(Duration::ZERO, |last_heard_at| last_heard_at.elapsed());
                     if std::mem::take(&mut is_first) && missed(away, self.interval) > 0 {
                         self.send(Message::Missed(missed(away, self.interval)))?;
                     }
@@ -145,7 +148,7 @@ impl Keeper {
                 Err(error) if error.is_answer() => {}
                 Err(error) => return Ok(error),
             }
-            if self.take_wishes()?
+            if self.take_intervals()?
                 && let Err(error) = client.subscribe(self.interval)
             {
                 return Ok(error);
@@ -158,10 +161,10 @@ impl Keeper {
     }
 
     /// Returns whether the interval has changed.
-    fn take_wishes(&mut self) -> Result<bool, Unwanted> {
+    fn take_intervals(&mut self) -> Result<bool, Unwanted> {
         let former = self.interval;
         loop {
-            match self.wishes.try_recv() {
+            match self.new_intervals.try_recv() {
                 Ok(interval) => self.interval = interval,
                 Err(TryRecvError::Empty) => return Ok(self.interval != former),
                 Err(TryRecvError::Disconnected) => return Err(Unwanted),
@@ -172,7 +175,7 @@ impl Keeper {
     fn wait(&mut self, how_long: Duration) -> Result<(), Unwanted> {
         let until = Instant::now() + how_long;
         loop {
-            match self.wishes.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match self.new_intervals.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(interval) => self.interval = interval,
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
                 Err(RecvTimeoutError::Disconnected) => return Err(Unwanted),

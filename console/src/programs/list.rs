@@ -14,7 +14,7 @@ use crate::text::figures::{ABSENT, age, count, duration, head, left, right, widt
 
 /// The number of sockets that are queried at the same time: a stopped program takes seconds to time
 /// out.
-const ASKED_AT_ONCE: usize = 16;
+const CONNECTIONS_MAX: usize = 16;
 /// The largest width of a program's name, and of the names of its runtimes.
 const NAME_MAX_WIDTH: usize = 24;
 
@@ -40,7 +40,7 @@ pub struct Entry {
 pub struct Condition {
     /// How long ago the oldest of its runtimes was built, ns.
     pub up_ns: u64,
-    /// Workers on duty, including stuck ones.
+    /// Active workers, including stuck ones.
     pub workers: u32,
     /// The number of these whose poll has lasted for at least [`STUCK_NS`].
     pub stuck: u32,
@@ -92,39 +92,39 @@ pub struct Listing {
 
 /// Finds every control socket of this user, and requests the name of each program.
 pub fn scan(environment: &Environment) -> Listing {
-    scan_with(environment, ask)
+    scan_with(environment, entry_of)
 }
 
 /// Like [`scan`], and also requests the state of each program.
 pub fn scan_with_health(environment: &Environment) -> Listing {
-    scan_with(environment, ask_with_health)
+    scan_with(environment, entry_with_health)
 }
 
-fn scan_with(environment: &Environment, ask: fn(&Candidate) -> Entry) -> Listing {
+fn scan_with(environment: &Environment, entry_of: fn(&Candidate) -> Entry) -> Listing {
     let found = socket::list(environment);
     let mut entries = Vec::new();
-    for candidates in found.sockets.chunks(ASKED_AT_ONCE) {
+    for candidates in found.sockets.chunks(CONNECTIONS_MAX) {
         std::thread::scope(|scope| {
-            let asked: Vec<_> = candidates.iter().map(|candidate| scope.spawn(|| ask(candidate))).collect();
+            let threads: Vec<_> = candidates.iter().map(|candidate| scope.spawn(|| entry_of(candidate))).collect();
             // A thread that panicked leaves no entry; its message is on stderr.
-            entries.extend(asked.into_iter().filter_map(|entry| entry.join().ok()));
+            entries.extend(threads.into_iter().filter_map(|entry| entry.join().ok()));
         });
     }
     Listing { entries, refused: found.refused.iter().map(|error| clean::text(&error.to_string())).collect() }
 }
 
-fn ask(candidate: &Candidate) -> Entry {
-    ask_for(candidate, |_| Ok(None))
+fn entry_of(candidate: &Candidate) -> Entry {
+    entry_with(candidate, |_| Ok(None))
 }
 
-fn ask_with_health(candidate: &Candidate) -> Entry {
-    ask_for(candidate, |client| match client.snapshot() {
+fn entry_with_health(candidate: &Candidate) -> Entry {
+    entry_with(candidate, |client| match client.snapshot() {
         Ok(program) => Ok(Some(Condition::of(&program))),
         Err(error) => Err(clean::text(&error.to_string())),
     })
 }
 
-fn ask_for(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Condition>, String>) -> Entry {
+fn entry_with(candidate: &Candidate, how: fn(&mut Client) -> Result<Option<Condition>, String>) -> Entry {
     let Candidate { path, pid, start_time, is_alive } = candidate.clone();
     let mut entry = Entry { pid, path, start_time, hello: None, condition: None, error: None };
     if !is_alive {

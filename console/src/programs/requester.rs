@@ -8,16 +8,16 @@
 //! it to the screen, and repeats this at each interval. When another screen is opened, it closes
 //! the connection.
 //!
-//! The race: the wish changes while a reply is under way. That reply is passed to the screen
-//! nevertheless; the next request is for the latest wish.
+//! The race: the needs change while a reply is under way. That reply is passed to the screen
+//! nevertheless; the next request is for the latest needs.
 //!
 //! # Protocol
 //!
-//! 1. The thread sleeps until the current screen needs data (a wish).
+//! 1. The thread sleeps until the current screen needs data.
 //! 2. It connects, if it is not connected, sends the requests, and passes the replies to the
 //!    screen.
-//! 3. It repeats this after the interval, or immediately for another wish.
-//! 4. Without a wish it closes its connection, because a program accepts only a limited number of
+//! 3. It repeats this after the interval, or immediately if the needs change.
+//! 4. Without needs it closes its connection, because a program accepts only a limited number of
 //!    connections.
 //! 5. It exits when its [`Requester`] is dropped, at the latest after the reply that it waits for.
 //!
@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use volt_telemetry::client::{Client, ConnectError};
 
-use crate::model::{Message, Wish};
+use crate::model::{Message, Needs};
 use crate::programs::connection::Locate;
 use crate::programs::sources::Sources;
 
@@ -50,8 +50,8 @@ const INBOX_MAX: usize = 4;
 pub struct Requester {
     /// The replies.
     pub messages: Receiver<Message>,
-    wishes: Sender<Wish>,
-    last: Wish,
+    requests: Sender<Needs>,
+    last: Needs,
 }
 
 impl Requester {
@@ -62,26 +62,26 @@ impl Requester {
     /// Returns an error if the system cannot start a thread.
     pub fn start(locate: Locate) -> std::io::Result<Requester> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
-        let (wishes, wished) = channel();
-        let thread = Thread { to_screen, wished, wish: Wish::default(), locate, client: None, dumped: None };
+        let (requests, requested) = channel();
+        let thread = Thread { to_screen, requested, needs: Needs::default(), locate, client: None, dumped: None };
         std::thread::Builder::new().name("volt-console-requester".into()).spawn(move || thread.run())?;
-        Ok(Requester { messages, wishes, last: Wish::default() })
+        Ok(Requester { messages, requests, last: Needs::default() })
     }
 
     /// Sets the requests to send from now on.
-    pub fn wish(&mut self, wish: Wish) {
-        if wish != self.last {
-            self.last = wish.clone();
+    pub fn set_needs(&mut self, needs: Needs) {
+        if needs != self.last {
+            self.last = needs.clone();
             // The send fails only if the thread has exited.
-            let _ = self.wishes.send(wish);
+            let _ = self.requests.send(needs);
         }
     }
 }
 
 struct Thread {
     to_screen: SyncSender<Message>,
-    wished: Receiver<Wish>,
-    wish: Wish,
+    requested: Receiver<Needs>,
+    needs: Needs,
     locate: Locate,
     client: Option<Client>,
     /// The dump that was requested last: its runtime and number.
@@ -92,10 +92,10 @@ impl Thread {
     fn run(mut self) {
         let mut pace = PACE_MIN;
         while self.wait(pace) {
-            pace = match self.ask() {
-                Ok(Some(is_asked)) => {
-                    if is_asked {
-                        self.wish.interval.max(PACE_MIN)
+            pace = match self.request() {
+                Ok(Some(is_current)) => {
+                    if is_current {
+                        self.needs.interval.max(PACE_MIN)
                     } else {
                         AGAIN
                     }
@@ -118,17 +118,17 @@ impl Thread {
     /// Waits until the next request is due. Returns `false` if the [`Requester`] was dropped.
     fn wait(&mut self, pace: Duration) -> bool {
         loop {
-            let wish = if self.wish.is_empty() {
+            let needs = if self.needs.is_empty() {
                 self.client = None;
-                self.wished.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                self.requested.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                self.wished.recv_timeout(pace)
+                self.requested.recv_timeout(pace)
             };
-            match wish {
-                // Takes the last of the wishes that have arrived.
-                Ok(wish) => {
-                    self.wish = self.wished.try_iter().last().unwrap_or(wish);
-                    if !self.wish.is_empty() {
+            match needs {
+                // Takes the last of the needs that have arrived.
+                Ok(needs) => {
+                    self.needs = self.requested.try_iter().last().unwrap_or(needs);
+                    if !self.needs.is_empty() {
                         return true;
                     }
                 }
@@ -140,27 +140,27 @@ impl Thread {
 
     /// Sends every request once. Returns whether the replies match them; `None` if the screen was
     /// closed.
-    fn ask(&mut self) -> Result<Option<bool>, ConnectError> {
+    fn request(&mut self) -> Result<Option<bool>, ConnectError> {
         let client = match &mut self.client {
             Some(client) => client,
             none => none.insert(Client::connect(&(self.locate)()?)?),
         };
-        let mut is_asked = true;
-        if let Some((runtime, query)) = &self.wish.tasks {
+        let mut is_current = true;
+        if let Some((runtime, query)) = &self.needs.tasks {
             let list = client.tasks(Some(runtime), query)?;
-            is_asked = list.query == *query;
+            is_current = list.query == *query;
             if self.to_screen.send(Message::Tasks(Box::new(list))).is_err() {
                 return Ok(None);
             }
         }
-        if let Some((runtime, query)) = &self.wish.processes {
+        if let Some((runtime, query)) = &self.needs.processes {
             let list = client.processes(Some(runtime), query)?;
-            is_asked = list.query == *query;
+            is_current = list.query == *query;
             if self.to_screen.send(Message::Processes(Box::new(list))).is_err() {
                 return Ok(None);
             }
         }
-        if let Some((runtime, query, number)) = &self.wish.dump {
+        if let Some((runtime, query, number)) = &self.needs.dump {
             let wanted = (runtime.clone(), *number);
             if self.dumped.as_ref() != Some(&wanted) {
                 self.dumped = Some(wanted);
@@ -171,7 +171,7 @@ impl Thread {
                 }
             }
         }
-        if let Some((runtime, task)) = &self.wish.why {
+        if let Some((runtime, task)) = &self.needs.why {
             let why = match client.why(Some(runtime), &task.to_string()) {
                 Ok(why) => Ok(why),
                 // The task has completed.
@@ -182,6 +182,6 @@ impl Thread {
                 return Ok(None);
             }
         }
-        Ok(Some(is_asked))
+        Ok(Some(is_current))
     }
 }

@@ -1,6 +1,7 @@
 //! The blame table: how the tasks of each spawn location have delayed others.
 
 use volt_diagnosis::rates::LocationRates;
+use volt_telemetry::dump::{DUMP_PLACE, is_of_dump};
 use volt_telemetry::incident::Blame;
 
 use crate::facts::Scene;
@@ -35,6 +36,11 @@ pub static COLUMNS: [Column; 9] = [
 pub const LOCATION_TITLE: &str = "spawned at";
 /// The number of sort orders: the columns, and the location.
 pub const ORDERS: usize = COLUMNS.len() + 1;
+
+/// Returns the location as it is shown.
+pub fn place(blame: &Blame) -> &str {
+    if is_of_dump(&blame.spawned_at) { DUMP_PLACE } else { &blame.spawned_at }
+}
 
 /// Returns the rows of `scene` sorted by column `order`, the largest first, or by location if
 /// `order` is past the last column. `is_inverted` reverses the order.
@@ -74,6 +80,12 @@ mod tests {
         assert_eq!(order(&snapshot, None, column_of("alive"), false), ["a", "b", "c"], "nobody counts them");
         assert_eq!(order(&snapshot, None, COLUMNS.len(), false), ["a", "b", "c"]);
         assert_eq!(order(&snapshot, None, COLUMNS.len(), true), ["c", "b", "a"]);
+    }
+
+    #[test]
+    fn the_tasks_of_a_dump_are_named() {
+        assert_eq!(place(&blame("runtime/core/src/task/details/dump.rs:12:60", 0, 1)), DUMP_PLACE);
+        assert_eq!(place(&blame("src/main.rs:7:5", 0, 1)), "src/main.rs:7:5");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub const COLUMNS: [Column<Process, Rank>; 12] = [
     words("state", STATE_WIDTH, state),
     ranked("mailbox", COUNT_WIDTH + 2, Rank::Mailbox, mailbox),
     ranked("peak", COUNT_WIDTH, Rank::Peak, |row| number(row.item.mailbox_high_water)),
-    extra(plain("cap", COUNT_WIDTH, |row| number(row.item.mailbox_capacity))),
+    extra(plain("capacity", COUNT_WIDTH, |row| number(row.item.mailbox_capacity))),
     ranked("lost", COUNT_WIDTH + 1, Rank::Lost, lost),
     ranked("steps", COUNT_WIDTH, Rank::Steps, |row| number(row.item.steps)),
     ranked("busy", DURATION_WIDTH, Rank::Busy, |row| absent(row.item.busy_ns.map(duration))),

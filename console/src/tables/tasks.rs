@@ -3,6 +3,7 @@
 //! Invariant *an unknown number is shown as absent*: for a task in its first poll, only what its
 //! worker publishes is known.
 
+use volt_telemetry::dump::{DUMP_PLACE, is_of_dump};
 use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList};
 use volt_telemetry::waits::holder;
 
@@ -40,6 +41,11 @@ pub const COLUMNS: [Column<Task, Rank>; 13] = [
 
 /// The title of the rest of the line.
 pub const NAME_TITLE: &str = "name, spawned at";
+
+/// The note below the tables of a program.
+const UNKNOWN_AWAITS: &str = "\
+awaits -: not recorded, because the task awaits a timer, a socket or a future of
+another crate. `volt-console dump` polls each waiting task to find the line.";
 
 fn time(ns: Option<u64>) -> Cell {
     absent(ns.map(duration))
@@ -107,11 +113,26 @@ pub fn text(list: &TaskList) -> String {
     format!("runtime {}  tasks {}\n{rows}", list.runtime, summary(list))
 }
 
+/// Explains why it is unknown what some of these tasks await, and how to find it.
+pub fn note(list: &TaskList) -> Option<&'static str> {
+    list.rows.iter().any(is_await_unknown).then_some(UNKNOWN_AWAITS)
+}
+
+/// Returns whether the task waits, and has not recorded for what.
+pub fn is_await_unknown(task: &Task) -> bool {
+    task.awaits.is_none() && matches!(task.state, State::Waits | State::Stranded)
+}
+
+/// Returns the spawn location as it is shown.
+pub fn place(task: &Task) -> &str {
+    if is_of_dump(&task.spawned_at) { DUMP_PLACE } else { &task.spawned_at }
+}
+
 /// Returns the name and location, such as `GET /checkout  examples/src/handlers.rs:118:21`.
 pub fn name_and_place(task: &Task) -> String {
     match &task.name {
         Some(name) => format!("{name}  {}", task.spawned_at),
-        None => task.spawned_at.clone(),
+        None => place(task).to_owned(),
     }
 }
 
@@ -197,6 +218,15 @@ mod tests {
         assert!(text.contains("12.3k alive, 1 of 40 shown, by busy, 345 not polled yet"), "{text}");
         assert!(text.lines().last().unwrap().ends_with("feed  src/main.rs:7:5"), "{text}");
         assert_eq!(text.lines().count(), 3);
+    }
+
+    #[test]
+    fn a_note_explains_why_an_await_is_unknown() {
+        let waiting = Task { state: State::Waits, awaits: None, ..task() };
+        let of = |task: Task| note(&TaskList { rows: vec![task], ..TaskList::default() });
+        assert!(of(waiting.clone()).unwrap().contains("volt-console dump"));
+        assert_eq!(of(Task { awaits: Some("lock".into()), ..waiting.clone() }), None);
+        assert_eq!(of(Task { state: State::Polled, ..waiting }), None, "it does not wait");
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use volt_diagnosis::rates::WorkerRates;
 use volt_telemetry::snapshot::{Config, Duty, InFlight, Worker};
 
-use crate::facts::{Scene, Tone, state_word};
+use crate::facts::{Scene, Tone, global_check, state_word};
 use crate::tables::cell::{Align, Cell};
 use crate::text::figures::{
     ABSENT, COUNT_WIDTH, DURATION_WIDTH, PERCENT_WIDTH, bar, count, duration, head, percent, rate, short_place, tail,
@@ -29,6 +29,10 @@ const BAR_WIDTH: usize = 6;
 const FIGURE_WIDTH: usize = 3;
 /// The width of a worker's number.
 const INDEX_WIDTH: usize = 3;
+/// The width of a worker's lamp and state.
+const STATE_WIDTH: usize = 1 + "maintenance".len();
+/// The unit of a rate.
+const PER_SECOND: &str = "/s";
 
 /// One worker in the table.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +81,8 @@ pub struct Column {
 #[derive(Clone, Copy, Debug)]
 enum Title {
     Fixed(&'static str),
+    /// The title of a counter without a group; ends in `/s` if the column shows rates.
+    Counter(&'static str),
     /// A title with the limit that applies to the column's figures.
     Of(fn(&Config) -> String),
 }
@@ -92,40 +98,40 @@ enum Content {
 }
 
 /// Columns from this rank on are shown only if the poll in flight has ample room.
-const RANK_OF_EXTRAS: u8 = 6;
+const RANK_OF_EXTRAS: u8 = 4;
 
 /// Every column, from left to right.
 pub const COLUMNS: &[Column] = &[
     figure("", "#", INDEX_WIDTH, 0, index),
-    Column { align: Align::Left, content: Content::State, ..figure("", "state", 7, 0, |_| Cell::new("")) },
-    figure("", "since", DURATION_WIDTH, 6, |row| Cell::new(duration(row.worker.phase_for_ns))),
+    Column { align: Align::Left, content: Content::State, ..figure("", "state", STATE_WIDTH, 0, |_| Cell::new("")) },
+    figure("", "since", DURATION_WIDTH, 7, |row| Cell::new(duration(row.worker.phase_for_ns))),
     share("", "busy", 0, |rates| rates.shares.busy_ratio),
-    share("time", "search", 7, |rates| rates.shares.searching_ratio),
-    share("time", "parked", 7, |rates| rates.shares.parked_ratio),
-    share("time", "driver", 7, |rates| rates.shares.driver_ratio),
-    share("time", "maint.", 7, |rates| rates.shares.maintenance_ratio),
-    figure("queue", "lifo", 4, 0, |row| Cell::new(u8::from(row.worker.is_lifo_filled).to_string())),
+    share("time", "search", 8, |rates| rates.shares.searching_ratio),
+    share("time", "parked", 8, |rates| rates.shares.parked_ratio),
+    share("time", "driver", 8, |rates| rates.shares.driver_ratio),
+    share("time", "maintenance", 8, |rates| rates.shares.maintenance_ratio),
+    figure("queue", "lifo", 4, 1, |row| Cell::new(u8::from(row.worker.is_lifo_filled).to_string())),
     figure("queue", "batch", COUNT_WIDTH, 0, |row| Cell::new(count(row.worker.batch_len.into()))),
     gauge("queue", |config| format!("ring/{}", config.local_queue_capacity), ring),
     gauge("budget", |config| format!("budget/{}", config.budget_per_tick), budget),
-    counter("budget", "yield", 5, |worker| worker.coop_yields, |rates| rates.coop_yields_per_second),
-    figure("tuner", "avg", DURATION_WIDTH, 0, |row| Cell::new(duration(row.worker.avg_poll_ns))),
-    figure("tuner", "intv", 4, 0, |row| Cell::new(row.worker.global_queue_interval.to_string())),
-    counter("", "polls", 1, |worker| worker.polls, |rates| rates.polls_per_second),
-    counter("lifo slot", "hits", 4, |worker| worker.lifo_hits, |rates| rates.lifo_hits_per_second),
-    counter("lifo slot", "evict", 4, |worker| worker.lifo_evictions, |rates| rates.lifo_evictions_per_second),
-    counter("lifo slot", "cap", 4, |worker| worker.lifo_cap_flushes, |rates| rates.lifo_cap_flushes_per_second),
-    counter("steals", "tries", 2, |worker| worker.steal_attempts, |rates| rates.steal_attempts_per_second),
-    counter("steals", "ok", 2, |worker| worker.steals, |rates| rates.steals_per_second),
-    counter("steals", "tasks", 2, |worker| worker.tasks_stolen, |rates| rates.tasks_stolen_per_second),
-    counter("steals", "races", 2, |worker| worker.steal_races_lost, |rates| rates.steal_races_lost_per_second),
-    counter("steals", "given", 2, |worker| worker.tasks_given, |rates| rates.tasks_given_per_second),
-    counter("", "parks", 3, |worker| worker.parks, |rates| rates.parks_per_second),
-    counter("unparked by", "notif", 3, |worker| worker.unparks.notified, |rates| rates.unparks_per_second.notified),
-    counter("unparked by", "io", 3, |worker| worker.unparks.io, |rates| rates.unparks_per_second.io),
-    counter("unparked by", "timer", 3, |worker| worker.unparks.timer, |rates| rates.unparks_per_second.timer),
-    counter("unparked by", "t.out", 3, |worker| worker.unparks.timeout, |rates| rates.unparks_per_second.timeout),
-    counter("unparked by", "spur", 3, |worker| worker.unparks.spurious, |rates| rates.unparks_per_second.spurious),
+    counter("budget", "yields", 6, |worker| worker.coop_yields, |rates| rates.coop_yields_per_second),
+    figure("", "avg poll", DURATION_WIDTH, 0, |row| Cell::new(duration(row.worker.avg_poll_ns))),
+    figure("", "global check", "every 255 polls".len(), 6, |row| Cell::new(global_check(row.worker))),
+    counter("", "polls", 2, |worker| worker.polls, |rates| rates.polls_per_second),
+    counter("lifo slot", "hits", 5, |worker| worker.lifo_hits, |rates| rates.lifo_hits_per_second),
+    counter("lifo slot", "evicted", 5, |worker| worker.lifo_evictions, |rates| rates.lifo_evictions_per_second),
+    counter("lifo slot", "flushed", 6, |worker| worker.lifo_cap_flushes, |rates| rates.lifo_cap_flushes_per_second),
+    counter("steals", "tries", 3, |worker| worker.steal_attempts, |rates| rates.steal_attempts_per_second),
+    counter("steals", "ok", 3, |worker| worker.steals, |rates| rates.steals_per_second),
+    counter("steals", "races lost", 6, |worker| worker.steal_races_lost, |rates| rates.steal_races_lost_per_second),
+    counter("tasks", "stolen", 3, |worker| worker.tasks_stolen, |rates| rates.tasks_stolen_per_second),
+    counter("tasks", "given", 3, |worker| worker.tasks_given, |rates| rates.tasks_given_per_second),
+    counter("", "parks", 4, |worker| worker.parks, |rates| rates.parks_per_second),
+    counter("unparks", "notified", 4, |worker| worker.unparks.notified, |rates| rates.unparks_per_second.notified),
+    counter("unparks", "io", 4, |worker| worker.unparks.io, |rates| rates.unparks_per_second.io),
+    counter("unparks", "timer", 4, |worker| worker.unparks.timer, |rates| rates.unparks_per_second.timer),
+    counter("unparks", "timed out", 4, |worker| worker.unparks.timeout, |rates| rates.unparks_per_second.timeout),
+    counter("unparks", "spurious", 4, |worker| worker.unparks.spurious, |rates| rates.unparks_per_second.spurious),
 ];
 
 const fn figure(
@@ -135,12 +141,17 @@ const fn figure(
     rank: u8,
     cell: fn(&Row<'_>) -> Cell,
 ) -> Column {
+    let width = widest(title, width);
     Column { group, width, align: Align::Right, rank, title: Title::Fixed(title), content: Content::Cell(cell) }
 }
 
+/// Returns the width of a column with this title, whose values have at most `width` columns.
+const fn widest(title: &str, width: usize) -> usize {
+    if title.len() > width { title.len() } else { width }
+}
+
 const fn share(group: &'static str, title: &'static str, rank: u8, of: fn(&WorkerRates) -> f64) -> Column {
-    let width = if title.len() > PERCENT_WIDTH { title.len() } else { PERCENT_WIDTH };
-    let title = Title::Fixed(title);
+    let (width, title) = (widest(title, PERCENT_WIDTH), Title::Fixed(title));
     Column { group, width, align: Align::Right, rank, title, content: Content::Share(of) }
 }
 
@@ -156,7 +167,9 @@ const fn counter(
     total: fn(&Worker) -> u64,
     per_second: fn(&WorkerRates) -> f64,
 ) -> Column {
-    let (width, title) = (COUNT_WIDTH, Title::Fixed(title));
+    let width = widest(title, COUNT_WIDTH);
+    let (width, title) =
+        if group.is_empty() { (width + PER_SECOND.len(), Title::Counter(title)) } else { (width, Title::Fixed(title)) };
     Column { group, width, align: Align::Right, rank, title, content: Content::Counter(total, per_second) }
 }
 
@@ -165,7 +178,7 @@ pub const IN_FLIGHT_TITLE: &str = "in flight";
 /// The smallest width for the rest of the line.
 const IN_FLIGHT_MIN: usize = 17;
 /// The width that the rest of the line needs before extra columns are added.
-const IN_FLIGHT_COMFORT: usize = 40;
+const IN_FLIGHT_COMFORT: usize = 36;
 
 /// Returns the columns for a line of `line_width`, and the width left for the poll in flight.
 ///
@@ -199,10 +212,12 @@ pub fn group_titles(columns: &[&Column]) -> String {
 }
 
 impl Column {
-    /// Returns the column's title.
-    pub fn title(&self, config: &Config) -> String {
+    /// Returns the column's title. Counters without a group have the unit of rates unless
+    /// `shows_totals`.
+    pub fn title(&self, config: &Config, shows_totals: bool) -> String {
         match self.title {
-            Title::Fixed(title) => title.into(),
+            Title::Counter(title) if !shows_totals => format!("{title}{PER_SECOND}"),
+            Title::Fixed(title) | Title::Counter(title) => title.into(),
             Title::Of(title) => title(config),
         }
     }
@@ -316,20 +331,55 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_screen_shows_rank_one_and_the_task_in_flight() {
+    fn the_narrowest_screen_shows_rank_zero_and_the_task_in_flight() {
         let (columns, rest) = fitting(79);
         let config = Config { budget_per_tick: 128, local_queue_capacity: 256, ..Config::default() };
-        let titles: Vec<_> = columns.iter().map(|column| column.title(&config)).collect();
-        assert_eq!(titles, ["#", "state", "busy", "lifo", "batch", "ring/256", "budget/128", "avg", "intv"]);
+        let titles: Vec<_> = columns.iter().map(|column| column.title(&config, false)).collect();
+        assert_eq!(titles, ["#", "state", "busy", "batch", "ring/256", "budget/128", "avg poll"]);
         assert!(rest >= IN_FLIGHT_MIN, "{rest}");
     }
 
     #[test]
-    fn the_wide_screen_shows_all_counters_and_spawn_locations() {
+    fn every_state_is_a_whole_word_in_its_column() {
+        let (config, column) = (Config::default(), &COLUMNS[1]);
+        let phases = [Phase::Stopped, Phase::Busy, Phase::Searching, Phase::Parked, Phase::Driver, Phase::Maintenance];
+        let workers = phases.map(|phase| Worker { phase, ..Worker::default() });
+        let duties = [Duty::Stuck, Duty::Blocking].map(|duty| Worker { duty, ..Worker::default() });
+        let states: Vec<String> = workers
+            .iter()
+            .chain(&duties)
+            .map(|worker| {
+                let cell = column.cell(&row(worker, &config));
+                assert_eq!(column.set(&cell.text).trim_end(), cell.text, "it is not cut");
+                cell.text.trim_start_matches(LAMP_AWAKE).to_owned()
+            })
+            .collect();
+        let words = ["stopped", "busy", "search", "parked", "driver", "maintenance", "stuck", "blocking"];
+        assert_eq!(states, words);
+    }
+
+    #[test]
+    fn the_wide_screen_shows_counters_and_spawn_locations() {
         let (columns, rest) = fitting(198);
-        let missing = COLUMNS.iter().filter(|column| column.rank < RANK_OF_EXTRAS).count();
-        assert!(columns.len() >= missing, "{} of {missing}", columns.len());
+        let shown = |group| columns.iter().filter(|column| column.group == group && column.is_counter()).count();
+        assert_eq!([shown("steals"), shown("tasks"), shown("unparks"), shown("lifo slot")], [2, 2, 5, 2]);
         assert!(rest >= IN_FLIGHT_COMFORT, "{rest}");
+    }
+
+    #[test]
+    fn titles_are_words_and_fit_their_columns() {
+        let config = Config { budget_per_tick: 128, local_queue_capacity: 256, ..Config::default() };
+        for column in COLUMNS {
+            for title in [column.title(&config, false), column.title(&config, true)] {
+                assert!(width(&title) <= column.width, "{title}");
+                let short = ["#", "state", "since", "busy", "lifo", "ok", "io", "hits"];
+                let is_word = title.chars().filter(|c| c.is_alphabetic()).count() >= 5;
+                assert!(short.contains(&title.as_str()) || is_word || title.contains('/'), "{title}");
+                assert!(!title.contains('.'), "no abbreviation: {title}");
+            }
+        }
+        let parks = COLUMNS.iter().find(|column| column.title(&config, true) == "parks").unwrap();
+        assert_eq!(parks.title(&config, false), "parks/s");
     }
 
     #[test]
@@ -366,7 +416,7 @@ mod tests {
         let config = Config { budget_per_tick: 10_000, local_queue_capacity: 32_768, ..Config::default() };
         for column in COLUMNS.iter().skip(1) {
             let cell = column.cell(&row(&worker, &config));
-            assert!(width(&cell.text) <= column.width, "{}: {}", column.title(&config), cell.text);
+            assert!(width(&cell.text) <= column.width, "{}: {}", column.title(&config, false), cell.text);
         }
     }
 
@@ -388,7 +438,7 @@ mod tests {
         };
         assert_eq!(text(&worker(Duty::Present, false)), "7 ●busy");
         assert_eq!(text(&worker(Duty::Stuck, false)), "7 ●stuck");
-        assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●block");
+        assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●blocking");
         assert_eq!(text(&worker(Duty::Present, true)), "s7 ◆busy");
         let many = Worker { index: 1023, ..worker(Duty::Present, true) };
         assert_eq!(text(&many), "1023 ◆busy", "the number is not cut for a letter");

@@ -68,7 +68,7 @@ impl Drop for Keyboard {
         self.is_over.store(true, Ordering::Relaxed);
         // A thread that waits for room to send stops when the receiver is dropped.
         self.events = sync_channel(0).1;
-        if !is_terminal_gone()
+        if !is_terminal_closed()
             && let Some(thread) = self.thread.take()
         {
             // The panic hook has printed its panic.
@@ -78,13 +78,13 @@ impl Drop for Keyboard {
 }
 
 /// Returns whether the input terminal has been closed.
-pub fn is_terminal_gone() -> bool {
+pub fn is_terminal_closed() -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     wait(&at_once).is_ok_and(|flags| flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
 /// Returns whether the reader of standard output has closed it, as `| head` does.
-pub fn is_output_gone() -> bool {
+pub fn is_output_closed() -> bool {
     let stdout = io::stdout();
     let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -164,7 +164,7 @@ fn of_key(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('q') => Action::Quit,
         KeyCode::Esc => Action::Back,
         KeyCode::Char(' ') => Action::TogglePause,
-        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::ToggleHelp,
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => Action::NextHelp,
         KeyCode::Enter => Action::ToggleDetail,
         KeyCode::Char('r') => Action::ToggleTotals,
         KeyCode::Char('/') => Action::Filter,

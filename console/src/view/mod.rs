@@ -1,7 +1,7 @@
 //! Draws the screens from `&Model`, without changing it.
 //!
-//! From top to bottom: the program and how recent its numbers are (two lines); one of the
-//! [screens](crate::model::Screen); the names of the screens, and the keys (two lines).
+//! From top to bottom: the program, the doctor's verdict and the runtimes (three lines); one of the
+//! [screens](crate::model::Screen); the names of the screens, and the keys (two or three lines).
 
 pub mod ascii;
 pub mod hits;
@@ -9,6 +9,8 @@ pub mod theme;
 
 pub mod parts;
 pub mod screens;
+
+pub mod footer;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -44,7 +46,9 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, theme: Theme, hits: &mut Hits)
 }
 
 fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
-    let [top, body, bottom] = rows(area, [Constraint::Length(3), Constraint::Fill(1), Constraint::Length(2)]);
+    let keys = footer::height(area.width);
+    let [top, body, bottom] =
+        rows(area, [Constraint::Length(header::TOP_HEIGHT), Constraint::Fill(1), Constraint::Length(keys)]);
     header::draw(frame, top, model, theme);
     match model.scene() {
         Some(scene) => match model.screen {
@@ -62,9 +66,9 @@ fn draw_whole(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hi
         },
         None => draw_nothing(frame, body, model, theme),
     }
-    header::draw_keys(frame, bottom, model, theme, hits);
-    if model.is_help_open {
-        help::draw(frame, area, model.screen, model.played.is_some(), theme);
+    footer::draw(frame, bottom, model, theme, hits);
+    if let Some(page) = model.help_page {
+        help::draw(frame, area, model, page, theme);
         hits.clear();
     }
 }

@@ -234,7 +234,7 @@ fn top_lists_past_incidents_too() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let text = stdout(&run(&mut folder.console(&["top", "--once", "--interval", "20ms"])));
-    assert!(text.contains("incidents   2!  (sleep 2)  suppressed 0"), "{text}");
+    assert!(text.contains("incidents   2!  (sleep 2)  new/s 0  not recorded 0"), "{text}");
     let json = run(&mut folder.console(&["top", "--once", "--json", "--interval", "20ms"])).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["incidents"]["latest"][1]["stack"][0]["line"], 61);
@@ -357,6 +357,41 @@ fn arguments_that_make_no_sense_exit_with_2() {
 }
 
 #[test]
+fn each_command_without_its_program_or_file_exits_as_documented() {
+    let folder = Folder::new();
+    let commands: [(&[&str], i32); 14] = [
+        (&["list"], 0),
+        (&["attach"], 1),
+        (&["doctor"], 2),
+        (&["stacks"], 1),
+        (&["dump"], 1),
+        (&["why", "7"], 1),
+        (&["top", "--once"], 1),
+        (&["tasks"], 1),
+        (&["processes"], 1),
+        (&["check", "--max-poll", "1s"], 2),
+        (&["record"], 1),
+        (&["replay", "none.voltrec", "--once"], 1),
+        (&["export", "none.voltrec"], 1),
+        (&["post-mortem", "none.voltbox"], 1),
+    ];
+    for (arguments, code) in commands {
+        let output = run(&mut folder.console(arguments));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let unknown = run(folder.console(&arguments[..1]).arg("--no-such-option"));
+        assert_eq!(unknown.status.code(), Some(2), "{arguments:?}");
+        let help = stdout(&run(folder.console(&arguments[..1]).arg("--help")));
+        let codes = help.split_once("\nExit codes:\n").unwrap().1;
+        assert!(
+            [code, 2]
+                .iter()
+                .all(|code| codes.contains(&format!("\n  {code}  ")) || codes.starts_with(&format!("  {code}  "))),
+            "{help}"
+        );
+    }
+}
+
+#[test]
 fn escape_sequences_are_removed_from_printed_names() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "sh\u{1b}[2Jop\u{9b}3J", Speech::Stalled);
@@ -383,7 +418,7 @@ fn each_shell_gets_its_completions_and_man_its_page() {
         let output = run(&mut folder.console(&["completions", shell]));
         let script = stdout(&output);
         assert!(output.status.success() && output.stderr.is_empty(), "{shell}");
-        for word in ["doctor", "check", "max-delay", "look-back"] {
+        for word in ["doctor", "check", "max-delay", "max-size"] {
             assert!(script.contains(word), "{word:?} is not among what {shell} completes");
         }
     }
@@ -425,6 +460,8 @@ fn output_that_cannot_be_written_is_an_error() {
         (&["list"][..], 1),
         (&["top", "--once", "--interval", "20ms"], 1),
         (&["man"], 1),
+        (&["completions", "bash"], 1),
+        (&["stacks"], 1),
         (&["doctor", "--for", "100ms"], 2),
     ] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

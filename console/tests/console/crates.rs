@@ -1,5 +1,6 @@
 //! Tests that the dependencies between the crates of the workspace are those listed in
-//! ARCHITECTURE.md, and that the workspace has few test binaries.
+//! ARCHITECTURE.md, that no crate uses one above it, that the exporter's library needs no crate of
+//! its program, and that the workspace has few test binaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Each crate of the workspace, with the members that it depends on in a normal build.
+/// Each crate of the workspace, with the members that it depends on.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 const PAGE: &str = include_str!("../../../ARCHITECTURE.md");
@@ -29,16 +30,29 @@ fn packages() -> Vec<Value> {
     packages
 }
 
-/// Returns the normal dependencies. Those of tests, benches and build scripts are left out, and so
-/// are crates outside the workspace.
-fn of_manifests() -> Arrows {
+/// Returns the dependencies between the crates of the workspace in a normal build.
+fn of_libraries() -> Arrows {
+    of_manifests(|dependency| dependency["kind"].is_null())
+}
+
+/// Returns the dependencies between different crates of the workspace, including those of tests,
+/// benches and build scripts. A crate may use itself in tests, with more features.
+fn of_all_targets() -> Arrows {
+    let mut arrows = of_manifests(|_| true);
+    for (from, to) in &mut arrows {
+        to.remove(from);
+    }
+    arrows
+}
+
+fn of_manifests(is_included: impl Fn(&Value) -> bool) -> Arrows {
     let name_of = |value: &Value| value["name"].as_str().expect("it has a name").to_owned();
     let packages = packages();
     let members: BTreeSet<_> = packages.iter().map(name_of).collect();
     let arrows_of = |package: &Value| {
         let all = package["dependencies"].as_array().expect("a list of dependencies");
-        let normal = all.iter().filter(|dependency| dependency["kind"].is_null());
-        normal.map(name_of).filter(|name| members.contains(name)).collect()
+        let included = all.iter().filter(|dependency| is_included(dependency));
+        included.map(name_of).filter(|name| members.contains(name)).collect()
     };
     packages.iter().map(|package| (name_of(package), arrows_of(package))).collect()
 }
@@ -71,14 +85,15 @@ fn differences(page: &[&str], manifests: &[String]) -> Vec<String> {
     found
 }
 
-/// Returns the crates that depend on each other in a circle, and those that depend on such crates.
-/// Repeatedly removes all crates without a dependency on a remaining crate; the crates that are
-/// left form the circle.
+/// Returns the crates that depend on each other in a circle. Repeatedly removes all crates that
+/// depend on no remaining crate, or that no remaining crate depends on; the crates that are left
+/// form the circle.
 fn circle(arrows: &Arrows) -> Vec<String> {
     let mut left: BTreeSet<&String> = arrows.keys().collect();
     loop {
-        let (stays, goes): (BTreeSet<_>, BTreeSet<_>) =
-            left.iter().partition(|name| arrows[**name].iter().any(|to| left.contains(to)));
+        let depends = |name: &&&String| arrows[**name].iter().any(|to| left.contains(to));
+        let is_used = |name: &&&String| left.iter().any(|from| arrows[*from].contains(**name));
+        let (stays, goes): (BTreeSet<_>, BTreeSet<_>) = left.iter().partition(|name| depends(name) && is_used(name));
         if goes.is_empty() {
             return stays.into_iter().cloned().collect();
         }
@@ -88,7 +103,7 @@ fn circle(arrows: &Arrows) -> Vec<String> {
 
 #[test]
 fn the_page_lists_the_dependencies_between_the_crates() {
-    let arrows = of_manifests();
+    let arrows = of_libraries();
     assert!(arrows.len() > 10, "the whole workspace was read: {arrows:?}");
     let block = block_of(PAGE);
     assert!(!block.is_empty(), "ARCHITECTURE.md has a block that begins with ```crates");
@@ -100,10 +115,14 @@ fn the_page_lists_the_dependencies_between_the_crates() {
     );
 }
 
+/// If the tests of `volt-core` used `volt-runtime`, which links `volt-core`, then every edit of a
+/// socket would build the tests of the scheduler again.
 #[test]
-fn the_crates_have_no_circle() {
-    let found = circle(&of_manifests());
-    assert!(found.is_empty(), "these crates depend on each other, or on crates that do: {found:?}");
+fn no_crate_uses_one_above_it_even_in_tests() {
+    let arrows = of_all_targets();
+    assert!(arrows["volt-core"].contains("volt-recording"), "the dependencies of tests were read: {arrows:?}");
+    let found = circle(&arrows);
+    assert!(found.is_empty(), "these crates depend on each other, their tests included: {found:?}");
 }
 
 #[test]
@@ -122,6 +141,21 @@ fn the_workspace_has_at_most_20_test_binaries() {
 }
 
 #[test]
+fn the_exporter_needs_clap_only_for_its_program() {
+    let packages = packages();
+    let exporter = packages.iter().find(|package| package["name"] == "volt-exporter").expect("it is a member");
+    assert_eq!(exporter["features"]["default"], Value::Array(Vec::new()), "the library has no default features");
+    for name in ["clap", "tracing-subscriber"] {
+        let mut all = exporter["dependencies"].as_array().expect("a list of dependencies").iter();
+        let normal = all.find(|dependency| dependency["name"] == name && dependency["kind"].is_null());
+        assert_eq!(normal.expect(name)["optional"], true, "{name}");
+    }
+    let mut targets = exporter["targets"].as_array().expect("a list of targets").iter();
+    let program = targets.find(|target| target["kind"][0] == "bin").expect("the sidecar");
+    assert_eq!(program["required-features"], Value::Array(vec!["cli".into()]));
+}
+
+#[test]
 fn a_changed_dependency_and_a_circle_are_found() {
     let arrows = |all: &[(&str, &[&str])]| -> Arrows {
         let set = |to: &&[&str]| to.iter().map(|name| (*name).to_owned()).collect();
@@ -135,7 +169,5 @@ fn a_changed_dependency_and_a_circle_are_found() {
     let expected = ["page:      b ->", "manifests: b -> a", "manifests: c -> a", "manifests: d ->"];
     assert_eq!(differences(&page, &lines_of(&more)), expected);
     assert_eq!(differences(&["b ->", "a -> b"], &lines_of(&same)).len(), 1);
-    let stuck = circle(&more);
-    assert!(["a", "b"].iter().all(|name| stuck.contains(&(*name).to_owned())), "{stuck:?}");
-    assert!(!stuck.contains(&"d".to_owned()), "{stuck:?}");
+    assert_eq!(circle(&more), ["a", "b"]);
 }

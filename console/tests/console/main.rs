@@ -1,6 +1,7 @@
 //! Tests of the program `volt-console` as a whole, with stand-ins for running programs, with and
 //! without a terminal.
 
+mod book;
 mod check;
 mod commands;
 mod connection;
@@ -15,3 +16,5 @@ mod processes;
 mod program;
 mod screen;
 mod tasks;
+
+mod documents;

@@ -124,7 +124,7 @@ impl Program {
         let begun = Instant::now();
         // ORDERING: Relaxed; the number alone is the message.
         while self.snapshots.load(Ordering::Relaxed) < count {
-            assert!(begun.elapsed() < Duration::from_secs(60), "nobody asks for {count} snapshots");
+            assert!(begun.elapsed() < Duration::from_secs(60), "no client requests {count} snapshots");
             std::thread::yield_now();
         }
     }

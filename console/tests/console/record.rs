@@ -54,10 +54,10 @@ fn a_signal_ends_a_recording_cleanly_with_a_summary() {
         let (child, path) = recording(&folder);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stdout.clone()).unwrap();
+        let printed = String::from_utf8(output.stdout.clone()).unwrap();
         assert_eq!(output.status.code(), Some(0), "{signal:?}: {}", stderr(&output));
-        assert!(said.contains(" events, 0 lost, ") && said.contains(path.to_str().unwrap()), "{said}");
-        assert!(said.contains("volt-console replay"), "{said}");
+        assert!(printed.contains(" events, 0 lost, ") && printed.contains(path.to_str().unwrap()), "{printed}");
+        assert!(printed.contains("volt-console replay"), "{printed}");
         assert!(assert_shown(&folder, &path).stderr.is_empty(), "it is whole");
     }
 }
@@ -85,10 +85,10 @@ fn record_stops_on_a_full_disk_and_keeps_a_readable_file() {
     limited.arg("--fsize=262144").arg(console.get_program()).args(["record", "shop", "-o", path.to_str().unwrap()]);
     limited.env("VOLT_SOCKET_DIR", folder.path());
     let output = run(&mut limited);
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
+    let printed = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{:?}: {printed}", output.status);
     for part in [path.to_str().unwrap(), "File too large", "free some space", "recorded so far stay readable"] {
-        assert!(said.contains(part), "{part:?} is not in: {said}");
+        assert!(printed.contains(part), "{part:?} is not in: {printed}");
     }
     assert_shown(&folder, &path);
     let bytes = std::fs::metadata(&path).unwrap().len();
@@ -108,9 +108,9 @@ fn record_refuses_an_unusable_output_path_before_recording() {
     ];
     for (path, part) in cases {
         let output = run(&mut folder.console(&["record", "shop", "--seconds", "1", "-o", path.to_str().unwrap()]));
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(path.to_str().unwrap()) && said.contains(part), "{said}");
+        let printed = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains(path.to_str().unwrap()) && printed.contains(part), "{printed}");
     }
     assert_eq!(std::fs::read_to_string(there).unwrap(), "somebody's");
 }
@@ -124,8 +124,11 @@ fn a_truncated_recording_is_shown_and_exported_with_a_warning() {
     child.wait_with_output().unwrap();
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() * 2 / 3]).unwrap();
-    let said = stderr(&assert_shown(&folder, &path));
-    assert!(said.contains("is truncated at byte") && said.contains("the data before that byte is complete"), "{said}");
+    let printed = stderr(&assert_shown(&folder, &path));
+    assert!(
+        printed.contains("is truncated at byte") && printed.contains("the data before that byte is complete"),
+        "{printed}"
+    );
     let output = run(&mut folder.console(&["export", path.to_str().unwrap()]));
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("is truncated at byte"), "{}", stderr(&output));
@@ -146,8 +149,11 @@ fn replay_applies_display_options_and_has_its_own_help() {
     // Without a terminal, the error names the command for recordings, not the one for live
     // programs.
     let output = run(&mut folder.console(&["replay", path]));
-    let said = stderr(&output);
-    assert!(said.contains("use `volt-console replay --once FILE`") && !said.contains("volt-console top"), "{said}");
+    let printed = stderr(&output);
+    assert!(
+        printed.contains("use `volt-console replay --once FILE`") && !printed.contains("volt-console top"),
+        "{printed}"
+    );
     let arguments = ["replay", "--plain", "--ascii", "--no-mouse", path];
     let mut screen = Screen::start(folder.console(&arguments), 80, 24);
     screen.wait_for("replay", 0);

@@ -15,7 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 /// Longer than any step of these tests takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The sequences that restore a terminal: the normal screen, the cursor.
 pub const LEAVE: &str = "\u{1b}[?1049l";
@@ -108,7 +108,7 @@ impl Screen {
 
     #[track_caller]
     fn wait_until(&self, text: &str, mark: usize, is_printed: impl Fn(&str) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut output = self.output.lock();
         loop {
             let printed = String::from_utf8_lossy(&output.0[mark..]).into_owned();
@@ -162,7 +162,7 @@ impl Screen {
         drop(self.terminal);
         let mut output = self.output.lock();
         while !output.1 {
-            let (next, timeout) = self.output.changed.wait_timeout(output, PATIENCE).unwrap();
+            let (next, timeout) = self.output.changed.wait_timeout(output, TIMEOUT).unwrap();
             assert!(!timeout.timed_out(), "the output has no end");
             output = next;
         }
@@ -190,7 +190,7 @@ fn wait_for_end(mut child: Child) -> ExitStatus {
     let (sender, receiver) = std::sync::mpsc::channel();
     let pid = Pid::from_child(&child);
     std::thread::spawn(move || sender.send(child.wait().unwrap()));
-    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+    receiver.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
         kill_process(pid, Signal::KILL).unwrap();
         panic!("the program did not end");
     })

@@ -112,7 +112,10 @@ fn keys_change_the_screen_and_a_new_size_redraws_it() {
     let mut screen = attached(&folder);
     let mark = screen.mark();
     screen.press(b"?");
-    screen.wait_for("(local)", mark);
+    screen.wait_for("selected", mark);
+    let mark = screen.mark();
+    screen.press(b"?");
+    screen.wait_for("curve", mark);
     let mark = screen.mark();
     screen.press(b"\x1b");
     screen.wait_for("injected/s", mark);
@@ -135,7 +138,7 @@ fn digits_change_the_screen_and_enter_opens_a_stack() {
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let mut screen = attached(&folder);
     for (key, wanted) in [
-        (&b"5"[..], "suppressed"),
+        (&b"5"[..], "new/s"),
         (b"\r", "suspect line"),
         (b"6", "suffered:"),
         (b"1", "injected/s"),
@@ -181,11 +184,11 @@ fn a_click_on_a_tab_selects_a_screen_and_the_mouse_is_released() {
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stalled);
     let mut screen = attached(&folder);
     let mark = screen.mark();
-    // Presses the left button on `5 incid`, in the last line but one; then on `6 blame`.
-    screen.press(b"\x1b[<0;30;23M\x1b[<0;30;23m");
-    screen.wait_for("suppressed", mark);
+    // Presses the left button on `5 incidents`, in the first line of tabs; then on `6 blame`.
+    screen.press(b"\x1b[<0;43;22M\x1b[<0;43;22m");
+    screen.wait_for("new/s", mark);
     let mark = screen.mark();
-    screen.press(b"\x1b[<0;37;23M\x1b[<0;37;23m");
+    screen.press(b"\x1b[<0;54;22M\x1b[<0;54;22m");
     screen.wait_for("suffered:", mark);
     screen.press(b"q");
     let printed = screen.finish().1;
@@ -201,7 +204,7 @@ fn plain_ascii_output_has_no_colours_and_no_mouse_codes() {
     let mut screen = Screen::start(folder.console(&arguments), 80, 24);
     screen.wait_for("live", 0);
     screen.press(b"5");
-    screen.wait_for("suppressed", 0);
+    screen.wait_for("new/s", 0);
     screen.press(b"q");
     let printed = screen.finish().1;
     assert!(printed.is_ascii(), "{printed}");

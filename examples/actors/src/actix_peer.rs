@@ -183,7 +183,7 @@ impl Peer for Actix {
         self.end(nodes);
     }
 
-    fn tell(&self, orders: Vec<(Addr<Node>, Order<Addr<Node>>)>) {
+    fn send_orders(&self, orders: Vec<(Addr<Node>, Order<Addr<Node>>)>) {
         self.each(vec![orders], |orders| {
             for (to, order) in orders {
                 match order {

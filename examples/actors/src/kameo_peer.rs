@@ -136,7 +136,7 @@ impl Peer for Kameo {
         self.end(nodes);
     }
 
-    fn tell(&self, orders: Vec<(ActorRef<Node>, Order<ActorRef<Node>>)>) {
+    fn send_orders(&self, orders: Vec<(ActorRef<Node>, Order<ActorRef<Node>>)>) {
         run(&self.0, async move {
             for (to, order) in orders {
                 match order {

@@ -57,7 +57,7 @@ struct Node {
 }
 
 impl Node {
-    fn told(&mut self, message: Message, out: &mut Output) -> Result<(), Failure> {
+    fn handle(&mut self, message: Message, out: &mut Output) -> Result<(), Failure> {
         match message.payload.downcast::<u64>() {
             Ok(token) => self.given(token, out),
             Err(payload) => match payload.downcast::<Order<Pid>>() {
@@ -124,7 +124,7 @@ impl Process for Node {
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
         for event in events {
             match event {
-                Event::Message(message) => self.told(message, out)?,
+                Event::Message(message) => self.handle(message, out)?,
                 Event::Completed { result, .. } => {
                     result?;
                     self.send_burst(out);

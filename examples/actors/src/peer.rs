@@ -44,5 +44,5 @@ pub(crate) trait Peer: Sized + 'static {
     fn end_nodes(&self, nodes: Vec<Self::Node>);
 
     /// Sends orders, from inside the runtime.
-    fn tell(&self, orders: Vec<(Self::Node, Order<Self::Node>)>);
+    fn send_orders(&self, orders: Vec<(Self::Node, Order<Self::Node>)>);
 }

@@ -121,7 +121,7 @@ impl Peer for Ractor {
         self.end(nodes);
     }
 
-    fn tell(&self, orders: Vec<(NodeRef, Order<NodeRef>)>) {
+    fn send_orders(&self, orders: Vec<(NodeRef, Order<NodeRef>)>) {
         run(&self.0, async move {
             for (to, order) in orders {
                 to.cast(NodeOrder(order)).expect("the node lives");

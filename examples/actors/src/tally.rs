@@ -22,7 +22,7 @@ pub(crate) static TOKENS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static SUM: AtomicU64 = AtomicU64::new(0);
 
 /// No batch takes this long unless a message was lost.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Counts down to zero, and then wakes the one thread that waits for it.
 pub(crate) struct Latch {
@@ -55,13 +55,13 @@ impl Latch {
     }
 
     pub(crate) fn wait(&self) {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = std::time::Instant::now() + TIMEOUT;
         // ORDERING: Acquire; pairs with the AcqRel in `hit`.
         while self.left.load(Ordering::Acquire) != 0 {
             thread::park_timeout(Duration::from_secs(1));
             // ORDERING: Relaxed; only for the text.
             let left = self.left.load(Ordering::Relaxed);
-            assert!(left == 0 || std::time::Instant::now() < deadline, "{left} did not happen within {PATIENCE:?}");
+            assert!(left == 0 || std::time::Instant::now() < deadline, "{left} did not happen within {TIMEOUT:?}");
         }
     }
 }

@@ -70,7 +70,7 @@ impl<F: Form> Peer for Volt<F> {
         self.end(nodes);
     }
 
-    fn tell(&self, orders: Vec<(Pid, Order<Pid>)>) {
+    fn send_orders(&self, orders: Vec<(Pid, Order<Pid>)>) {
         let system = self.system.clone();
         self.run(async move {
             for (to, order) in orders {

@@ -98,7 +98,7 @@ fn circles<P: Peer>(meter: &Meter, circles: usize, nodes_each: usize, hops: u64)
         let next = circle.iter().cycle().skip(1);
         circle.iter().zip(next).map(|(node, next)| (node.clone(), Order::Next(next.clone())))
     });
-    peer.tell(orders.collect());
+    peer.send_orders(orders.collect());
     let mut batches = 0;
     let medians = meter.medians(|| {
         batches += 1;
@@ -107,7 +107,7 @@ fn circles<P: Peer>(meter: &Meter, circles: usize, nodes_each: usize, hops: u64)
         let tokens = nodes.iter().step_by(nodes_each).map(|first| (first.clone(), Order::Token(hops - 1)));
         let tokens = tokens.collect();
         let began = Instant::now();
-        peer.tell(tokens);
+        peer.send_orders(tokens);
         ARRIVED.wait();
         [ns_each(began, hops * circles as u64)]
     });
@@ -122,16 +122,16 @@ pub(crate) fn fan_in<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     let sink = begin_nodes(&peer, 1);
     let senders = begin_nodes(&peer, SENDERS);
-    peer.tell(senders.iter().map(|sender| (sender.clone(), Order::Next(sink[0].clone()))).collect());
+    peer.send_orders(senders.iter().map(|sender| (sender.clone(), Order::Next(sink[0].clone()))).collect());
     let tokens = SENDERS as u64 * BURST;
     let mut batches = 0;
     let medians = meter.medians(|| {
         batches += 1;
         ARRIVED.arm(1);
-        peer.tell(vec![(sink[0].clone(), Order::Expect(tokens))]);
+        peer.send_orders(vec![(sink[0].clone(), Order::Expect(tokens))]);
         let bursts = senders.iter().map(|sender| (sender.clone(), Order::Burst(BURST))).collect();
         let began = Instant::now();
-        peer.tell(bursts);
+        peer.send_orders(bursts);
         ARRIVED.wait();
         [ns_each(began, tokens)]
     });

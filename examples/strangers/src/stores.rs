@@ -17,14 +17,14 @@ use crate::tls::{self, Error};
 /// The number of items in each database, which are `item 0`, `item 1` and so on.
 pub const ITEMS: i64 = 200;
 /// The time limit for a lock of SQLite's.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of connections to each database.
 const CONNECTIONS: u32 = 8;
 
 /// Opens a SQLite database, which is created if it does not exist.
 pub async fn sqlite(file: &Path) -> Result<SqlitePool, Error> {
     let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
-    let options = options.busy_timeout(PATIENCE).journal_mode(SqliteJournalMode::Wal);
+    let options = options.busy_timeout(TIMEOUT).journal_mode(SqliteJournalMode::Wal);
     let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await?;
     sqlx::query("CREATE TABLE IF NOT EXISTS item (id INTEGER PRIMARY KEY, name TEXT NOT NULL)").execute(&pool).await?;
     Ok(pool)

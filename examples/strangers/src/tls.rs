@@ -17,7 +17,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// Time limit for the handshake, and for the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The error of a library.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -62,10 +62,10 @@ pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, router: Router)
 }
 
 async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) -> Result<(), Error> {
-    let stream = timeout(PATIENCE, acceptor.accept(stream)).await??;
+    let stream = timeout(TIMEOUT, acceptor.accept(stream)).await??;
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     Ok(connection.with_upgrades().await?)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{ConnectInfo, Json};
+use axum::extract::{ConnectInfo, Json, Path};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -52,7 +52,14 @@ pub fn router() -> Router {
         .route("/stream", get(parts))
         .route("/events", get(events))
         .route("/echo", get(echo))
+        .route("/numbers/{number}", get(async |Path(number): Path<u64>| number.to_string()))
+        .nest_service("/squares", squares())
         .nest("/api", api)
+}
+
+/// A router that another one has as a service.
+fn squares() -> Router {
+    Router::new().route("/{number}", get(async |Path(number): Path<u64>| (number * number).to_string()))
 }
 
 async fn slow() -> &'static str {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// How long any step may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How much memory a load may leave behind in the allocator.
 const GROWTH_MAX_KB: u64 = 4096;
 /// The maximum number of measured loads. A leak grows with each load. The memory for an incident of
@@ -63,7 +63,7 @@ impl Chat {
             if is_so(&report) {
                 return report;
             }
-            assert!(began.elapsed() < PATIENCE, "never {what}: {report}");
+            assert!(began.elapsed() < TIMEOUT, "never {what}: {report}");
         }
     }
 
@@ -79,7 +79,7 @@ impl Chat {
 
     fn guest(&self) -> Guest {
         let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut guest = Guest(BufReader::new(stream));
         assert!(guest.read().starts_with("* you are guest"));
@@ -88,7 +88,7 @@ impl Chat {
 
     fn guest_in(&self, nick: &str, room: &str) -> Guest {
         let mut guest = self.guest();
-        guest.say(&format!("/nick {nick}\n/join {room}"));
+        guest.send(&format!("/nick {nick}\n/join {room}"));
         assert_eq!(guest.read(), format!("* you are {nick}"));
         assert_eq!(guest.read(), format!("* you are in {room}"));
         guest
@@ -105,7 +105,7 @@ impl Drop for Chat {
 struct Guest(BufReader<TcpStream>);
 
 impl Guest {
-    fn say(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         // Written in one piece; otherwise the second part would wait until the first is
         // acknowledged.
         self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -135,29 +135,29 @@ fn two_guests_talk_and_a_third_reads_the_history() {
     let mut ada = chat.guest_in("ada", "garden");
     let mut bob = chat.guest_in("bob", "garden");
     assert_eq!(ada.read(), "* bob has come into garden");
-    ada.say("good morning");
+    ada.send("good morning");
     assert_eq!(ada.read(), "[garden] ada: good morning");
     assert_eq!(bob.read(), "[garden] ada: good morning");
-    bob.say("/nick ada");
+    bob.send("/nick ada");
     assert_eq!(bob.read(), "* ada is in garden already: take another name by /nick");
-    bob.say("/nick rob");
+    bob.send("/nick rob");
     assert_eq!(bob.read(), "* bob is rob now");
     assert_eq!(ada.read(), "* bob is rob now");
-    bob.say("/who");
+    bob.send("/who");
     assert_eq!(bob.read(), "* in garden: ada, rob");
     let mut eve = chat.guest_in("eve", "garden");
     assert_eq!(eve.read(), "- [garden] ada: good morning");
     assert_eq!(ada.read(), "* eve has come into garden");
-    eve.say("/quit");
+    eve.send("/quit");
     assert_eq!(eve.read(), "* good-bye");
     assert_eq!(ada.read(), "* eve has left garden");
     drop(bob);
     assert_eq!(ada.read(), "* rob has left garden");
-    ada.say("/join ../etc\n/foo\n/join hall\nhello");
+    ada.send("/join ../etc\n/foo\n/join hall\nhello");
     assert!(ada.read().starts_with("* /join takes a name"));
     assert!(ada.read().starts_with("* there is no /foo"));
     assert_eq!((ada.read(), ada.read()), ("* you are in hall".to_owned(), "[hall] ada: hello".to_owned()));
-    ada.say(&"x".repeat(2000));
+    ada.send(&"x".repeat(2000));
     assert!(ada.read().starts_with("* a line has at most 1024 bytes"));
 }
 
@@ -171,7 +171,7 @@ fn a_slow_reader_loses_lines_and_is_notified() {
     let mut lines = 0;
     while chat.report()["dropped"] == 0 {
         for _ in 0..4000 {
-            quick.say(&long);
+            quick.send(&long);
             assert!(
                 quick.read_until("x").ends_with(&long),
                 "the quick one hears itself while the slow one hears nothing"
@@ -180,13 +180,13 @@ fn a_slow_reader_loses_lines_and_is_notified() {
         lines += 4000;
         assert!(lines < 200_000, "nothing was dropped");
     }
-    quick.say("the end");
+    quick.send("the end");
     quick.read_until("the end");
-    let told = slow.read_until("lines were dropped: you read too slowly");
-    let told: u64 = told.split(' ').nth(1).unwrap().parse().unwrap();
-    assert!((1..=lines).contains(&told), "{told} of {lines}");
+    let notice = slow.read_until("lines were dropped: you read too slowly");
+    let notice: u64 = notice.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!((1..=lines).contains(&notice), "{notice} of {lines}");
     // The connection still works as before.
-    quick.say("are you there?");
+    quick.send("are you there?");
     slow.read_until("[hall] quick: are you there?");
 }
 

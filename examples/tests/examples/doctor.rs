@@ -33,9 +33,11 @@ const APART: Duration = Duration::from_millis(300);
 /// Time between two snapshots for rules that need a longer time.
 const FAR_APART: Duration = Duration::from_millis(1_100);
 /// The number of pairs of snapshots of a counterpart.
-const LOOK_ALIKE_PAIRS: usize = 3;
+const HEALTHY_PAIRS: usize = 3;
 /// How long a symptom may take to appear. Most appear immediately, and a leak after half a minute.
-const PATIENCE: Duration = Duration::from_secs(80);
+const TIMEOUT: Duration = Duration::from_secs(80);
+/// How long a slow leak may take to appear: three minutes, and the time to start on a busy machine.
+const SLOW_TIMEOUT: Duration = Duration::from_secs(220);
 /// The number of pairs of snapshots of the leak's counterpart: longer than it takes to find a leak.
 const LEAK_PAIRS: usize = 30;
 /// The same for waits that are far longer than usual.
@@ -53,6 +55,13 @@ fn is_patient(rule: Rule) -> bool {
     matches!(rule, Rule::TaskLeak | Rule::WaitingForever)
 }
 
+/// Returns the command that runs a symptom, or its counterpart.
+fn symptom(name: &str, healthy: bool) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
+    command.args([name, "--seconds", "240"]).args(healthy.then_some("--healthy"));
+    command
+}
+
 /// A running program; killed when dropped.
 struct Patient {
     child: Child,
@@ -63,9 +72,8 @@ struct Patient {
 }
 
 impl Patient {
-    fn with_symptom(rule: Rule, look_alike: bool, groups: &[PathBuf]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_symptoms"));
-        command.args([rule.name(), "--seconds", "120"]).args(look_alike.then_some("--look-alike"));
+    fn with_symptom(rule: Rule, healthy: bool, groups: &[PathBuf]) -> Self {
+        let mut command = symptom(rule.name(), healthy);
         command.args(groups.iter().flat_map(|folder| [Path::new("--group"), folder]));
         let mut patient = Self::start(command);
         if is_patient(rule) || rule == Rule::RestartStorm {
@@ -105,12 +113,16 @@ impl Patient {
         let after = self.snapshot();
         let pairs = before.runtimes.iter().zip(&after.runtimes);
         let mut findings: Vec<_> = pairs.flat_map(|(before, after)| examine(before, after)).collect();
-        // Two snapshots are not enough for this rule, so the program's own finding is used.
-        let own = after.runtimes.iter().flat_map(|runtime| runtime.findings.iter().flatten());
-        findings.extend(own.filter(|finding| finding.rule == Rule::TaskLeak && finding.seen.is_current).cloned());
+        findings.extend(own_leaks(&after));
         *before = after;
         findings
     }
+}
+
+/// Returns the program's own findings of leaks, for which two snapshots are not enough.
+fn own_leaks(program: &Program) -> Vec<Finding> {
+    let own = program.runtimes.iter().flat_map(|runtime| runtime.findings.iter().flatten());
+    own.filter(|finding| finding.rule == Rule::TaskLeak && finding.seen.is_current).cloned().collect()
 }
 
 impl Drop for Patient {
@@ -129,16 +141,16 @@ fn check(rule: Rule, beside: &[Rule]) -> Vec<Finding> {
 
 /// Like [`check`], in control groups, and with a stricter condition on the finding.
 fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec<Finding> {
-    let look_alike = || findings_of_look_alike(rule, groups);
-    let (found, look_alike) = if is_patient(rule) {
+    let healthy = || findings_of_healthy(rule, groups);
+    let (found, healthy) = if is_patient(rule) {
         let _shared = ALONE.read().unwrap_or_else(PoisonError::into_inner);
         thread::scope(|scope| {
-            let look_alike = scope.spawn(look_alike);
-            (find(rule, groups, is_it), look_alike.join().expect("it panicked"))
+            let healthy = scope.spawn(healthy);
+            (find(rule, groups, is_it), healthy.join().expect("it panicked"))
         })
     } else {
         let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
-        (find(rule, groups, is_it), look_alike())
+        (find(rule, groups, is_it), healthy())
     };
     for finding in &found {
         let is_expected = finding.rule == rule || beside.contains(&finding.rule) || is_of_the_machine(finding, &found);
@@ -148,25 +160,25 @@ fn check_until(rule: Rule, beside: &[Rule], groups: &[PathBuf], is_it: impl Fn(&
     }
     let least = found.iter().filter(|finding| finding.rule == rule).map(|finding| finding.severity).max();
     let least = least.min(Some(Severity::Warning));
-    let mistaken: Vec<_> = look_alike.iter().filter(|finding| Some(finding.severity) >= least).collect();
-    assert!(mistaken.is_empty(), "what looks like {rule} is taken for it: {mistaken:#?}");
+    let mistaken: Vec<_> = healthy.iter().filter(|finding| Some(finding.severity) >= least).collect();
+    assert!(mistaken.is_empty(), "the healthy counterpart of {rule} is taken for it: {mistaken:#?}");
     found
 }
 
 /// Returns the findings of this rule in its counterpart.
-fn findings_of_look_alike(rule: Rule, groups: &[PathBuf]) -> Vec<Finding> {
+fn findings_of_healthy(rule: Rule, groups: &[PathBuf]) -> Vec<Finding> {
     let mut patient = Patient::with_symptom(rule, true, groups);
     let mut before = patient.snapshot();
     // The start of the program does not count: threads start, and pages are loaded. In a control
     // group, the start can use up the quota for some periods.
     let began = Instant::now();
     while patient.examine_from(&mut before).iter().any(|finding| finding.rule == rule) && !groups.is_empty() {
-        assert!(began.elapsed() < PATIENCE, "what looks like {rule} is taken for it all the time");
+        assert!(began.elapsed() < TIMEOUT, "the healthy counterpart of {rule} is taken for it all the time");
     }
     let pairs = match rule {
         Rule::TaskLeak => LEAK_PAIRS,
         Rule::WaitingForever => FOREVER_PAIRS,
-        _ => LOOK_ALIKE_PAIRS,
+        _ => HEALTHY_PAIRS,
     };
     let findings = (0..pairs).flat_map(|_| patient.examine_from(&mut before));
     findings.filter(|finding| finding.rule == rule).collect()
@@ -191,7 +203,7 @@ fn find(rule: Rule, groups: &[PathBuf], is_it: impl Fn(&Finding) -> bool) -> Vec
         if found.iter().any(&is_it) {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "{rule} is not found: {found:#?} in {before:#?}");
+        assert!(began.elapsed() < TIMEOUT, "{rule} is not found: {found:#?} in {before:#?}");
     }
 }
 
@@ -305,6 +317,28 @@ fn the_doctor_finds_tasks_that_wait_for_each_other() {
     assert!(names.contains(&"settlement") && names.contains(&"pricing"), "{deadlock:#?}");
 }
 
+/// Beside the other tests: the two programs use hardly any processor time.
+#[test]
+fn the_doctor_finds_tasks_with_full_channels_to_each_other() {
+    let starts = |is_healthy| Patient::start(symptom("deadlock-channels", is_healthy));
+    let [mut stuck, mut healthy] = [false, true].map(starts);
+    let (mut before, mut before_healthy, began) = (stuck.snapshot(), healthy.snapshot(), Instant::now());
+    let is_it = |finding: &Finding| finding.rule == Rule::Deadlock;
+    let found = loop {
+        let mistaken: Vec<_> = healthy.examine_from(&mut before_healthy).into_iter().filter(is_it).collect();
+        assert!(mistaken.is_empty(), "{mistaken:#?}");
+        if let Some(found) = stuck.examine_from(&mut before).into_iter().find(is_it) {
+            break found;
+        }
+        assert!(began.elapsed() < TIMEOUT, "the deadlock is not found: {before:#?}");
+    };
+    assert_eq!(found.severity, Severity::Warning, "{found:#?}");
+    assert!(found.title.contains("room in a channel"), "{found:#?}");
+    assert!(found.locations.iter().all(|place| place.at().contains("symptoms/channels.rs")), "{found:#?}");
+    let names: Vec<_> = found.tasks.iter().filter_map(|task| task.name.as_deref()).collect();
+    assert!(names.contains(&"kitchen") && names.contains(&"till"), "{found:#?}");
+}
+
 #[test]
 fn the_doctor_finds_a_lock_that_is_held_while_others_wait() {
     let found = check(Rule::LockHeld, &[]);
@@ -333,6 +367,25 @@ fn the_doctor_finds_tasks_that_never_end() {
     let found = check(Rule::TaskLeak, &[]);
     let leak = found.iter().find(|finding| finding.rule == Rule::TaskLeak).expect("it was waited for");
     assert!(leak.locations[0].at().contains("symptoms/piles.rs"), "the place is known: {leak:#?}");
+}
+
+/// Beside the other tests: the two programs use hardly any processor time, and do not depend on it.
+#[test]
+fn the_doctor_finds_28_leaked_tasks_per_second() {
+    let [mut leak, mut healthy] = [false, true].map(|is_healthy| Patient::start(symptom("task-leak-slow", is_healthy)));
+    let began = Instant::now();
+    let found = loop {
+        // Not a synchronization: the time over which the programs are observed.
+        thread::sleep(FAR_APART);
+        let leaks = own_leaks(&leak.snapshot());
+        let mistaken = own_leaks(&healthy.snapshot());
+        assert!(mistaken.is_empty(), "{mistaken:#?}");
+        if let Some(found) = leaks.into_iter().find(|finding| finding.severity >= Severity::Warning) {
+            break found;
+        }
+        assert!(began.elapsed() < SLOW_TIMEOUT, "the slow leak is not found");
+    };
+    assert!(found.locations[0].at().contains("symptoms/leaks.rs"), "the place is known: {found:#?}");
 }
 
 #[test]
@@ -367,7 +420,7 @@ fn the_doctor_finds_nothing_in_busy_and_idle_healthy_runtimes() {
     let mut before = patient.snapshot();
     patient.examine_from(&mut before);
     assert!(before.runtimes.len() >= 3, "{before:#?}");
-    for _ in 0..LOOK_ALIKE_PAIRS {
+    for _ in 0..HEALTHY_PAIRS {
         let found = patient.examine_from(&mut before);
         for finding in found.iter().filter(|finding| finding.severity >= Severity::Warning) {
             assert!(is_of_the_machine(finding, &found), "{finding:#?}");

@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::Value;
-use volt_console::commands::doctor::Paper;
+use volt_console::commands::doctor::TextStyle;
 use volt_console::commands::{post_mortem, record};
-use volt_recording::black_box::{BlackBox, lives};
+use volt_recording::black_box::{BlackBox, Poll, Worker, lives};
 use volt_telemetry::client::{Client, resolve};
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::rule::Rule;
@@ -43,7 +43,7 @@ impl Victim {
     }
 
     /// Kills the program while a worker is in a poll of the task `sleeper`, once the black box has
-    /// a finding and events.
+    /// a finding, and events of that worker.
     fn kill_in_a_poll(&mut self) {
         loop {
             // A program that is stopped cannot leave the poll between this check and the kill.
@@ -51,11 +51,17 @@ impl Victim {
             waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
             let [life] = &lives::lives_in(&self.folder).unwrap()[..] else { panic!("one program, one life") };
             let black_box = BlackBox::open(&life.files[0]).unwrap();
-            let is_stuck = black_box.workers.iter().filter_map(|worker| worker.poll.as_ref());
-            let is_stuck = is_stuck.into_iter().any(|poll| poll.task_name.is_some() && poll.spawned_at.is_some());
+            // Not a poll that began before the recorder was switched on, which is no event.
+            let has_events = |worker: &Worker| {
+                black_box.chunks.iter().any(|chunk| black_box.tracks[chunk.track as usize] == worker.track)
+            };
+            let is_stuck = black_box.workers.iter().any(|worker| {
+                let is_named = |poll: &Poll| poll.task_name.is_some() && poll.spawned_at.is_some();
+                worker.poll.as_ref().is_some_and(is_named) && has_events(worker)
+            });
             let findings = black_box.samples.last().and_then(|sample| sample.snapshot.findings.as_ref());
             let is_found = findings.is_some_and(|all| all.iter().any(|finding| finding.rule == Rule::StalledPoll));
-            if is_stuck && is_found && !black_box.chunks.is_empty() {
+            if is_stuck && is_found {
                 break;
             }
             kill_process(self.pid(), Signal::CONT).unwrap();
@@ -89,7 +95,7 @@ fn started(folder: &Path) -> Child {
 }
 
 fn report(path: &Path, as_json: bool, output: Option<PathBuf>) -> String {
-    let options = post_mortem::Options { events: 5, as_json, output, paper: Paper::PLAIN };
+    let options = post_mortem::Options { events: 5, as_json, output, style: TextStyle::PLAIN };
     let mut text = Vec::new();
     post_mortem::run(path, &options, &mut text).unwrap();
     String::from_utf8(text).unwrap()

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::documents::pages;
+
 const README: &str = include_str!("../../../README.md");
 const HELLO: &str = include_str!("../../src/bin/hello.rs");
 
@@ -23,13 +25,27 @@ fn the_readme_has_the_two_commands() {
 }
 
 #[test]
+fn the_documents_name_the_version_for_the_registry() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (version, _) = env!("CARGO_PKG_VERSION").rsplit_once('.').expect("major, minor and patch");
+    let line = format!("volt = {{ package = \"volt-runtime\", version = \"{version}\" }}");
+    for document in ["README.md", "runtime/README.md", "docs/guide/program.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        assert!(text.lines().any(|it| it.starts_with(&line)), "{document} has no line {line}");
+    }
+}
+
+#[test]
 fn every_link_of_a_document_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut documents = vec![root.join("dashboards/README.md"), root.join("examples/actors/README.md")];
-    for folder in [root.clone(), root.join("docs")] {
-        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        documents.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
-    }
+    documents.extend(["console/README.md", "exporter/README.md", "runtime/README.md"].map(|name| root.join(name)));
+    // Of the packages in `runtime`, each has one.
+    let packages = fs::read_dir(root.join("runtime")).unwrap().map(|entry| entry.unwrap().path());
+    documents.extend(packages.map(|path| path.join("README.md")).filter(|path| path.exists()));
+    let files = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+    documents.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    documents.extend(pages());
     let mut links = 0;
     for document in documents {
         let text = fs::read_to_string(&document).unwrap();

@@ -106,12 +106,12 @@ fn the_demo_is_recorded_replayed_and_exported_completely() {
         max_file_bytes: 256 << 20,
         max_files: 1,
         triggers: Vec::new(),
-        reach: Reach { look_back: Duration::ZERO, ..Reach::default() },
+        reach: Reach { before: Duration::ZERO, ..Reach::default() },
     };
-    let mut said = Vec::new();
-    record::run(client, &options, &mut said).unwrap();
-    let said = String::from_utf8(said).unwrap();
-    assert!(said.contains(" events, ") && said.contains("demo.voltrec"), "{said}");
+    let mut printed = Vec::new();
+    record::run(client, &options, &mut printed).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(printed.contains(" events, ") && printed.contains("demo.voltrec"), "{printed}");
 
     export::run(&file, None, &mut std::io::sink()).unwrap();
     let trace = read(&demo.file("demo.json"));

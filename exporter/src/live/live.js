@@ -4,7 +4,7 @@
 "use strict";
 
 const INTERVAL_MS = 1000;
-const POINTS_MAX = 600; // ten minutes
+const HISTORY_S = 600;
 const SLOW_NS = 10e6; // a poll in flight for longer is highlighted
 
 const $ = (id) => document.getElementById(id);
@@ -39,12 +39,7 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false
 
 const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
 
-// ---- values of a runtime ------------------------------------------------------------------------
-
-const sum = (list, of) => list.reduce((total, item) => total + of(item), 0);
-const longest = (runtime) => Math.max(0, ...runtime.workers.map((worker) => (worker.in_flight ? worker.in_flight.for_ns : 0)));
-const local = (runtime) =>
-  sum(runtime.workers, (worker) => worker.ring_len + worker.batch_len + worker.inbox_len + (worker.is_lifo_filled ? 1 : 0));
+// ---- charts -------------------------------------------------------------------------------------
 
 // The smallest upper end of an axis, so that zero does not fill the chart, and how its numbers are
 // formatted.
@@ -55,30 +50,30 @@ const UNITS = {
   "": { name: "", least: 1, text: count },
 };
 
-// Name, unit, and the curves: label, colour, value.
+// Name, unit, and the curves: label, colour, the name of the value in a point of the history.
 const CHARTS = [
-  ["Polls", "/s", [["polls", "--calm", (r) => r.rates && r.rates.polls_per_second]]],
+  ["Polls", "/s", [["polls", "--calm", "polls_per_second"]]],
   ["Where the workers' time goes", "%", [
-    ["busy", "--good", (r) => r.rates && r.rates.busy_ratio * 100],
-    ["searching", "--warn", (r) => r.rates && r.rates.searching_ratio * 100],
-    ["idle", "--dim", (r) => r.rates && (r.rates.parked_ratio + r.rates.driver_ratio) * 100],
+    ["busy", "--good", "busy_percent"],
+    ["searching", "--warn", "searching_percent"],
+    ["idle", "--dim", "idle_percent"],
   ]],
   ["Schedule delay", "ns", [
-    ["p50", "--calm", (r) => r.rates && r.rates.schedule_delay.p50_ns],
-    ["p99", "--bad", (r) => r.rates && r.rates.schedule_delay.p99_ns],
+    ["p50", "--calm", "delay_p50_ns"],
+    ["p99", "--bad", "delay_p99_ns"],
   ]],
   ["Poll duration", "ns", [
-    ["p50", "--calm", (r) => r.rates && r.rates.poll_time.p50_ns],
-    ["p99", "--bad", (r) => r.rates && r.rates.poll_time.p99_ns],
-    ["in flight", "--other", longest],
+    ["p50", "--calm", "poll_p50_ns"],
+    ["p99", "--bad", "poll_p99_ns"],
+    ["in flight", "--other", "in_flight_ns"],
   ]],
   ["Waiting tasks", "", [
-    ["global queue", "--bad", (r) => r.global_queue.len],
-    ["local queues", "--calm", local],
+    ["global queue", "--bad", "global_queue_len"],
+    ["local queues", "--calm", "local_queues_len"],
   ]],
   ["Steals and parks", "/s", [
-    ["tasks stolen", "--calm", (r) => r.rates && r.rates.tasks_stolen_per_second],
-    ["parks", "--dim", (r) => r.rates && r.rates.parks_per_second],
+    ["tasks stolen", "--calm", "tasks_stolen_per_second"],
+    ["parks", "--dim", "parks_per_second"],
   ]],
 ];
 
@@ -87,15 +82,32 @@ const CHARTS = [
 const histories = new Map(); // runtime key -> [times, values of each curve…], in the order of CHARTS
 let chosen = null; // the key of the selected runtime
 let plots = [];
+let isRecalled = false; // whether the history of the exporter was added
 
 const curves = CHARTS.flatMap(([, , curves]) => curves);
 
-function remember(key, runtime, now) {
+function remember(key, point) {
   let history = histories.get(key);
   if (!history) histories.set(key, (history = [[], ...curves.map(() => [])]));
-  history[0].push(now);
-  curves.forEach(([, , value], i) => history[i + 1].push(value(runtime) ?? null));
-  if (history[0].length > POINTS_MAX) history.forEach((list) => list.shift());
+  // The same response may come twice.
+  if (point.at === history[0].at(-1)) return;
+  // The times of a chart must rise, but a clock may be set back.
+  if (point.at < history[0].at(-1)) history.forEach((list) => (list.length = 0));
+  history[0].push(point.at);
+  curves.forEach(([, , value], i) => history[i + 1].push(point[value] ?? null));
+  while (point.at - history[0][0] > HISTORY_S) history.forEach((list) => list.shift());
+}
+
+const keyOf = (pid, runtime, startedAt) => `${pid} ${runtime} ${startedAt}`;
+
+// Requests what came before the page was opened.
+async function recall() {
+  const answer = await fetch("/live/history.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  if (!answer.ok) throw new Error(`the exporter returned ${answer.status}`);
+  for (const { pid, runtime, started_at_ns, points } of await answer.json()) {
+    for (const point of points) remember(keyOf(pid, runtime, started_at_ns), point);
+  }
+  isRecalled = true;
 }
 
 function color(name) {
@@ -261,7 +273,7 @@ function showWorkers(runtime) {
     budget.append(worker.budget_left + " ", gauge(worker.budget_left, runtime.config.budget_per_tick));
     row.append(budget);
     detail(duration(worker.avg_poll_ns));
-    detail(worker.global_queue_interval);
+    detail(`every ${worker.global_queue_interval} polls`);
     detail(count(rates && rates.polls_per_second));
     detail(count(rates && rates.steals_per_second));
     const flight = worker.in_flight;
@@ -358,20 +370,21 @@ function link(text, isLost) {
 
 async function refresh() {
   try {
+    if (!isRecalled) await recall();
     const answer = await fetch("/live.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
     if (!answer.ok) throw new Error(`the exporter returned ${answer.status}`);
     const programs = await answer.json();
     const now = Date.now() / 1000;
     const runtimes = programs.flatMap((program) =>
       program.runtimes.map((runtime) => ({
-        key: `${program.pid} ${runtime.runtime} ${runtime.started_at_ns}`,
+        key: keyOf(program.pid, runtime.runtime, runtime.started_at_ns),
         name: programs.length > 1 ? `${program.program} ${program.pid} ${runtime.runtime}` : runtime.runtime,
         program,
         runtime,
       })),
     );
     for (const key of histories.keys()) if (!runtimes.some((shown) => shown.key === key)) histories.delete(key);
-    for (const { key, runtime } of runtimes) remember(key, runtime, now);
+    for (const { key, runtime } of runtimes) remember(key, runtime.point);
     answeredAt = now;
     link(runtimes.length ? "● live" : "no Volt runtime is running", !runtimes.length);
     if (runtimes.length) show(runtimes);

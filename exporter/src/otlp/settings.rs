@@ -1,14 +1,20 @@
 //! The settings of a push (destination, interval, headers), and the checks before anything is sent.
+//!
+//! Invariant *no secrets in logs*: a header may contain a credential. The debug output of these
+//! types, and the errors, have the names of headers and never their values.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use hyper::Uri;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::error::ServeError;
+use crate::otlp::environment;
+use crate::otlp::place::Place;
+#[cfg(feature = "otlp-tls")]
+use crate::otlp::tls::Tls;
 
-/// The path that OTLP defines for metrics.
-const PATH: &str = "/v1/metrics";
 /// The default time between two pushes, the same as OpenTelemetry's default.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The default time limit of a push, from the connection to the end of the response; the same as
@@ -23,6 +29,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// of a program has the attributes `service.name`, `service.instance.id`, `process.pid` and
 /// `host.name`. Metrics that the application counts with the `metrics` macros are not pushed.
 ///
+/// When the [`Exporter`](crate::Exporter) is dropped, it pushes for the last time. If a collector
+/// is overloaded (status 429, 502, 503 or 504) and its response has the header `Retry-After`, the
+/// next push is at that time, at most an hour later. Redirects with the status 307 or 308 are
+/// followed if they stay at the same scheme, host and port.
+///
 /// ```
 /// use std::time::Duration;
 /// use volt_exporter::{Exporter, Otlp};
@@ -32,10 +43,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Otlp {
-    endpoint: String,
+    endpoint: Endpoint,
     interval: Duration,
     timeout: Duration,
-    headers: Vec<(String, String)>,
+    headers: Headers,
+    #[cfg_attr(not(feature = "otlp-tls"), expect(dead_code, reason = "without TLS, nothing is trusted"))]
+    certificate: Option<PathBuf>,
     service_name: Option<String>,
 }
 
@@ -43,16 +56,60 @@ impl Otlp {
     /// Creates a collector at `endpoint`, for example `http://127.0.0.1:4318`.
     ///
     /// An endpoint without a path gets the path of OTLP, `/v1/metrics`. A path in the endpoint is
-    /// kept unchanged. The scheme must be `http`: for TLS, push to a collector on this machine that
-    /// forwards the metrics.
+    /// kept unchanged. The scheme is `http`, or `https` with the feature `otlp-tls`.
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
-            endpoint: endpoint.into(),
+            endpoint: Endpoint { url: endpoint.into(), is_exact: false },
             interval: INTERVAL,
             timeout: TIMEOUT,
-            headers: Vec::new(),
+            headers: Headers(Vec::new()),
+            certificate: None,
             service_name: None,
         }
+    }
+
+    /// Creates a collector with the settings of OpenTelemetry's environment variables. Methods that
+    /// are called later replace these settings.
+    ///
+    /// | variable | setting |
+    /// |---|---|
+    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | the URL without the path `/v1/metrics`. Default: `http://localhost:4318` |
+    /// | `OTEL_EXPORTER_OTLP_HEADERS` | headers, as `name=value,name=value`, with percent-encoded values |
+    /// | `OTEL_EXPORTER_OTLP_TIMEOUT` | [`timeout`](Self::timeout), in milliseconds |
+    /// | `OTEL_EXPORTER_OTLP_CERTIFICATE` | [`certificate`](Self::certificate) |
+    /// | `OTEL_METRIC_EXPORT_INTERVAL` | [`interval`](Self::interval), in milliseconds |
+    /// | `OTEL_SERVICE_NAME` | [`service_name`](Self::service_name) |
+    ///
+    /// A variable that begins with `OTEL_EXPORTER_OTLP_METRICS_` replaces the one that begins with
+    /// `OTEL_EXPORTER_OTLP_`. The URL in `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` is used unchanged.
+    /// The exporter does not compress requests and has no client certificates, so the variables for
+    /// these have no effect.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a variable is invalid, or if `OTEL_EXPORTER_OTLP_PROTOCOL` is set to
+    /// another protocol than `http/protobuf`.
+    ///
+    /// ```
+    /// # if std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) { return Ok(()); }
+    /// let collector = volt_exporter::Otlp::from_env()?.service_name("shop");
+    /// # Ok::<(), volt_exporter::ServeError>(())
+    /// ```
+    pub fn from_env() -> Result<Self, ServeError> {
+        let settings = environment::read(|name| std::env::var_os(name))?;
+        Ok(Self {
+            endpoint: Endpoint { url: settings.endpoint, is_exact: settings.is_exact },
+            interval: settings.interval.unwrap_or(INTERVAL),
+            timeout: settings.timeout.unwrap_or(TIMEOUT),
+            headers: Headers(settings.headers),
+            certificate: settings.certificate.map(PathBuf::from),
+            service_name: settings.service_name,
+        })
+    }
+
+    /// Sets the endpoint, as [`new`](Self::new) does.
+    pub fn endpoint(self, endpoint: impl Into<String>) -> Self {
+        Self { endpoint: Endpoint { url: endpoint.into(), is_exact: false }, ..self }
     }
 
     /// Sets the time between two pushes, and before the first. Default: 60 s.
@@ -65,10 +122,20 @@ impl Otlp {
         Self { timeout, ..self }
     }
 
-    /// Adds a header to every push, such as a tenant's name.
+    /// Adds a header to every push, such as a tenant's name or a credential. Its value appears in
+    /// no log and no debug output. It replaces a header with the same name.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
+        self.headers.0.push((name.into(), value.into()));
         self
+    }
+
+    /// Sets the PEM file with the certificate authorities that may sign the collector's
+    /// certificate. Default: the authorities of the system.
+    ///
+    /// Used only for an endpoint with `https`. It is read by
+    /// [`Builder::serve`](crate::Builder::serve).
+    pub fn certificate(self, file: impl Into<PathBuf>) -> Self {
+        Self { certificate: Some(file.into()), ..self }
     }
 
     /// Sets the resource's `service.name`. Default: the name of the program.
@@ -77,40 +144,38 @@ impl Otlp {
     }
 
     pub(crate) fn check(self) -> Result<Target, ServeError> {
-        let endpoint = &self.endpoint;
         let invalid = |text: String| ServeError::invalid("otlp", text);
-        let remedy = "write it as http://127.0.0.1:4318";
-        let uri: Uri =
-            endpoint.parse().map_err(|error| invalid(format!("{endpoint:?} is not a URL ({error}): {remedy}")))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                let text =
-                    "needs TLS, which is not supported: push to a collector on this machine that forwards the metrics";
-                return Err(invalid(format!("{endpoint:?} {text}")));
-            }
-            _ => return Err(invalid(format!("{endpoint:?} does not begin with http://: {remedy}"))),
-        }
-        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
-        let authority =
-            authority.ok_or_else(|| invalid(format!("{endpoint:?} has no host, or has a password: {remedy}")))?;
+        let place = Place::parse(&self.endpoint.url, self.endpoint.is_exact).map_err(invalid)?;
         if self.interval.is_zero() || self.timeout.is_zero() {
             return Err(invalid("interval and timeout must be above 0; the defaults are 60 s and 10 s".into()));
         }
         let mut headers = HeaderMap::new();
-        for (name, value) in &self.headers {
-            let header = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
-            let (name, value) = header.ok_or_else(|| {
-                invalid(format!("{name:?} is not a valid header name, or its value is not plain ASCII"))
-            })?;
+        for (index, (name, value)) in self.headers.0.iter().enumerate() {
+            // What is no name may be a credential: the beginning of `authorization: Basic …=`.
+            let name: HeaderName = name
+                .parse()
+                .map_err(|_| invalid(format!("header {} has no valid name: write it as name=value", index + 1)))?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| invalid(format!("the value of the header {name:?} is not plain ASCII")))?;
+            value.set_sensitive(true);
             headers.insert(name, value);
         }
-        let path = uri.path_and_query().map(|path| path.as_str()).filter(|path| *path != "/").unwrap_or(PATH);
+        #[cfg(not(feature = "otlp-tls"))]
+        if place.is_tls {
+            return Err(invalid(format!(
+                "{} needs TLS: build volt-exporter with the feature otlp-tls, or push to a collector on this machine that \
+                 forwards the metrics",
+                place.origin()
+            )));
+        }
         Ok(Target {
-            host: authority.host().trim_matches(['[', ']']).into(),
-            port: authority.port_u16().unwrap_or(80),
-            authority: authority.as_str().into(),
-            path: path.into(),
+            #[cfg(feature = "otlp-tls")]
+            tls: place
+                .is_tls
+                .then(|| Tls::new(&place.host, self.certificate.as_deref()))
+                .transpose()
+                .map_err(invalid)?,
+            place,
             headers,
             interval: self.interval,
             timeout: self.timeout,
@@ -119,14 +184,42 @@ impl Otlp {
     }
 }
 
+/// A URL, which may contain a password or a key.
+#[derive(Clone)]
+struct Endpoint {
+    url: String,
+    /// Whether a missing path stays missing.
+    is_exact: bool,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Place::parse(&self.url, self.is_exact) {
+            Ok(place) => f.write_str(&place.origin()),
+            Err(_) => f.write_str("an invalid URL"),
+        }
+    }
+}
+
+/// Names and values of headers.
+#[derive(Clone)]
+struct Headers(Vec<(String, String)>);
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name =
+            |name: &str| name.parse::<HeaderName>().map_or("an invalid name".to_owned(), |name| name.to_string());
+        f.debug_list().entries(self.0.iter().map(|(text, _)| name(text))).finish()
+    }
+}
+
 /// A collector whose settings were checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    /// Host and port as the user wrote them.
-    pub(crate) authority: String,
-    pub(crate) path: String,
+    pub(crate) place: Place,
+    /// For an endpoint with `https`.
+    #[cfg(feature = "otlp-tls")]
+    pub(crate) tls: Option<Tls>,
     pub(crate) headers: HeaderMap,
     pub(crate) interval: Duration,
     pub(crate) timeout: Duration,
@@ -137,42 +230,47 @@ pub(crate) struct Target {
 mod tests {
     use super::*;
 
-    fn target(endpoint: &str) -> Target {
-        Otlp::new(endpoint).check().unwrap()
+    fn refused(otlp: Otlp) -> String {
+        let error = otlp.check().unwrap_err();
+        assert!(error.is_invalid_setting());
+        error.to_string()
     }
 
     #[test]
-    fn an_endpoint_without_a_path_gets_that_of_otlp() {
-        for endpoint in ["http://collector:4318", "http://collector:4318/"] {
-            let Target { host, port, path, .. } = target(endpoint);
-            assert_eq!((&*host, port, &*path), ("collector", 4318, "/v1/metrics"));
-        }
-        assert_eq!(target("http://collector/tenant/metrics?key=1").path, "/tenant/metrics?key=1");
-        assert_eq!((target("http://[::1]:4318").host, target("http://collector").port), ("::1".into(), 80));
-    }
-
-    #[test]
-    fn an_unsupported_url_is_an_error_with_a_remedy() {
-        let refused = |otlp: Otlp| {
-            let error = otlp.check().unwrap_err();
-            assert!(error.is_invalid_setting());
-            error.to_string()
-        };
-        for (endpoint, told) in [
-            ("https://collector:4318", "needs TLS"),
-            ("collector:4318", "does not begin with http://"),
-            ("ftp://collector", "does not begin with http://"),
-            ("http://user:password@collector", "has no host, or has a password"),
-            ("not a url", "is not a URL"),
-            ("", "is not a URL"),
-        ] {
-            let error = refused(Otlp::new(endpoint));
-            assert!(error.starts_with("otlp: ") && error.contains(told), "{endpoint}: {error}");
-        }
+    fn an_invalid_setting_is_an_error_with_a_remedy() {
+        assert!(refused(Otlp::new("collector:4318")).starts_with("otlp: the endpoint does not begin with http://"));
         assert!(refused(Otlp::new("http://c").interval(Duration::ZERO)).contains("above 0"));
         assert!(refused(Otlp::new("http://c").timeout(Duration::ZERO)).contains("above 0"));
+        assert!(refused(Otlp::new("http://c").header("tenant", "a\nb")).contains("the value of the header \"tenant\""));
+    }
+
+    #[test]
+    fn secrets_are_in_no_debug_output_and_no_error() {
+        let otlp = Otlp::new("http://collector/v1?key=hunter2").header("authorization", "hunter2");
+        let debug = format!("{otlp:?} {:?}", otlp.clone().check().unwrap());
+        assert!(debug.contains("http://collector") && debug.contains("authorization"), "{debug}");
+        assert!(!debug.contains("hunter2"), "{debug}");
+        assert!(!refused(otlp.clone().header("x-key", "hunter2\n")).contains("hunter2"));
+        let no_name = otlp.header("authorization: Basic hunter2", "");
+        assert!(!format!("{no_name:?}").contains("Basic"));
+        let error = refused(no_name);
+        assert!(error.contains("header 2 has no valid name") && !error.contains("hunter2"), "{error}");
+    }
+
+    #[cfg(not(feature = "otlp-tls"))]
+    #[test]
+    fn without_its_feature_tls_is_an_error_that_names_it() {
         assert!(
-            refused(Otlp::new("http://c").header("tenant", "a\nb")).contains("\"tenant\" is not a valid header name")
+            refused(Otlp::new("https://collector:4318")).contains("needs TLS: build volt-exporter with the feature")
         );
+    }
+
+    #[cfg(feature = "otlp-tls")]
+    #[test]
+    fn a_certificate_file_without_certificates_is_an_error() {
+        let none = refused(Otlp::new("https://collector").certificate("/nowhere/ca.pem"));
+        assert!(none.contains("the certificate file /nowhere/ca.pem: ") && none.contains("name a PEM file"), "{none}");
+        let empty = refused(Otlp::new("https://collector").certificate("/dev/null"));
+        assert!(empty.contains("the certificate file /dev/null: no certificate"), "{empty}");
     }
 }

@@ -2,9 +2,12 @@
 //! that show it.
 
 mod dashboards;
+#[path = "../../../runtime/tests/forked/mod.rs"]
+mod forked;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;
+mod publish;
 mod recorder;
 mod serve;
 #[cfg(feature = "cli")]

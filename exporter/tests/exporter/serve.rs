@@ -201,6 +201,28 @@ fn the_live_page_is_complete_and_loads_nothing_else() {
 }
 
 #[test]
+fn the_history_begins_before_the_page_is_opened() {
+    let _watchdog = watchdog();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("past").build().unwrap();
+    let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["past"]).serve().unwrap();
+    // One request for `/live.json` would make a point, but there is none.
+    let past = loop {
+        let (status, answer) = get(exporter.local_addr(), "/live/history.json");
+        assert_eq!(status, 200);
+        let json: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        if json[0]["points"].as_array().is_some_and(|points| points.len() > 1) {
+            break json[0].clone();
+        }
+        runtime.block_on(async { volt::spawn(async {}).await.unwrap() });
+        // Not a synchronization: leaves the processor to others while nothing happens.
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!((&past["pid"], &past["runtime"]), (&std::process::id().into(), &"past".into()));
+    assert!(past["started_at_ns"].is_u64() && past["points"][1]["at"].as_f64() > past["points"][0]["at"].as_f64());
+    assert!(past["points"][1]["polls_per_second"].as_f64().is_some_and(|polls| polls > 0.0), "{past}");
+}
+
+#[test]
 fn the_live_page_has_rates_from_the_second_answer_on() {
     let _watchdog = watchdog();
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("drawn").build().unwrap();
@@ -249,15 +271,15 @@ fn it_is_ready_while_the_required_runtimes_exist() {
 fn only_get_and_head_are_answered() {
     let _watchdog = watchdog();
     let exporter = exporter();
-    let ask = |method| {
+    let fetch = |method| {
         let head =
             format!("{method} /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
         request(exporter.local_addr(), &head)
     };
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
-        assert_eq!(ask(method).0, 405, "{method}");
+        assert_eq!(fetch(method).0, 405, "{method}");
     }
-    let (status, answer) = ask("HEAD");
+    let (status, answer) = fetch("HEAD");
     assert!(status == 200 && answer.ends_with("\r\n\r\n"), "{answer}");
 }
 
@@ -265,13 +287,13 @@ fn only_get_and_head_are_answered() {
 fn on_a_loopback_address_only_local_hosts_are_answered() {
     let _watchdog = watchdog();
     let exporter = exporter();
-    let ask = |host: &str| {
+    let fetch = |host: &str| {
         let head = format!("GET /metrics HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
         request(exporter.local_addr(), &head).0
     };
-    assert_eq!(ask("Host: rebound.example\r\n"), 403);
-    assert_eq!(ask("Host: rebound.example:9464\r\n"), 403);
-    assert_eq!(ask("Host: localhost:9464\r\n"), 200);
+    assert_eq!(fetch("Host: rebound.example\r\n"), 403);
+    assert_eq!(fetch("Host: rebound.example:9464\r\n"), 403);
+    assert_eq!(fetch("Host: localhost:9464\r\n"), 200);
     let with_authority = "GET http://rebound.example/metrics HTTP/1.1\r\nConnection: close\r\n\r\n";
     assert_eq!(request(exporter.local_addr(), with_authority).0, 403);
 }

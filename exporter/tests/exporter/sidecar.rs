@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "otlp")]
+use std::process::ExitStatus;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -28,7 +30,7 @@ fn watchdog() -> Watchdog {
 }
 
 /// Kills its child process when dropped.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -39,7 +41,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status().unwrap();
         assert!(status.success());
     }
@@ -59,16 +61,22 @@ impl Running {
         }
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Waits until the program has exited.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
     }
 }
 
 /// A directory for one test, which is removed with its contents.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         use std::os::unix::fs::DirBuilderExt;
         let path = std::env::temp_dir().join(format!("volt-{name}-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
@@ -94,7 +102,7 @@ fn application() {
     let _ended = std::io::stdin().read(&mut [0]);
 }
 
-fn start_application(sockets: &Path) -> Running {
+pub(crate) fn start_application(sockets: &Path) -> Running {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "sidecar::application", "--nocapture"])
         .env(IS_APPLICATION, "1")
@@ -111,9 +119,15 @@ fn start_application(sockets: &Path) -> Running {
 
 /// Starts `volt-exporter` and returns the address that it listens on.
 fn start_exporter(arguments: &[&str]) -> (Running, String) {
+    start_exporter_with(arguments, &[])
+}
+
+/// Starts `volt-exporter` with environment variables, and returns the address that it listens on.
+pub(crate) fn start_exporter_with(arguments: &[&str], variables: &[(&str, String)]) -> (Running, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
         .args(["--listen", "127.0.0.1:0"])
         .args(arguments)
+        .envs(variables.iter().cloned())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -123,7 +137,7 @@ fn start_exporter(arguments: &[&str]) -> (Running, String) {
     (Running(child), address.unwrap_or_else(|| panic!("{line:?}")).to_string())
 }
 
-fn ask(address: &str, path: &str) -> TcpStream {
+fn send_request(address: &str, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
     stream
@@ -137,7 +151,7 @@ fn answer(stream: &mut TcpStream) -> String {
 }
 
 fn get(address: &str, path: &str) -> String {
-    answer(&mut ask(address, path))
+    answer(&mut send_request(address, path))
 }
 
 fn value(page: &str, name: &str, pid: u32) -> Option<f64> {
@@ -205,9 +219,11 @@ fn many_scrapes_of_a_stopped_program_are_answered() {
     let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
     assert_eq!(value(&get(&address, "/metrics"), "volt_program_up", stopped.pid()), Some(1.0));
     stopped.stop();
-    let mut asked: Vec<TcpStream> = (0..20).map(|_| ask(&address, "/metrics")).collect();
+    let mut requests: Vec<TcpStream> = (0..20).map(|_| send_request(&address, "/metrics")).collect();
     get(&address, "/healthz");
-    asked.iter_mut().for_each(|stream| assert_eq!(value(&answer(stream), "volt_program_up", stopped.pid()), Some(0.0)));
+    requests
+        .iter_mut()
+        .for_each(|stream| assert_eq!(value(&answer(stream), "volt_program_up", stopped.pid()), Some(0.0)));
     stopped.signal("CONT");
 }
 
@@ -234,7 +250,7 @@ fn a_path_that_is_no_folder_is_an_error_that_names_it() {
 fn startup_errors_name_the_setting_and_the_remedy() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    for (arguments, code, told) in [
+    for (arguments, code, reported) in [
         (["--listen", &*taken], 1, "is already in use: choose another port"),
         (["--listen", "0.0.0.0:0"], 1, "--allow-remote"),
         (["--listen", "nonsense"], 1, "use the form 127.0.0.1:9464"),
@@ -244,16 +260,23 @@ fn startup_errors_name_the_setting_and_the_remedy() {
         let output = Command::new(env!("CARGO_BIN_EXE_volt-exporter")).args(arguments).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-        assert!(error.contains(told) && output.stdout.is_empty(), "{arguments:?}: {error}");
+        assert!(error.contains(reported) && output.stdout.is_empty(), "{arguments:?}: {error}");
     }
 }
 
 #[test]
-fn the_exporter_warns_once_about_a_world_writable_socket_folder() {
+fn the_exporter_warns_once_of_a_socket_folder_open_to_others() {
+    assert_warns_once(0o755, 0);
+    assert_warns_once(0o777, 3);
+}
+
+/// Checks that the exporter warns of a socket folder with this mode, in a run with `scrapes`.
+#[track_caller]
+fn assert_warns_once(mode: u32, scrapes: usize) {
     use std::os::unix::fs::PermissionsExt;
     let _watchdog = watchdog();
     let sockets = Folder::new("open");
-    std::fs::set_permissions(&sockets.0, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(&sockets.0, std::fs::Permissions::from_mode(mode)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_volt-exporter"))
         .args(["--listen", "127.0.0.1:0", "--discover", sockets.0.to_str().unwrap()])
         .stdout(Stdio::piped())
@@ -263,15 +286,15 @@ fn the_exporter_warns_once_about_a_world_writable_socket_folder() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("metrics http://").and_then(|rest| rest.strip_suffix("/metrics")).unwrap();
-    let mut told = child.stderr.take().unwrap();
+    let mut reported = child.stderr.take().unwrap();
     let running = Running(child);
-    for _ in 0..3 {
+    for _ in 0..scrapes {
         get(address, "/metrics");
     }
     drop(running);
     let mut log = String::new();
-    told.read_to_string(&mut log).unwrap();
-    assert_eq!(log.matches(sockets.0.to_str().unwrap()).count(), 1, "{log}");
+    reported.read_to_string(&mut log).unwrap();
+    assert_eq!(log.matches(&format!("{} (mode {:04o})", sockets.0.display(), mode)).count(), 1, "{log}");
 }
 
 #[test]
@@ -287,7 +310,7 @@ fn an_exporter_with_closed_output_continues_to_serve() {
         .unwrap();
     // The pipe is closed before the exporter writes to it.
     drop(child.stdout.take());
-    let mut told = child.stderr.take().unwrap();
+    let mut reported = child.stderr.take().unwrap();
     let running = Running(child);
     while TcpStream::connect(&*free).is_err() {
         std::thread::yield_now();
@@ -298,6 +321,6 @@ fn an_exporter_with_closed_output_continues_to_serve() {
     }
     drop(running);
     let mut log = String::new();
-    told.read_to_string(&mut log).unwrap();
+    reported.read_to_string(&mut log).unwrap();
     assert!(!log.contains("panicked"), "{log}");
 }

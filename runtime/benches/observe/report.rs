@@ -143,7 +143,7 @@ fn markdown_cells(workload: &Workload, figures: &Figures) -> [String; MARKDOWN_T
 
 fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
     let (time, instructions) = (figures.observation_ns(), figures.observation_instructions());
-    let told = |difference: Option<Difference>, of: &dyn Fn(Difference) -> f64| cell(difference.map(of), 1);
+    let formatted = |difference: Option<Difference>, of: &dyn Fn(Difference) -> f64| cell(difference.map(of), 1);
     let per_cent = |difference: Option<Difference>| cell(difference.map(|found| found.ratio() * 100.0), 1);
     let verdict = match figures.is_met(workload) {
         Some(true) => "met",
@@ -152,16 +152,16 @@ fn cost_cells(workload: &Workload, figures: &Figures) -> Vec<String> {
     };
     vec![
         workload.name.to_owned(),
-        told(time, &|time| time.with),
-        told(time, &|time| time.without),
-        told(time, &Difference::absolute),
+        formatted(time, &|time| time.with),
+        formatted(time, &|time| time.without),
+        formatted(time, &Difference::absolute),
         cell(figures.spread_ns(VOLT), 1),
-        told(time, &|time| time.a_poll(workload)),
+        formatted(time, &|time| time.a_poll(workload)),
         per_cent(time),
-        told(figures.best_ns(), &Difference::absolute),
-        told(figures.clock_ns(), &Difference::absolute),
-        told(instructions, &Difference::absolute),
-        told(instructions, &|instructions| instructions.a_poll(workload)),
+        formatted(figures.best_ns(), &Difference::absolute),
+        formatted(figures.clock_ns(), &Difference::absolute),
+        formatted(instructions, &Difference::absolute),
+        formatted(instructions, &|instructions| instructions.a_poll(workload)),
         per_cent(instructions),
         verdict.to_owned(),
     ]

@@ -20,10 +20,10 @@ pub(crate) fn day_and_commit() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = date(seconds / SECONDS_A_DAY);
     let date = format!("{year}-{month:02}-{day:02}");
-    match told("git", &["rev-parse", "--short", "HEAD"]) {
+    match output_of("git", &["rev-parse", "--short", "HEAD"]) {
         None => date,
         Some(commit) => {
-            let is_changed = told("git", &["status", "--porcelain"]).is_some();
+            let is_changed = output_of("git", &["status", "--porcelain"]).is_some();
             format!("{date}, at {commit}{}", if is_changed { " with changes" } else { "" })
         }
     }
@@ -47,7 +47,7 @@ pub(crate) fn machine() -> String {
         fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|release| format!("Linux {}", release.trim()));
     let clock = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok();
     let clock = clock.map(|clock| format!("clock source {}", clock.trim()));
-    let compiler = told("rustc", &["--version"]);
+    let compiler = output_of("rustc", &["--version"]);
     let compiler = compiler.map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" "));
     let parts: Vec<_> = [Some(processor), kernel, clock, compiler].into_iter().flatten().collect();
     parts.join("; ")
@@ -71,7 +71,7 @@ pub(crate) fn load() -> String {
 }
 
 /// Returns the output of a program, if it exists, succeeds and prints something.
-fn told(program: &str, arguments: &[&str]) -> Option<String> {
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)

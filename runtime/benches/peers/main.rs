@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         return start_again();
     }
     let arguments: Vec<String> = std::env::args_os().skip(1).map(lossy).collect();
-    if let Some(code) = child::run(&arguments) {
+    if let Some(code) = workloads::run_child(&arguments) {
         return code;
     }
     match Arguments::parse(&arguments) {
@@ -125,7 +125,7 @@ fn measure(workload: &Workload, arguments: &Arguments) -> Vec<Figures> {
             if !arguments.wants_runtime(peer) {
                 continue;
             }
-            tell_progress(&format!(
+            print_progress(&format!(
                 "{:<24} round {:<3} {:<8}",
                 workload.rows[0].name,
                 round + 1,
@@ -136,13 +136,13 @@ fn measure(workload: &Workload, arguments: &Arguments) -> Vec<Figures> {
             }
         }
     }
-    tell_progress("");
+    print_progress("");
     figures
 }
 
 /// Prints progress on one line, which is rewritten. Prints nothing if the error stream is not a
 /// terminal.
-fn tell_progress(text: &str) {
+fn print_progress(text: &str) {
     use std::io::IsTerminal;
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:<48}\r");

@@ -144,10 +144,10 @@ impl fmt::Display for Growth {
 
 /// Prints progress now and then.
 fn progress() -> impl FnMut(&Snapshot) {
-    let mut told_at = Instant::now();
+    let mut reported_at = Instant::now();
     move |snapshot| {
-        if told_at.elapsed() > PROGRESS {
-            told_at = Instant::now();
+        if reported_at.elapsed() > PROGRESS {
+            reported_at = Instant::now();
             let polls: u64 = snapshot.workers.iter().map(|worker| worker.polls).sum();
             println!("  … {polls} polls, {} tasks alive", snapshot.tasks.alive);
         }

@@ -412,13 +412,13 @@ fn check_until(handle: &Handle, is_over: impl Fn() -> bool, mut watch: impl FnMu
 fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
     let began = Instant::now();
     let is_at_rest = |snapshot: &Snapshot| {
-        // Spares that went on duty for a worker that lost its processor leave a second later.
-        let is_staffed = snapshot.on_duty_count() as usize == mix.workers;
+        // Spares that replaced a worker that lost its processor leave a second later.
+        let are_enough_active = snapshot.on_duty_count() as usize == mix.workers;
         // A worker's bit shows that it is about to sleep, its phase that it sleeps.
         let sleeps = |worker: &&Worker| matches!(worker.phase, Phase::Parked | Phase::Driver);
         let all_sleep = snapshot.parked_count() as usize == mix.workers
             && snapshot.workers.iter().filter(sleeps).count() == mix.workers;
-        snapshot.tasks.alive == 0 && is_staffed && all_sleep
+        snapshot.tasks.alive == 0 && are_enough_active && all_sleep
     };
     let snapshot = loop {
         // A snapshot does not read all cells at one moment, so the first one may have read some

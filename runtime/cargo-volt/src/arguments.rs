@@ -50,29 +50,31 @@ pub(crate) enum Verb {
     /// Compile the project on Volt; accepts the arguments of `cargo build`
     #[command(
         visible_alias = "b",
-        after_help = "Examples:\n  # Build one program of the project in release mode\n  cargo volt build --release --bin server"
+        after_help = "Examples:\n  # Build one program of the project in release mode\n  cargo volt build --release --bin server\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo build`"
     )]
     Build(ForCargo),
     /// Run a program of the project on Volt; accepts the arguments of `cargo run`
     #[command(
         visible_alias = "r",
-        after_help = "Examples:\n  # Run the program; it gets the arguments after `--`\n  cargo volt run --release -- --port 8080"
+        after_help = "Examples:\n  # Run the program; it gets the arguments after `--`\n  cargo volt run --release -- --port 8080\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo run`, which are the program's"
     )]
     Run(ForCargo),
     /// Run the project's tests on Volt; accepts the arguments of `cargo test`
     #[command(
         visible_alias = "t",
-        after_help = "Examples:\n  # Run the tests of all packages of the workspace\n  cargo volt test --workspace"
+        after_help = "Examples:\n  # Run the tests of all packages of the workspace\n  cargo volt test --workspace\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo test`"
     )]
     Test(ForCargo),
     /// Check that the project compiles on Volt; accepts the arguments of `cargo check`
     #[command(
         visible_alias = "c",
-        after_help = "Examples:\n  # Check everything, including tests and examples\n  cargo volt check --all-targets"
+        after_help = "Examples:\n  # Check everything, including tests and examples\n  cargo volt check --all-targets\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo check`"
     )]
     Check(ForCargo),
     /// Run the project's benchmarks on Volt; accepts the arguments of `cargo bench`
-    #[command(after_help = "Examples:\n  # Run one benchmark\n  cargo volt bench --bench throughput")]
+    #[command(
+        after_help = "Examples:\n  # Run one benchmark\n  cargo volt bench --bench throughput\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo bench`"
+    )]
     Bench(ForCargo),
     /// Write Volt's sources into a folder and print the lines for Cargo.toml
     ///
@@ -80,7 +82,7 @@ pub(crate) enum Verb {
     /// with the version of Tokio that is in Cargo.lock; after an update of Tokio, run the command
     /// again.
     #[command(
-        after_help = "Examples:\n  # Write the sources into third-party/volt\n  cargo volt vendor third-party/volt"
+        after_help = "Examples:\n  # Write the sources into third-party/volt\n  cargo volt vendor third-party/volt\n\nExit codes:\n  0    The folder was written\n  2    Invalid arguments\n  101  Failure, with the reason on standard error"
     )]
     Vendor {
         /// Folder to write; must be new, empty, or written by this command

@@ -36,6 +36,17 @@ pub(crate) struct Cargo {
     pub(crate) host: String,
 }
 
+/// A package that replaces one of crates.io.
+#[derive(Debug)]
+pub(crate) struct Patch {
+    /// Its key in the table of patches, which may contain one package with several versions.
+    pub(crate) key: String,
+    /// The name of the package.
+    pub(crate) package: &'static str,
+    /// Its folder.
+    pub(crate) path: PathBuf,
+}
+
 impl Cargo {
     pub(crate) fn find(shell: &Shell) -> Result<Cargo, Error> {
         let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -109,9 +120,13 @@ impl Cargo {
         self.version < STABLE_LOCK_PATH && !self.is_nightly
     }
 
-    /// Makes cargo use the facade in place of the registry's tokio.
-    pub(crate) fn patch(&self, command: &mut Command, facade: &Path) -> Result<(), Error> {
-        add_config(command, "patch.crates-io.tokio.path", text_of(facade)?);
+    /// Makes cargo use the prepared sources in place of those of the registry.
+    pub(crate) fn patch(&self, command: &mut Command, patches: &[Patch]) -> Result<(), Error> {
+        for patch in patches {
+            let table = format!("patch.crates-io.{}", patch.key);
+            add_config(command, &format!("{table}.package"), patch.package.into());
+            add_config(command, &format!("{table}.path"), text_of(&patch.path)?);
+        }
         Ok(())
     }
 

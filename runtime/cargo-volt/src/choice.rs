@@ -1,5 +1,5 @@
 //! Selects the version of tokio in a project that the facade replaces, or reports why there is none
-//! that it can replace.
+//! that it can replace. Also selects the versions of axum whose requests can be counted by route.
 
 use std::path::Path;
 
@@ -13,13 +13,7 @@ use crate::profile::Layers;
 use crate::project::{Project, relayed};
 use crate::sources::PARTS_PACKAGE;
 use crate::targets;
-use crate::versions::{self, Verdict};
-
-/// The tokio to replace.
-#[derive(Debug)]
-pub(crate) struct Choice {
-    pub(crate) version: String,
-}
+use crate::versions::{self, Choice, Verdict};
 
 /// Chooses the tokio of an unpatched lock file.
 pub(crate) fn choose(
@@ -29,7 +23,7 @@ pub(crate) fn choose(
     cargo: &Cargo,
     given: &Given,
 ) -> Result<Choice, Error> {
-    let choice = sort_out(lock)?;
+    let mut choice = sort_out(lock)?;
     let layers = Layers::read(project, given);
     let others: Vec<_> = lock.named("tokio").filter(|tokio| tokio.version != choice.version).collect();
     if !others.is_empty() {
@@ -38,10 +32,26 @@ pub(crate) fn choose(
             return Err(second(lock, *other, &choice.version));
         }
     }
-    match layers.get(&["patch", "crates-io", "tokio"]) {
-        Some(_) => Err(patched("in the project's manifest or in cargo's configuration")),
-        None => Ok(choice),
+    if layers.get(&["patch", "crates-io", "tokio"]).is_some() {
+        return Err(patched("in the project's manifest or in cargo's configuration"));
     }
+    choice.axums = axums_to_replace(lock, &layers);
+    Ok(choice)
+}
+
+/// Returns the versions of axum in a lock file that are to be replaced: none if the project patches
+/// axum.
+pub(crate) fn axums_to_replace(lock: &Lock, layers: &Layers) -> Vec<String> {
+    match layers.get(&["patch", "crates-io", "axum"]) {
+        Some(_) => Vec::new(),
+        None => axums(lock),
+    }
+}
+
+/// Returns the versions of axum in a lock file that can be replaced.
+fn axums(lock: &Lock) -> Vec<String> {
+    let all = lock.named("axum").filter(|axum| axum.is_from_crates_io() && versions::has_routes(axum.version));
+    all.map(|axum| axum.version.to_owned()).collect()
 }
 
 /// Chooses the tokio, without regard to others of another major version.
@@ -74,7 +84,7 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
         });
     }
     match candidates.next() {
-        Some(tokio) => Ok(Choice { version: tokio.version.to_owned() }),
+        Some(tokio) => Ok(Choice { version: tokio.version.to_owned(), axums: axums(lock) }),
         None => Err(no_tokio_1(lock, all[0])),
     }
 }
@@ -234,8 +244,29 @@ mod tests {
     }
 
     #[test]
+    fn every_axum_from_crates_io_with_known_sources_is_replaced() {
+        let (tokio, git) = (("tokio", "1.54.1", CRATES_IO, ""), Some("git+https://example.org/axum#0123"));
+        let axum = |version, source| ("axum", version, source, "tokio");
+        let both = lock(&[tokio, axum("0.6.20", CRATES_IO), axum("0.7.9", CRATES_IO), axum("0.8.9", CRATES_IO)]);
+        let choice = sort_out(&both).expect("it can be replaced");
+        assert_eq!(choice.axums, ["0.7.9", "0.8.9"]);
+        assert_eq!(Choice::parse(&choice.to_text()), Some(choice));
+        let none = sort_out(&lock(&[tokio, axum("0.8.9", git), axum("0.8.8", None)])).expect("it can be replaced");
+        assert!(none.axums.is_empty() && Choice::parse(&none.to_text()).as_ref() == Some(&none), "{none:?}");
+    }
+
+    #[test]
+    fn no_axum_is_replaced_in_a_project_that_patches_one() {
+        let lock = lock(&[("tokio", "1.54.1", CRATES_IO, ""), ("axum", "0.7.9", CRATES_IO, "tokio")]);
+        let layers = |manifest: &str| Layers::of(&[manifest]);
+        assert_eq!(axums_to_replace(&lock, &layers("[patch.crates-io]\nhyper = { path = \"mine\" }")), ["0.7.9"]);
+        let none: [&str; 0] = [];
+        assert_eq!(axums_to_replace(&lock, &layers("[patch.crates-io]\naxum = { path = \"mine\" }")), none);
+    }
+
+    #[test]
     fn a_patched_lock_file_has_one_tokio() {
-        let choice = Choice { version: "1.54.1".to_owned() };
+        let choice = Choice { version: "1.54.1".to_owned(), axums: Vec::new() };
         let facade = ("tokio", "1.54.1", None, "");
         assert!(check(&lock(&[facade]), &choice).is_ok());
         // A tokio of another major version is not part of the build, or `choose` has refused it.

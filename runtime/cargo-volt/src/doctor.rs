@@ -19,7 +19,7 @@ use crate::profile::Layers;
 use crate::project::{Member, Project};
 use crate::shell::Shell;
 use crate::targets;
-use crate::versions::{self, Verdict};
+use crate::versions::{self, Choice, Verdict};
 
 /// Tokio's features that have no effect on Volt, and the reason.
 const WITHOUT_EFFECT: [(&str, &str); 3] = [
@@ -82,8 +82,9 @@ fn examine(shell: &Shell, given: &Given, lines: &mut Vec<Line>) -> Result<(), Er
     judge(targets::check(&layers, given, &cargo.host), lines)?;
     let scratch = Scratch::new()?;
     let preparation = Preparation::below(scratch.0.clone(), shell, &cargo, given, &project);
-    if let Some((lock, version)) = judge(preparation.examine(&layers), lines)? {
-        lines.extend(of_lock(&lock, &version));
+    if let Some((lock, choice)) = judge(preparation.examine(&layers), lines)? {
+        lines.extend(of_lock(&lock, &choice.version));
+        lines.extend(of_axum(&lock, &choice));
     }
     lines.extend(project.members.iter().flat_map(of_member));
     lines.extend(of_flags(&layers));
@@ -155,6 +156,18 @@ fn of_lock(lock: &Lock, version: &str) -> Vec<Line> {
         lines.push(Line::Note(format!("{other} is not replaced; it is not part of the default build\n         {why}")));
     }
     lines
+}
+
+/// Reports for each axum whether its requests are counted by route.
+fn of_axum(lock: &Lock, choice: &Choice) -> Vec<Line> {
+    let all = lock.named("axum").map(|axum| match choice.axums.iter().any(|version| version == axum.version) {
+        true => Line::Fine(format!("{axum}, whose requests are counted by route")),
+        false => Line::Note(format!(
+            "{axum}: its requests are not counted by route; this needs axum {} from crates.io",
+            versions::AXUM.join(" or ")
+        )),
+    });
+    all.collect()
 }
 
 /// Reports on a package of the project.

@@ -12,7 +12,7 @@ pub(crate) const FAILURE: u8 = 101;
 pub(crate) struct Error {
     message: String,
     help: Vec<String>,
-    /// Whether the project cannot be built on Volt as it is. Other errors say nothing about that.
+    /// Whether the project cannot be built on Volt as it is. After other errors, this is unknown.
     is_unsupported: bool,
     /// The file of a failed system call, and the kind of the failure.
     file: Option<(PathBuf, io::ErrorKind)>,

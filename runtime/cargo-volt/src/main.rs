@@ -80,7 +80,7 @@ fn build(shell: &Shell, given: &Given, verb: &str) -> Result<ExitCode, Error> {
     command.args(&given.passed);
     // After the user's options: of two values of a key, cargo takes the last.
     cargo.use_lock(&mut command, &prepared.lock)?;
-    cargo.patch(&mut command, &prepared.facade)?;
+    cargo.patch(&mut command, &prepared.patches)?;
     for change in layers.overrides(&profile::of_command(verb, given)) {
         if let Some(old) = &change.instead_of {
             shell.note(&format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value));

@@ -8,8 +8,9 @@
 //! | `projects/NAME/project/Cargo.lock` | the project's lock file, brought up to date |
 //! | `projects/NAME/Cargo.lock` | the same with Volt's dependencies: cargo builds with this one |
 //! | `projects/NAME/base.lock` | the project's lock file from which the others were made, or empty |
+//! | `projects/NAME/replaced` | the versions of tokio and axum that this build replaces |
 //! | `projects/NAME/next/Cargo.lock` | the file that takes the place of `Cargo.lock` if it differs |
-//! | `projects/NAME/probe` | a package that requires tokio, to get its sources from cargo |
+//! | `projects/NAME/probe` | a package that requires tokio or axum, to get its sources from cargo |
 //! | `lock` | locked while a `cargo volt` prepares |
 //!
 //! Several projects may share a target directory. The project's own lock file is only read.
@@ -26,15 +27,15 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::arguments::Given;
-use crate::cargo::Cargo;
-use crate::choice::{self, Choice};
+use crate::cargo::{Cargo, Patch};
+use crate::choice;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::profile::Layers;
 use crate::project::{Project, relayed};
 use crate::shell::Shell;
 use crate::sources::{self, folder};
-use crate::versions::{self, Verdict};
+use crate::versions::{self, Choice, Verdict};
 
 /// The most versions to raise for one lock file. More are a sign of an endless loop.
 const RAISES_MAX: usize = 64;
@@ -43,7 +44,8 @@ const RAISES_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) lock: PathBuf,
-    pub(crate) facade: PathBuf,
+    /// The sources that replace others.
+    pub(crate) patches: Vec<Patch>,
     /// The target directory of the build.
     pub(crate) target: PathBuf,
 }
@@ -106,28 +108,28 @@ impl<'a> Preparation<'a> {
         let lock = self.folder.join("Cargo.lock");
         let former = read_if_any(&self.folder.join("base.lock"))?;
         let is_kept = former.as_deref() == Some(base.as_deref().unwrap_or_default()) && lock.exists();
-        let version = match is_kept {
+        let choice = match is_kept {
             // The project may have changed in a way that its lock file does not have yet.
             true => self.resolve_again(&lock)?,
             false => None,
         };
-        let version = match version {
-            Some(version) => version,
+        let choice = match choice {
+            Some(choice) => choice,
             None => self.resolve(base.as_deref(), &lock)?,
         };
         Ok(Prepared {
-            facade: self.sources(&version).join(sources::FACADE),
+            patches: sources::patches(&choice, &self.sources(&choice)),
             target: if self.given.target_dir.is_some() { self.home_parent().to_owned() } else { self.home.clone() },
             lock,
         })
     }
 
-    /// Writes the sources into the user's folder. Returns the version of Tokio.
-    pub(crate) fn vendor(&self, folder: &Path, layers: &Layers) -> Result<String, Error> {
+    /// Writes the sources into the user's folder. Returns the versions that they replace.
+    pub(crate) fn vendor(&self, folder: &Path, layers: &Layers) -> Result<Choice, Error> {
         self.write_vendored(folder, layers).map_err(|error| error.below_target(self.home_parent()))
     }
 
-    fn write_vendored(&self, folder: &Path, layers: &Layers) -> Result<String, Error> {
+    fn write_vendored(&self, folder: &Path, layers: &Layers) -> Result<Choice, Error> {
         self.check_lock_path(layers)?;
         let _turn = self.turn()?;
         if self.given.is_locked {
@@ -137,16 +139,16 @@ impl<'a> Preparation<'a> {
         self.warn_if_untested(&choice.version);
         self.shell.status("Vendoring", &format!("Volt for tokio v{} ({})", choice.version, folder.display()));
         create(folder.parent().unwrap_or(folder))?;
-        self.write_sources(&lock, &choice.version, folder)?;
-        Ok(choice.version)
+        self.write_sources(&lock, &choice, folder)?;
+        Ok(choice)
     }
 
-    /// Returns the project's lock file, brought up to date, and the version of Tokio to replace.
-    pub(crate) fn examine(&self, layers: &Layers) -> Result<(Lock, String), Error> {
+    /// Returns the project's lock file, brought up to date, and the versions to replace.
+    pub(crate) fn examine(&self, layers: &Layers) -> Result<(Lock, Choice), Error> {
         self.check_lock_path(layers)?;
         create(&self.folder)?;
         let (lock, choice) = self.choose(self.base()?.as_deref())?;
-        Ok((Lock::read(&lock)?, choice.version))
+        Ok((Lock::read(&lock)?, choice))
     }
 
     /// Waits until no other `cargo volt` prepares a build in the same target directory.
@@ -195,26 +197,29 @@ impl<'a> Preparation<'a> {
         read_if_any(&self.project.lock())
     }
 
-    /// Updates the lock file of an earlier run. Returns the version of Tokio if the file is still
-    /// valid and the sources are prepared.
-    fn resolve_again(&self, lock: &Path) -> Result<Option<String>, Error> {
-        let Some(version) = Lock::read(lock).ok().and_then(|lock| choice::only_facade_of(&lock)) else {
-            return Ok(None);
+    /// Updates the lock file of an earlier run. Returns the versions that the build replaces if the
+    /// file is still valid and the sources are prepared.
+    fn resolve_again(&self, lock: &Path) -> Result<Option<Choice>, Error> {
+        let replaced = read_if_any(&self.folder.join("replaced"))?.unwrap_or_default();
+        let Some(choice) = Choice::parse(&String::from_utf8_lossy(&replaced)) else { return Ok(None) };
+        let layers = Layers::read(self.project, self.given);
+        let is_valid = |lock: &Lock| {
+            choice::only_facade_of(lock).as_ref() == Some(&choice.version)
+                && choice::axums_to_replace(lock, &layers).is_empty()
+                && !lock.has_unused_patch("axum")
         };
-        let folder = self.sources(&version);
-        if !folder::is_current(&folder, &sources::stamp(&version)) {
+        let folder = self.sources(&choice);
+        let is_current = folder::is_current(&folder, &sources::stamp(&choice));
+        if !is_current || !Lock::read(lock).is_ok_and(|lock| is_valid(&lock)) {
             return Ok(None);
         }
         let next = self.next()?;
         fs::copy(lock, &next).map_err(|error| Error::io("copy", lock, &error))?;
-        if self.update(&next, Some(&folder.join(sources::FACADE)))?.is_err() {
-            return Ok(None);
-        }
-        if choice::only_facade_of(&Lock::read(&next)?).is_none_or(|found| found != version) {
+        if self.update(&next, &sources::patches(&choice, &folder))?.is_err() || !is_valid(&Lock::read(&next)?) {
             return Ok(None);
         }
         replace(lock, &next)?;
-        Ok(Some(version))
+        Ok(Some(choice))
     }
 
     /// Returns where the next lock file of the build is made.
@@ -225,20 +230,21 @@ impl<'a> Preparation<'a> {
     }
 
     /// Makes the lock file and the sources from the project's lock file.
-    fn resolve(&self, base: Option<&[u8]>, lock: &Path) -> Result<String, Error> {
+    fn resolve(&self, base: Option<&[u8]>, lock: &Path) -> Result<Choice, Error> {
         let (project_lock, choice) = self.choose(base)?;
         self.warn_if_untested(&choice.version);
-        let found = self.prepare_sources(&project_lock, &choice.version)?;
+        let found = self.prepare_sources(&project_lock, &choice)?;
         let next = self.next()?;
-        self.make_lock(&project_lock, &choice, &found.join(sources::FACADE), &next)?;
-        // If the program is interrupted between the two, the next one resolves again.
+        self.make_lock(&project_lock, &choice, &sources::patches(&choice, &found), &next)?;
+        // If the program is interrupted before the last step, the next one resolves again.
         remove(&self.folder.join("base.lock"))?;
         replace(lock, &next)?;
+        write(&self.folder.join("replaced"), choice.to_text().as_bytes())?;
         write(&self.folder.join("base.lock"), base.unwrap_or_default())?;
-        Ok(choice.version)
+        Ok(choice)
     }
 
-    /// Brings a copy of the project's lock file up to date, and chooses the tokio to replace.
+    /// Brings a copy of the project's lock file up to date, and chooses the packages to replace.
     fn choose(&self, base: Option<&[u8]>) -> Result<(PathBuf, Choice), Error> {
         let path = self.folder.join("project/Cargo.lock");
         create(&self.folder.join("project"))?;
@@ -246,7 +252,7 @@ impl<'a> Preparation<'a> {
             Some(base) => write(&path, base)?,
             None => remove(&path)?,
         }
-        self.update(&path, None)?.map_err(|stderr| relayed(&stderr))?;
+        self.update(&path, &[])?.map_err(|stderr| relayed(&stderr))?;
         let lock = Lock::read(&path)?;
         let choice = choice::choose(&lock, &path, self.project, self.cargo, self.given)?;
         Ok((path, choice))
@@ -258,31 +264,37 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    /// Prepares and returns the folder of the sources for a version of Tokio.
-    fn prepare_sources(&self, lock: &Path, version: &str) -> Result<PathBuf, Error> {
-        let folder = self.sources(version);
-        if !folder::is_current(&folder, &sources::stamp(version)) {
-            self.shell.status("Preparing", &format!("Volt for tokio v{version} ({})", folder.display()));
+    /// Prepares and returns the folder of the sources that replace these versions.
+    fn prepare_sources(&self, lock: &Path, choice: &Choice) -> Result<PathBuf, Error> {
+        let folder = self.sources(choice);
+        if !folder::is_current(&folder, &sources::stamp(choice)) {
+            self.shell.status("Preparing", &format!("Volt for tokio v{} ({})", choice.version, folder.display()));
             create(folder.parent().unwrap_or(&folder))?;
-            self.write_sources(lock, version, &folder)?;
+            self.write_sources(lock, choice, &folder)?;
         }
         Ok(folder)
     }
 
-    /// Writes the sources for a version of Tokio.
-    fn write_sources(&self, lock: &Path, version: &str, folder: &Path) -> Result<(), Error> {
-        let tokio = self.unpacked(lock, version)?;
-        let copy = self.unpacked(lock, versions::copied(version))?;
-        folder::write(folder, &sources::files(&tokio, &copy)?, &sources::stamp(version))
+    /// Writes the sources that replace these versions.
+    fn write_sources(&self, lock: &Path, choice: &Choice, folder: &Path) -> Result<(), Error> {
+        let tokio = self.unpacked(lock, "tokio", &choice.version)?;
+        let copy = self.unpacked(lock, "tokio", versions::copied(&choice.version))?;
+        let mut files = sources::files(&tokio, &copy, choice)?;
+        for version in &choice.axums {
+            if !sources::axum::add(version, &self.unpacked(lock, "axum", version)?, &mut files)? {
+                self.shell.warn(&format!("the requests of axum v{version} are not counted by route: its sources differ from those of the versions that Volt was tested with"));
+            }
+        }
+        folder::write(folder, &files, &sources::stamp(choice))
     }
 
-    /// Returns the folder of a version of Tokio in cargo's registry. Cargo downloads it if needed.
-    fn unpacked(&self, lock: &Path, version: &str) -> Result<PathBuf, Error> {
+    /// Returns the folder of a package in cargo's registry. Cargo downloads it if needed.
+    fn unpacked(&self, lock: &Path, name: &str, version: &str) -> Result<PathBuf, Error> {
         let probe = self.folder.join("probe");
         create(&probe)?;
         let manifest = format!(
             "[package]\nname = \"probe\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[lib]\npath = \"lib.rs\"\n\n\
-             [dependencies]\ntokio = {{ version = \"={version}\", default-features = false }}\n\n[workspace]\n"
+             [dependencies]\n{name} = {{ version = \"={version}\", default-features = false }}\n\n[workspace]\n"
         );
         write(&probe.join("Cargo.toml"), manifest.as_bytes())?;
         write(&probe.join("lib.rs"), b"")?;
@@ -294,23 +306,23 @@ impl<'a> Preparation<'a> {
         let metadata: Value = serde_json::from_slice(&json)
             .map_err(|error| Error::new(format!("cannot read the output of `cargo metadata`: {error}")))?;
         let packages = metadata["packages"].as_array().into_iter().flatten();
-        let mut found = packages.filter(|package| package["name"] == "tokio" && package["version"] == version);
+        let mut found = packages.filter(|package| package["name"] == name && package["version"] == version);
         let manifest = found.next().and_then(|package| package["manifest_path"].as_str());
         let folder = manifest.and_then(|path| Path::new(path).parent());
-        folder.map(Path::to_owned).ok_or_else(|| Error::new(format!("cargo has no sources of tokio v{version}")))
+        folder.map(Path::to_owned).ok_or_else(|| Error::new(format!("cargo has no sources of {name} v{version}")))
     }
 
     /// Makes the lock file of the build on Volt. Volt's dependencies have the versions with which
     /// Volt was tested, unless the project has a compatible one. The project's versions stay,
     /// except those that are older than Volt requires.
-    fn make_lock(&self, project: &Path, choice: &Choice, facade: &Path, path: &Path) -> Result<(), Error> {
+    fn make_lock(&self, project: &Path, choice: &Choice, patches: &[Patch], path: &Path) -> Result<(), Error> {
         let volt = sources::lock()?;
         let mut lock = Lock::read(project)?;
         lock.suggest(&volt);
         let mut raised = Vec::new();
         loop {
             write(path, lock.to_text().as_bytes())?;
-            let Err(stderr) = self.update(path, Some(facade))? else { break };
+            let Err(stderr) = self.update(path, patches)? else { break };
             let name = conflict(&stderr).unwrap_or_default();
             let versions = lock.raise(name, &volt);
             if versions.is_empty() || raised.len() > RAISES_MAX {
@@ -333,19 +345,17 @@ impl<'a> Preparation<'a> {
 
     /// Brings a lock file up to date with the manifests. The packages in it keep their versions.
     /// If that fails, returns what cargo wrote to standard error.
-    fn update(&self, lock: &Path, facade: Option<&Path>) -> Result<Result<(), String>, Error> {
+    fn update(&self, lock: &Path, patches: &[Patch]) -> Result<Result<(), String>, Error> {
         let mut command = self.cargo.command("update");
         command.arg("--workspace");
         self.cargo.add_given(&mut command, self.given);
         self.cargo.use_lock(&mut command, lock)?;
-        if let Some(facade) = facade {
-            self.cargo.patch(&mut command, facade)?;
-        }
+        self.cargo.patch(&mut command, patches)?;
         Ok(self.cargo.run(&mut command).map(drop))
     }
 
-    fn sources(&self, version: &str) -> PathBuf {
-        self.home.join("sources").join(sources::folder_name(version))
+    fn sources(&self, choice: &Choice) -> PathBuf {
+        self.home.join("sources").join(sources::folder_name(choice))
     }
 
     fn home_parent(&self) -> &Path {

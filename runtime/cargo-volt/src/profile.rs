@@ -164,11 +164,19 @@ fn config_files() -> Vec<PathBuf> {
 }
 
 #[cfg(test)]
+impl Layers {
+    /// Layers of these texts, the first one of the highest rank.
+    pub(crate) fn of(texts: &[&str]) -> Self {
+        Self(texts.iter().map(|text| text.parse().expect("the text is valid TOML")).collect())
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn overrides(manifest: &str, profile: &str) -> Vec<String> {
-        let layers = Layers(vec![manifest.parse().expect("the text is valid")]);
+        let layers = Layers::of(&[manifest]);
         layers.overrides(profile).into_iter().map(|it| format!("{}={}", it.key, it.value)).collect()
     }
 
@@ -195,7 +203,7 @@ mod tests {
         let manifest = "[profile.dev]\ndebug = 0\nstrip = true\n[profile.quick]\ninherits = \"test\"";
         for profile in ["dev", "test", "quick"] {
             assert_eq!(overrides(manifest, profile), [""; 0], "{profile}");
-            let layers = Layers(vec![manifest.parse().expect("it is TOML")]);
+            let layers = Layers::of(&[manifest]);
             let expected = ["debug is 0", "strip is true"].map(|text| format!("profile.{profile}.{text}"));
             assert_eq!(layers.kept(profile), expected);
         }

@@ -5,7 +5,7 @@ use std::path::{self, Path};
 use toml::{Table, Value};
 
 use crate::arguments::Given;
-use crate::cargo::Cargo;
+use crate::cargo::{Cargo, Patch};
 use crate::error::Error;
 use crate::prepare::Preparation;
 use crate::profile::{Layers, is_without_lines};
@@ -23,28 +23,36 @@ pub(crate) fn run(shell: &Shell, given: &Given, folder: &Path) -> Result<(), Err
     let cargo = Cargo::find(shell)?;
     let project = Project::find(&cargo, given)?;
     let layers = Layers::read(&project, given);
-    let version = Preparation::new(shell, &cargo, given, &project)?.vendor(&folder, &layers)?;
-    let facade = folder.join(sources::FACADE);
-    let facade = facade.strip_prefix(&project.root).unwrap_or(&facade);
-    let facade = facade.to_str().ok_or_else(|| {
-        Error::new(format!("the path `{}` is not valid UTF-8", facade.display())).help("choose another folder")
-    })?;
+    let choice = Preparation::new(shell, &cargo, given, &project)?.vendor(&folder, &layers)?;
+    let shown = folder.strip_prefix(&project.root).unwrap_or(&folder);
+    if shown.to_str().is_none() {
+        let error = Error::new(format!("the path `{}` is not valid UTF-8", shown.display()));
+        return Err(error.help("choose another folder"));
+    }
+    let patches = sources::patches(&choice, shown);
     shell.note(&format!(
         "add these lines to {}, in its sections of the same names if it has them; after an update of \
-         tokio v{version}, run this command again",
-        project.root.join("Cargo.toml").display()
+         tokio v{}{}, run this command again",
+        project.root.join("Cargo.toml").display(),
+        choice.version,
+        choice.axums.iter().map(|version| format!(" or axum v{version}")).collect::<String>()
     ));
-    print!("{}", lines(&project.manifest, facade));
+    print!("{}", lines(&project.manifest, &patches));
     Ok(())
 }
 
 /// Returns lines that are valid at the end of the manifest: TOML does not allow a table twice.
-fn lines(manifest: &Table, facade: &str) -> String {
-    let facade = Value::from(facade);
-    let mut text = match manifest.get("patch").and_then(|patch| patch.get("crates-io")) {
-        None => format!("[patch.crates-io]\ntokio = {{ path = {facade} }}\n"),
-        Some(_) => format!("[patch.crates-io.tokio]\npath = {facade}\n"),
-    };
+fn lines(manifest: &Table, patches: &[Patch]) -> String {
+    let is_new = manifest.get("patch").and_then(|patch| patch.get("crates-io")).is_none();
+    let mut text = if is_new { "[patch.crates-io]\n".to_owned() } else { String::new() };
+    for Patch { key, package, path } in patches {
+        let package = if key == package { String::new() } else { format!("package = \"{package}\", ") };
+        let path = Value::from(path.to_string_lossy().into_owned());
+        text += &match is_new {
+            true => format!("{key} = {{ {package}path = {path} }}\n"),
+            false => format!("[patch.crates-io.{key}]\n{}path = {path}\n", package.replace(", ", "\n")),
+        };
+    }
     let why = "# Line tables, so that stacks name lines.\n";
     match manifest.get("profile").and_then(|profile| profile.get("release")) {
         None => text += &format!("\n{why}[profile.release]\ndebug = \"line-tables-only\"\n"),
@@ -59,21 +67,27 @@ fn lines(manifest: &Table, facade: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::versions::Choice;
 
     #[test]
     fn the_printed_lines_fit_the_manifest_as_it_is() {
+        let choice = Choice::parse("1.54.1 0.7.9 0.8.9").expect("it has a version");
+        let patches = sources::patches(&choice, Path::new("third-party/a \"b\""));
         for (manifest, debug) in [
             ("", Some("line-tables-only")),
             ("[patch.crates-io]\nbytes = { path = \"bytes\" }\n[profile.release]\nlto = true\n", None),
             ("[profile.release]\ndebug = \"full\"\n", Some("full")),
         ] {
             let table = manifest.parse().expect("it is TOML");
-            let all = format!("{manifest}{}", lines(&table, "third-party/a \"b\"/tokio"));
+            let all = format!("{manifest}{}", lines(&table, &patches));
             let all: Table = all.parse().unwrap_or_else(|error| panic!("{error}: {all}"));
-            assert_eq!(all["patch"]["crates-io"]["tokio"]["path"].as_str(), Some("third-party/a \"b\"/tokio"));
+            let patch = &all["patch"]["crates-io"];
+            assert_eq!(patch["tokio"]["path"].as_str(), Some("third-party/a \"b\"/tokio"));
+            assert_eq!(patch["axum-0-7"]["path"].as_str(), Some("third-party/a \"b\"/registry/src/volt/axum-0.7.9"));
+            assert_eq!(patch["axum-0-8"]["package"].as_str(), Some("axum"));
             assert_eq!(all["profile"]["release"].get("debug").and_then(Value::as_str), debug);
         }
         let without = "[profile.release]\ndebug = false\n".parse().expect("it is TOML");
-        assert!(lines(&without, "tokio").contains("Set in [profile.release]"));
+        assert!(lines(&without, &patches).contains("Set in [profile.release]"));
     }
 }

@@ -1,4 +1,6 @@
-//! The versions of Tokio that work with the facade.
+//! The versions of Tokio that work with the facade, and those of axum whose routes are counted.
+
+use std::slice;
 
 /// The version with which the facade was tested. A project with an older one gets the I/O traits,
 /// channels and macros of this version, which have everything that the older ones have. Volt needs
@@ -7,6 +9,35 @@ pub(crate) const TESTED: &str = "1.54.1";
 
 /// The oldest version that the facade replaces: the first one with the API of Tokio 1.
 pub(crate) const OLDEST: &str = "1.0.0";
+
+/// The versions of axum whose requests can be counted by route, without the last number.
+pub(crate) const AXUM: [&str; 2] = ["0.7", "0.8"];
+
+/// The versions of the packages that the prepared sources replace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Choice {
+    /// The version of Tokio.
+    pub(crate) version: String,
+    /// The versions of axum: none, or one of each line in `AXUM`.
+    pub(crate) axums: Vec<String>,
+}
+
+impl Choice {
+    /// Returns a text that `parse` reads.
+    pub(crate) fn to_text(&self) -> String {
+        [slice::from_ref(&self.version), &self.axums].concat().join(" ")
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Choice> {
+        let mut versions = text.split_whitespace().map(str::to_owned);
+        Some(Choice { version: versions.next()?, axums: versions.collect() })
+    }
+}
+
+/// Returns whether the requests of a version of axum can be counted by route.
+pub(crate) fn has_routes(axum: &str) -> bool {
+    AXUM.contains(&line(axum))
+}
 
 /// Whether the facade can replace a version of Tokio.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,8 +108,12 @@ mod tests {
 
     #[test]
     fn the_guide_names_the_oldest_and_the_tested_version() {
-        let guide = include_str!("../../../docs/drop-in.md");
-        for text in [format!("Tokio {OLDEST} or later"), format!("or {TESTED} if yours is older")] {
+        let guide = include_str!("../drop-in.md");
+        for text in [
+            format!("Tokio {OLDEST} or later"),
+            format!("these parts are those of {TESTED}"),
+            format!("axum {}", AXUM.join(" or ")),
+        ] {
             assert!(guide.contains(&text), "`{text}` is missing");
         }
     }

@@ -68,7 +68,7 @@ impl Budget {
         if self.refusals < REFUSALS_MAX {
             return Self { refusals: self.refusals + 1, ..self };
         }
-        ask_no_more();
+        withdraw_yield();
         Self { left: REFUSALS_MAX, refusals: 1 }
     }
 }
@@ -137,16 +137,16 @@ fn is_to_yield() -> bool {
 
 /// Withdraws the sentinel's request.
 #[cfg(not(loom))]
-fn ask_no_more() {
+fn withdraw_yield() {
     let cells = WORKER.get();
     // SAFETY: as in `is_to_yield`.
     if let Some(cells) = unsafe { cells.as_ref() } {
-        cells.ask_no_more();
+        cells.withdraw_yield();
     }
 }
 
 #[cfg(loom)]
-fn ask_no_more() {}
+fn withdraw_yield() {}
 
 /// Runs `f` in the middle of a poll without a limit.
 #[cfg(not(loom))]

@@ -6,11 +6,12 @@
 //! failure here, and the thread that logs incidents logs it. A runtime without a sentinel has no
 //! such thread, and no sentinel to protect; there the thread that detects a failure logs it.
 //!
-//! The sentinel may doze, so a recorded failure rouses it. When all workers of the runtime have
-//! ended, the runtime leaves the sentinel's list (`sentinel::program`). With it the sentinel
-//! *leaves* this module: the rest is logged, regardless of `QUIET_TIME`. Later failures are logged
-//! by the thread that detects them. Recording and leaving take the same lock, so each failure is
-//! either part of that rest or logged by the thread that detects it.
+//! The sentinel may have suspended its checks of the runtime, so a recorded failure resumes them.
+//! When all workers of the runtime have ended, the runtime leaves the sentinel's list
+//! (`sentinel::program`). With it the sentinel *leaves* this module: the rest is logged, regardless
+//! of `QUIET_TIME`. Later failures are logged by the thread that detects them. Recording and
+//! leaving take the same lock, so each failure is either part of that rest or logged by the thread
+//! that detects it.
 //!
 //! Writers: any thread, under a lock that is held while a few words are copied. Readers: the
 //! sentinel reads one flag at each check.
@@ -56,7 +57,7 @@ impl Failure {
 #[derive(Debug)]
 pub(crate) struct Failures {
     runtime: String,
-    /// Rouses the sentinel.
+    /// Resumes the sentinel's checks.
     watcher: OnceLock<Weak<dyn Watcher>>,
     /// When the next failure must be logged; `NEVER` if there is none.
     due_at_ns: AtomicU64,
@@ -72,8 +73,8 @@ struct State {
 
 /// The sentinel, as this module uses it.
 pub(crate) trait Watcher: Send + Sync {
-    /// Rouses the sentinel if it dozes in this runtime: a failure was recorded.
-    fn rouse(&self);
+    /// Resumes the checks of this runtime if they are suspended: a failure was recorded.
+    fn resume_checks(&self);
 }
 
 /// The failures of one kind.
@@ -82,14 +83,14 @@ struct Note {
     error: String,
     /// The number of failures since the last log line.
     times: u64,
-    told_at_ns: Option<u64>,
+    logged_at_ns: Option<u64>,
 }
 
 impl Note {
     /// Returns when the failures must be logged; `None` if there are none.
     fn due_at_ns(&self) -> Option<u64> {
         let not_before_ns = |at_ns: u64| at_ns.saturating_add(clock::saturating_ns(QUIET_TIME));
-        (self.times > 0).then(|| self.told_at_ns.map_or(0, not_before_ns))
+        (self.times > 0).then(|| self.logged_at_ns.map_or(0, not_before_ns))
     }
 }
 
@@ -101,7 +102,7 @@ impl Failures {
         Self { runtime: runtime.to_owned(), watcher: OnceLock::new(), due_at_ns, state: Mutex::new(state) }
     }
 
-    /// Sets what rouses the sentinel. Called once.
+    /// Sets what resumes the sentinel's checks. Called once.
     pub(crate) fn set_watcher(&self, watcher: Weak<dyn Watcher>) {
         let set = self.watcher.set(watcher);
         debug_assert!(set.is_ok(), "there is one sentinel");
@@ -118,14 +119,14 @@ impl Failures {
         let is_watched = state.is_watched;
         drop(state);
         if !is_watched {
-            self.tell(clock::now_ns());
+            self.log(clock::now_ns());
         } else if let Some(watcher) = self.watcher.get().and_then(Weak::upgrade) {
-            watcher.rouse();
+            watcher.resume_checks();
         }
     }
 
     /// Called when the runtime leaves the sentinel's list. The caller then has the rest logged, by
-    /// [`tell_rest`](Self::tell_rest).
+    /// [`log_rest`](Self::log_rest).
     pub(crate) fn leave(&self) {
         self.lock().is_watched = false;
     }
@@ -149,25 +150,25 @@ impl Failures {
     }
 
     /// Logs the failures that are due. Runs code of `tracing` subscribers.
-    pub(crate) fn tell(&self, now_ns: u64) {
+    pub(crate) fn log(&self, now_ns: u64) {
         for failure in Failure::ALL {
             if let Some((error, times)) = self.take(failure, now_ns) {
-                tell(&self.runtime, failure, &error, times);
+                log(&self.runtime, failure, &error, times);
             }
         }
     }
 
     /// Logs all failures, due or not, at the end of the runtime. Runs code of `tracing`
     /// subscribers.
-    pub(crate) fn tell_rest(&self) {
+    pub(crate) fn log_rest(&self) {
         self.forget_times();
-        self.tell(clock::now_ns());
+        self.log(clock::now_ns());
     }
 
     /// Forgets when kinds were last logged, so that all failures are due.
     fn forget_times(&self) {
         let mut state = self.lock();
-        state.notes.iter_mut().for_each(|note| note.told_at_ns = None);
+        state.notes.iter_mut().for_each(|note| note.logged_at_ns = None);
         self.set_due(&state.notes);
     }
 
@@ -175,7 +176,7 @@ impl Failures {
         let mut state = self.lock();
         let note = &mut state.notes[failure as usize];
         let taken = note.due_at_ns().is_some_and(|due_at_ns| due_at_ns <= now_ns).then(|| {
-            note.told_at_ns = Some(now_ns);
+            note.logged_at_ns = Some(now_ns);
             (std::mem::take(&mut note.error), std::mem::take(&mut note.times))
         });
         self.set_due(&state.notes);
@@ -187,7 +188,7 @@ impl Failures {
     }
 }
 
-fn tell(runtime: &str, failure: Failure, error: &str, times: u64) {
+fn log(runtime: &str, failure: Failure, error: &str, times: u64) {
     match failure {
         Failure::NoSpare => tracing::error!(
             target: "volt", runtime, error, times,
@@ -281,23 +282,23 @@ mod tests {
     fn recording_a_failure_wakes_the_sentinel() {
         use std::sync::Arc;
         #[derive(Default)]
-        struct Roused(AtomicU64);
-        impl Watcher for Roused {
-            fn rouse(&self) {
+        struct Resumed(AtomicU64);
+        impl Watcher for Resumed {
+            fn resume_checks(&self) {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let (failures, roused) = (Failures::new("test", true), Arc::new(Roused::default()));
+        let (failures, resumed) = (Failures::new("test", true), Arc::new(Resumed::default()));
         failures.note(Failure::NoBlockingThread, &io::Error::other("before it starts"));
-        let watcher: Weak<Roused> = Arc::downgrade(&roused);
+        let watcher: Weak<Resumed> = Arc::downgrade(&resumed);
         failures.set_watcher(watcher);
         failures.note(Failure::NoBlockingThread, &io::Error::other("any"));
-        assert_eq!(roused.0.load(Ordering::Relaxed), 1);
+        assert_eq!(resumed.0.load(Ordering::Relaxed), 1);
         assert!(failures.has_news());
         failures.leave();
         assert!(failures.has_news(), "the thread that leaves logs the rest");
         failures.note(Failure::DriverFailed, &io::Error::other("any"));
-        assert_eq!(roused.0.load(Ordering::Relaxed), 1);
+        assert_eq!(resumed.0.load(Ordering::Relaxed), 1);
         assert!(!failures.has_news(), "the thread that found it has logged it");
     }
 
@@ -306,7 +307,7 @@ mod tests {
         let failures = Failures::new("test", false);
         (0..3).for_each(|_| failures.note(Failure::DriverFailed, &io::Error::other("any")));
         assert!(failures.has_news(), "two are kept back");
-        failures.tell_rest();
+        failures.log_rest();
         assert!(!failures.has_news());
     }
 

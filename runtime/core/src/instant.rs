@@ -22,6 +22,7 @@ use crate::context;
 /// and [`into_std`](Self::into_std).
 ///
 /// ```
+/// # use volt_core as volt;
 /// use volt::time::{Duration, Instant, sleep};
 ///
 /// # fn main() -> Result<(), volt::BuildError> {
@@ -46,6 +47,7 @@ impl Instant {
     /// [`std::time::Instant::now`]. May be called outside a runtime.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::Instant;
     ///
     /// let first = Instant::now();
@@ -59,6 +61,7 @@ impl Instant {
     /// Creates an instant from the standard library's.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let std = std::time::Instant::now();
     /// assert_eq!(volt::time::Instant::from_std(std).into_std(), std);
     /// ```
@@ -69,6 +72,7 @@ impl Instant {
     /// Converts the instant into the standard library's.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let now: std::time::Instant = volt::time::Instant::now().into_std();
     /// ```
     pub fn into_std(self) -> time::Instant {
@@ -78,6 +82,7 @@ impl Instant {
     /// Returns the time from `earlier` to this instant, or zero if `earlier` is later.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant};
     ///
     /// let now = Instant::now();
@@ -92,6 +97,7 @@ impl Instant {
     /// Returns the time from `earlier` to this instant, or `None` if `earlier` is later.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant};
     ///
     /// let now = Instant::now();
@@ -106,6 +112,7 @@ impl Instant {
     /// Returns the time from `earlier` to this instant, or zero if `earlier` is later.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant};
     ///
     /// let now = Instant::now();
@@ -120,6 +127,7 @@ impl Instant {
     /// instant is in the future.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant, sleep};
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -136,6 +144,7 @@ impl Instant {
     /// Returns the instant that is `duration` later, or `None` if it cannot be represented.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant};
     ///
     /// let now = Instant::now();
@@ -149,6 +158,7 @@ impl Instant {
     /// Returns the instant that is `duration` earlier, or `None` if it cannot be represented.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant};
     ///
     /// assert_eq!(Instant::now().checked_sub(Duration::MAX), None);

@@ -17,15 +17,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{self, Duration};
 
 use pin_project_lite::pin_project;
 
-use crate::driver::turn::Driver;
 use crate::driver::wheel::Key;
 use crate::instant::Instant;
+use crate::scheduler::lease::DriverLease;
 use crate::{clock, context, coop};
 
 /// The longest distance of a deadline that is given as a duration: 30 years, since `Instant` has no
@@ -47,6 +46,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// Cancel safe: dropping the future disarms the timer.
 ///
 /// ```
+/// # use volt_core as volt;
 /// use volt::time::{Duration, Instant, sleep};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -70,6 +70,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// The same as for [`sleep`].
 ///
 /// ```
+/// # use volt_core as volt;
 /// use volt::time::{Duration, Instant, sleep_until};
 ///
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -102,19 +103,16 @@ pin_project! {
     /// [`std::pin::pin!`], or in a `Box::pin`.
     ///
     /// ```
-    /// use volt::time::{Duration, sleep};
+    /// # use volt_core as volt;
+    /// use volt::time::{Duration, Instant, sleep};
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     /// # runtime.block_on(async {
-    /// let mut limit = std::pin::pin!(sleep(Duration::from_millis(5)));
-    /// let mut ticks = volt::time::interval(Duration::from_millis(1));
-    /// loop {
-    ///     volt::select! {
-    ///         () = &mut limit => break,
-    ///         _ = ticks.tick() => {}
-    ///     }
-    /// }
-    /// assert!(limit.is_elapsed());
+    /// let mut pause = std::pin::pin!(sleep(Duration::from_millis(5)));
+    /// pause.as_mut().await;
+    /// assert!(pause.is_elapsed());
+    /// pause.as_mut().reset(Instant::now() + Duration::from_millis(5));
+    /// pause.await;
     /// # });
     /// ```
     #[project(!Unpin)]
@@ -128,6 +126,7 @@ impl Sleep {
     /// Returns the instant at which the sleep ends.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant, sleep_until};
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -146,6 +145,7 @@ impl Sleep {
     /// polled nor reset returns false, even after its deadline.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Instant, sleep_until};
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -166,6 +166,7 @@ impl Sleep {
     /// runtime in which it was created.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::time::{Duration, Instant, sleep};
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -197,7 +198,7 @@ impl fmt::Debug for Sleep {
 /// A [`Sleep`] that needs no pin: for intervals, timeouts and sockets, which own one each.
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct RawSleep {
-    driver: Arc<Driver>,
+    driver: DriverLease,
     deadline: Instant,
     /// The deadline on the program's clock.
     deadline_ns: u64,
@@ -212,8 +213,9 @@ struct Armed {
     waker: Identity,
 }
 
-/// The identity of a waker. A clone of the waker instead would cost two read-modify-writes per
-/// sleep.
+/// The identity of the waker in the wheel. A clone of it instead would cost two read-modify-writes
+/// per sleep. It is not the identity of the waker that was cloned: a poll for a dump passes a waker
+/// whose clones differ from it.
 #[derive(PartialEq, Eq)]
 struct Identity {
     data: usize,
@@ -229,20 +231,20 @@ impl Identity {
 
 impl RawSleep {
     /// Creates a sleep on `driver`, which may belong to another runtime than the current one.
-    pub fn until(driver: Arc<Driver>, deadline: Instant) -> RawSleep {
+    pub fn until(driver: DriverLease, deadline: Instant) -> RawSleep {
         let deadline_ns = driver.now().ns_of(deadline.into_std());
         RawSleep::new(driver, deadline, deadline_ns)
     }
 
     /// Creates a sleep of `duration` on `driver`. Durations of more than 30 years are cut.
     #[inline]
-    pub fn after(driver: Arc<Driver>, duration: Duration) -> RawSleep {
+    pub fn after(driver: DriverLease, duration: Duration) -> RawSleep {
         let end = driver.now().later(duration.min(FAR));
         RawSleep::new(driver, end.now.into(), end.now_ns())
     }
 
     #[inline]
-    fn new(driver: Arc<Driver>, deadline: Instant, deadline_ns: u64) -> RawSleep {
+    fn new(driver: DriverLease, deadline: Instant, deadline_ns: u64) -> RawSleep {
         RawSleep { driver, deadline, deadline_ns, armed: None, is_started: false }
     }
 
@@ -302,14 +304,15 @@ impl RawSleep {
         while !self.is_due() {
             // Checked in each iteration, since a shutdown, too, removes the entry from the wheel.
             assert!(!self.driver.timers.is_shut_down(), "{SHUT_DOWN}");
-            let waker = Identity::of(cx.waker());
             match &mut self.armed {
                 // See *The clock decides*.
                 Some(_) if self.driver.timers.has_fired(self.deadline_ns) => self.move_timer(),
                 // See *Same waker*.
-                Some(armed) if armed.waker == waker => return Poll::Pending,
+                Some(armed) if armed.waker == Identity::of(cx.waker()) => return Poll::Pending,
                 Some(armed) => {
-                    if self.driver.timers.set_waker(armed.key, cx.waker().clone()) {
+                    let stored = cx.waker().clone();
+                    let waker = Identity::of(&stored);
+                    if self.driver.timers.set_waker(armed.key, stored) {
                         armed.waker = waker;
                         return Poll::Pending;
                     }
@@ -317,7 +320,9 @@ impl RawSleep {
                     self.armed = None;
                 }
                 None => {
-                    let key = self.driver.arm_timer(self.deadline_ns, cx.waker().clone()).expect(SHUT_DOWN);
+                    let stored = cx.waker().clone();
+                    let waker = Identity::of(&stored);
+                    let key = self.driver.arm_timer(self.deadline_ns, stored).expect(SHUT_DOWN);
                     self.armed = Some(Armed { key, waker });
                     return Poll::Pending;
                 }

@@ -15,3 +15,8 @@ pub mod catalog;
 pub mod doctor;
 pub mod exposition;
 pub mod rates;
+
+// The example in the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

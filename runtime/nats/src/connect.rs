@@ -14,7 +14,7 @@ use crate::relay::{BACKLOG, Nats, QUEUE, State};
 use crate::subject::Subjects;
 
 /// How long the server, or another node with the same name, may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of a node that will be connected. See [the crate's documentation](crate) for an
 /// example.
@@ -99,14 +99,14 @@ impl Options {
             }
             std::future::ready(())
         });
-        let connected = timeout(PATIENCE, client.connect(address)).await;
+        let connected = timeout(TIMEOUT, client.connect(address)).await;
         let client = match connected {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(unreachable(address, &error)),
-            Err(_elapsed) => return Err(unreachable(address, &format_args!("no answer within {PATIENCE:?}"))),
+            Err(_elapsed) => return Err(unreachable(address, &format_args!("no answer within {TIMEOUT:?}"))),
         };
-        let asked = timeout(PATIENCE, client.request(subjects.name(node), "".into())).await;
-        match asked {
+        let reply = timeout(TIMEOUT, client.request(subjects.name(node), "".into())).await;
+        match reply {
             Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {}
             Ok(Err(error)) if error.kind() != RequestErrorKind::TimedOut => {
                 return Err(ConnectError(format!(

@@ -48,7 +48,7 @@ impl Presence {
     }
 
     /// Handles a message from `peer`.
-    pub(crate) fn heard(&mut self, peer: Peer, now: Instant) -> Sign {
+    pub(crate) fn received(&mut self, peer: Peer, now: Instant) -> Sign {
         if peer == self.me {
             return Sign::Own;
         }
@@ -108,40 +108,40 @@ mod tests {
     #[test]
     fn a_silent_node_is_lost_after_the_limit_and_may_return() {
         let (start, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
-        assert_eq!(presence.heard(peer("a", 1), start), Sign::There { is_new: true });
-        assert_eq!(presence.heard(peer("a", 1), start + HEARTBEAT), Sign::There { is_new: false });
+        assert_eq!(presence.received(peer("a", 1), start), Sign::There { is_new: true });
+        assert_eq!(presence.received(peer("a", 1), start + HEARTBEAT), Sign::There { is_new: false });
         assert_eq!(presence.lost(start + LOSS, LOSS), []);
         assert_eq!(presence.lost(start + HEARTBEAT + LOSS, LOSS), [peer("a", 1)]);
-        assert_eq!(presence.heard(peer("a", 1), start + 2 * LOSS), Sign::There { is_new: true });
+        assert_eq!(presence.received(peer("a", 1), start + 2 * LOSS), Sign::There { is_new: true });
     }
 
     #[test]
     fn the_later_of_two_lives_counts() {
         let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
-        presence.heard(peer("a", 5), now);
-        assert_eq!(presence.heard(peer("a", 6), now), Sign::There { is_new: true });
-        assert_eq!(presence.heard(peer("a", 5), now), Sign::Stale);
+        presence.received(peer("a", 5), now);
+        assert_eq!(presence.received(peer("a", 6), now), Sign::There { is_new: true });
+        assert_eq!(presence.received(peer("a", 5), now), Sign::Stale);
         assert!(!presence.bye(peer("a", 5)));
         assert!(presence.bye(peer("a", 6)));
-        assert_eq!(presence.heard(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
-        assert_eq!(presence.heard(peer("a", 7), now), Sign::There { is_new: true });
+        assert_eq!(presence.received(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
+        assert_eq!(presence.received(peer("a", 7), now), Sign::There { is_new: true });
     }
 
     #[test]
     fn a_node_may_rejoin_with_a_lower_number_after_a_goodbye() {
         let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
-        presence.heard(peer("a", 6), now);
+        presence.received(peer("a", 6), now);
         assert!(presence.bye(peer("a", 6)));
-        assert_eq!(presence.heard(peer("a", 5), now), Sign::There { is_new: true });
-        assert_eq!(presence.heard(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
+        assert_eq!(presence.received(peer("a", 5), now), Sign::There { is_new: true });
+        assert_eq!(presence.received(peer("a", 6), now), Sign::Stale, "a goodbye is the last of a life");
     }
 
     #[test]
     fn another_node_of_our_own_name_is_no_peer() {
         let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 5)));
-        assert_eq!(presence.heard(peer("me", 5), now), Sign::Own);
-        assert_eq!(presence.heard(peer("me", 4), now), Sign::Double { is_earlier: true });
-        assert_eq!(presence.heard(peer("me", 6), now), Sign::Double { is_earlier: false });
+        assert_eq!(presence.received(peer("me", 5), now), Sign::Own);
+        assert_eq!(presence.received(peer("me", 4), now), Sign::Double { is_earlier: true });
+        assert_eq!(presence.received(peer("me", 6), now), Sign::Double { is_earlier: false });
         assert!(!presence.bye(peer("me", 5)));
         assert_eq!(presence.all(), []);
     }

@@ -268,7 +268,7 @@ impl Session {
         }
     }
 
-    async fn say(&self, what: &'static [u8]) {
+    async fn announce(&self, what: &'static [u8]) {
         self.publish(self.subjects.presence(), Bytes::from_static(what)).await;
     }
 
@@ -283,7 +283,7 @@ async fn pump(session: Session, mut queue: mpsc::Receiver<Outgoing>) {
     while let Some(Outgoing { to, frame }) = queue.recv().await {
         session.publish(session.subjects.frame(to), frame).await;
     }
-    session.say(BYE).await;
+    session.announce(BYE).await;
     if let Err(error) = session.client.flush().await {
         tracing::warn!(target: "volt::process", %error, "the last messages may not have reached the NATS server");
     }
@@ -300,7 +300,7 @@ async fn beat(session: Session, heartbeat: Duration, mut stop: watch::Receiver<b
             _ = stop.changed() => return,
             _ = beats.tick() => {}
         }
-        session.say(UP).await;
+        session.announce(UP).await;
     }
 }
 
@@ -320,12 +320,12 @@ async fn listen(
     };
     // Nodes that received the first heartbeat before we had subscribed now get a second one, which
     // they can answer.
-    session.say(UP).await;
+    session.announce(UP).await;
     let mut known = Presence::new(session.me);
     let mut checks = interval(heartbeat / CHECKS);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = 0;
-    let tell_lost =
+    let mut received = 0;
+    let report_lost =
         |known: &mut Presence| known.lost(Instant::now(), loss).into_iter().for_each(|peer| incoming.down(peer));
     loop {
         let goes_on = volt::select! {
@@ -336,13 +336,13 @@ async fn listen(
                     // The goodbye was published after the last frames, but those arrive by another
                     // subscription: handle them first.
                     while let Some(Some(message)) = frames.next().now_or_never() {
-                        hear_frame(&session, &incoming, &mut known, message);
+                        receive_frame(&session, &incoming, &mut known, message);
                     }
                 }
-                hear_presence(&session, &incoming, &mut known, &message)
+                receive_presence(&session, &incoming, &mut known, &message)
             }
             Some(message) = frames.next() => {
-                hear_frame(&session, &incoming, &mut known, message);
+                receive_frame(&session, &incoming, &mut known, message);
                 true
             }
             Some(message) = name.next() => {
@@ -350,7 +350,7 @@ async fn listen(
                 true
             }
             _ = checks.tick() => {
-                tell_lost(&mut known);
+                report_lost(&mut known);
                 true
             }
         };
@@ -359,16 +359,16 @@ async fn listen(
             known.all().into_iter().for_each(|peer| incoming.down(peer));
             return;
         }
-        heard += 1;
-        if heard % BATCH == 0 {
+        received += 1;
+        if received % BATCH == 0 {
             volt::task::yield_now().await;
-            tell_lost(&mut known);
+            report_lost(&mut known);
         }
     }
 }
 
 /// Handles a presence message. Returns false if this node has to leave.
-fn hear_presence(session: &Session, incoming: &Incoming, known: &mut Presence, message: &Message) -> bool {
+fn receive_presence(session: &Session, incoming: &Incoming, known: &mut Presence, message: &Message) -> bool {
     let from = message.reply.as_ref().and_then(|reply| session.subjects.peer(reply));
     match (from, &message.payload[..]) {
         (Some(peer), BYE) => {
@@ -386,10 +386,10 @@ fn hear_presence(session: &Session, incoming: &Incoming, known: &mut Presence, m
 }
 
 /// Handles a frame. It is also a sign of life, and may be the first one of its peer.
-fn hear_frame(session: &Session, incoming: &Incoming, known: &mut Presence, message: Message) {
+fn receive_frame(session: &Session, incoming: &Incoming, known: &mut Presence, message: Message) {
     let from = message.reply.as_ref().and_then(|reply| session.subjects.peer(reply));
     match from {
-        Some(peer) => match known.heard(peer, Instant::now()) {
+        Some(peer) => match known.received(peer, Instant::now()) {
             Sign::There { is_new } => {
                 if is_new {
                     incoming.up(peer);
@@ -403,7 +403,7 @@ fn hear_frame(session: &Session, incoming: &Incoming, known: &mut Presence, mess
 }
 
 fn sign(session: &Session, incoming: &Incoming, known: &mut Presence, peer: Peer) -> bool {
-    match known.heard(peer, Instant::now()) {
+    match known.received(peer, Instant::now()) {
         Sign::There { .. } => incoming.up(peer),
         Sign::Own => {}
         Sign::Stale => count(&session.state.rejected),

@@ -64,27 +64,46 @@
 //! # Ok::<(), volt::BuildError>(())
 //! ```
 
+mod room;
+
 mod state;
 
 #[cfg(not(loom))]
-mod entry;
-#[cfg(not(loom))]
 mod messages;
-#[cfg(not(loom))]
-mod nodes;
+
 #[cfg(not(loom))]
 mod registry;
+
+#[cfg(not(loom))]
+mod entry;
+
+#[cfg(not(loom))]
+mod output;
+
+#[cfg(not(loom))]
+mod nodes;
+
 #[cfg(not(loom))]
 mod report;
-#[cfg(not(loom))]
-mod steps;
-#[cfg(not(loom))]
-mod supervisor;
+
 #[cfg(not(loom))]
 mod system;
 
 #[cfg(not(loom))]
+mod remote;
+
+#[cfg(not(loom))]
+mod steps;
+
+#[cfg(not(loom))]
+mod builder;
+
+#[cfg(not(loom))]
+mod supervisor;
+
+#[cfg(not(loom))]
 pub use {
+    builder::{BuildError, Builder},
     entry::mailbox::Overflow,
     messages::{
         event::{Event, Events, Message, MonitorId, Reply},
@@ -92,24 +111,28 @@ pub use {
         payload::Payload,
         pid::{Node, ParseError, Pid},
     },
-    nodes::{FRAME_BYTES_MAX, Hub, HubRelay, Incoming, LookupError, Peer, Relay, RelayCounts, RelayError},
+    nodes::{FRAME_BYTES_MAX, Hub, HubRelay, Incoming, Peer, Relay, RelayCounts, RelayError},
+    output::{Output, Status, command::CommandId},
+    remote::sending::LookupError,
     report::info::ProcessInfo,
     state::Lifecycle,
     steps::{
-        command::CommandId,
         context::Context,
         dispatch::{Completion, Handler, Request},
         inbox::{Inbox, from_fn},
         machine::Process,
-        output::{Output, Status},
         spawn::{Spawn, SpawnError},
     },
     supervisor::{Backoff, ChildInfo, ChildSpec, Restart, Strategy, Supervisor, SupervisorError, SupervisorRef},
     system::{
-        builder::{BuildError, Builder},
         call::CallError,
         core::System,
         send::{SendAfter, SendError},
         shutdown::ShutdownReport,
     },
 };
+
+// The example in the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

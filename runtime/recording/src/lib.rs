@@ -33,3 +33,8 @@ pub mod black_box;
 
 #[cfg(test)]
 mod scratch;
+
+// The example in the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

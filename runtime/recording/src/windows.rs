@@ -11,7 +11,7 @@
 //!
 //! # Rules
 //!
-//! 1. A trigger at `t` requests the time from `look_back` before `t` to `look_forward` after it.
+//! 1. A trigger at `t` requests the time from `t - before` to `t + after`.
 //! 2. While a window is open, a trigger within its reach extends it, up to `max`, and opens no
 //!    other window.
 //! 3. After a window has closed, triggers within `debounce` are dropped and counted. Requests are
@@ -33,9 +33,9 @@ use volt_telemetry::recording::trigger::Trigger;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Time before the trigger.
-    pub look_back: Duration,
+    pub before: Duration,
     /// Time after the trigger.
-    pub look_forward: Duration,
+    pub after: Duration,
     /// Time after the end of a window in which triggers do not open another.
     pub debounce: Duration,
     /// Maximum length of a window, however many triggers fire in it.
@@ -46,8 +46,8 @@ impl Default for Reach {
     /// 1 s before, 500 ms after, 10 s of debounce, at most 10 s.
     fn default() -> Self {
         Self {
-            look_back: Duration::from_secs(1),
-            look_forward: Duration::from_millis(500),
+            before: Duration::from_secs(1),
+            after: Duration::from_millis(500),
             debounce: Duration::from_secs(10),
             max: Duration::from_secs(10),
         }
@@ -89,8 +89,8 @@ pub enum Verdict {
 /// use volt_recording::windows::{Reach, Verdict, Windows};
 /// use volt_telemetry::recording::trigger::Trigger;
 ///
-/// let (look_back, look_forward) = (Duration::from_nanos(100), Duration::from_nanos(50));
-/// let mut windows = Windows::new(Reach { look_back, look_forward, ..Reach::default() });
+/// let (before, after) = (Duration::from_nanos(100), Duration::from_nanos(50));
+/// let mut windows = Windows::new(Reach { before, after, ..Reach::default() });
 /// assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
 /// assert_eq!(windows.fire(1_020, Trigger::Stall { incident: 2 }), Verdict::Merged);
 /// let window = windows.due(1_070).expect("its time is over");
@@ -114,8 +114,8 @@ impl Windows {
 
     /// Reports a trigger at `at_ns`. Call [`due`](Self::due) with the same time first.
     pub fn fire(&mut self, at_ns: u64, trigger: Trigger) -> Verdict {
-        let from_ns = at_ns.saturating_sub(ns(self.reach.look_back)).max(self.last_until_ns.unwrap_or(0));
-        let until_ns = at_ns.saturating_add(ns(self.reach.look_forward));
+        let from_ns = at_ns.saturating_sub(ns(self.reach.before)).max(self.last_until_ns.unwrap_or(0));
+        let until_ns = at_ns.saturating_add(ns(self.reach.after));
         if let Some(open) = &mut self.open {
             // Two threads may report triggers in a different order than they observed them.
             open.from_ns = open.from_ns.min(from_ns);
@@ -179,8 +179,8 @@ mod tests {
     use super::*;
 
     const REACH: Reach = Reach {
-        look_back: Duration::from_nanos(100),
-        look_forward: Duration::from_nanos(50),
+        before: Duration::from_nanos(100),
+        after: Duration::from_nanos(50),
         debounce: Duration::from_nanos(1_000),
         max: Duration::from_nanos(400),
     };
@@ -248,12 +248,8 @@ mod tests {
 
     #[test]
     fn the_longest_reach_does_not_overflow() {
-        let forever = Reach {
-            look_back: Duration::MAX,
-            look_forward: Duration::MAX,
-            debounce: Duration::MAX,
-            max: Duration::MAX,
-        };
+        let forever =
+            Reach { before: Duration::MAX, after: Duration::MAX, debounce: Duration::MAX, max: Duration::MAX };
         let mut windows = Windows::new(forever);
         assert_eq!(windows.fire(7, Trigger::Request), Verdict::Opened);
         assert_eq!(windows.open().map(|window| (window.from_ns, window.until_ns)), Some((0, u64::MAX)));

@@ -21,7 +21,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 ///
 /// # Errors
 /// Returns the error of the stream.
-pub(super) async fn tell(mut stream: Unstalled) -> io::Result<(bool, Rewound)> {
+pub(super) async fn read_preface(mut stream: Unstalled) -> io::Result<(bool, Rewound)> {
     let (mut bytes, mut len) = ([0; PREFACE.len()], 0);
     while len < bytes.len() && bytes[..len] == PREFACE[..len] {
         match stream.read(&mut bytes[len..]).await? {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use crate::fs::run;
 use volt_core::context;
-use volt_core::task::join::JoinHandle;
+use volt_core::task::JoinHandle;
 
 /// Number of entries that one job reads. A hand-over to another thread costs as much as reading a
 /// few entries.

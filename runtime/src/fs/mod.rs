@@ -36,7 +36,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use volt_core::context;
-use volt_core::task::join::JoinError;
+use volt_core::task::JoinError;
 
 #[doc(no_inline)]
 pub use std::fs::FileTimes;

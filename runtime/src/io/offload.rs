@@ -40,7 +40,7 @@ use tokio::io::ReadBuf;
 use volt_core::context;
 use volt_core::coop;
 use volt_core::driver::readiness::ShutDownError;
-use volt_core::task::join::JoinHandle;
+use volt_core::task::JoinHandle;
 
 /// Default maximum number of bytes that one operation moves. It is large enough that the cost of
 /// the hand-over to another thread is negligible.

@@ -33,6 +33,7 @@ use rustix::io::Errno;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
+use volt_core::scheduler::lease::DriverLease;
 use volt_core::sleep::RawSleep;
 use volt_shim::{AtomicU32, Mutex, Ordering};
 
@@ -143,7 +144,7 @@ impl<L: AsRawFd> Acceptor<L> {
 
     /// A sleep on the listener's own runtime, whichever runtime this thread belongs to.
     fn pause(&self, delay: Duration) -> RawSleep {
-        RawSleep::after(self.io.driver().clone(), delay)
+        RawSleep::after(DriverLease::of(self.io.driver()), delay)
     }
 }
 

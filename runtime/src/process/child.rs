@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::process::orphans;
 use crate::process::stdio::{ChildStderr, ChildStdin, ChildStdout};
 use crate::process::watch::Watch;
+use volt_core::Handle;
 use volt_core::driver::readiness::ShutDownError;
-use volt_core::handle::Handle;
 
 /// A handle to a child process, created by [`Command::spawn`](crate::process::Command::spawn).
 ///
@@ -37,7 +37,7 @@ enum State {
     Running(process::Child, Watch),
     Ended(ExitStatus),
     /// Moved out, to the task that waits for orphans.
-    Gone,
+    Moved,
 }
 
 impl Child {
@@ -119,7 +119,7 @@ impl Child {
                 Poll::Ready(Ok(status))
             }
             State::Ended(status) => Poll::Ready(Ok(*status)),
-            State::Gone => unreachable!("it is handed on when it is dropped"),
+            State::Moved => unreachable!("it is handed on when it is dropped"),
         }
     }
 
@@ -205,11 +205,11 @@ async fn whole(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.kills_on_drop && self.runtime.shared().home.is_here() {
+        if self.kills_on_drop && self.runtime.shared().identity.home.is_here() {
             // An error means that the child has exited.
             let _ = self.start_kill();
         }
-        if let State::Running(child, watch) = std::mem::replace(&mut self.state, State::Gone) {
+        if let State::Running(child, watch) = std::mem::replace(&mut self.state, State::Moved) {
             orphans::adopt(child, watch, &self.runtime);
         }
     }

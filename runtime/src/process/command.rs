@@ -9,8 +9,8 @@ use std::process::{self, ExitStatus, Output, Stdio};
 
 use crate::process::Child;
 use crate::process::orphans;
+use volt_core::Handle;
 use volt_core::context;
-use volt_core::handle::Handle;
 
 /// A builder for child processes: the program to run, its arguments, its environment and its
 /// standard streams.

@@ -15,7 +15,7 @@ use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::process::watch::Watch;
-use volt_core::handle::Handle;
+use volt_core::Handle;
 use volt_stacks::fork::PerProcess;
 
 /// Locks the list of this process. A forked child does not wait for the orphans of its parent.
@@ -40,7 +40,7 @@ impl Drop for Orphan {
 
 /// Takes over `child`, which no other code waits for.
 pub(super) fn adopt(child: process::Child, mut watch: Watch, runtime: &Handle) {
-    if !runtime.shared().home.is_here() {
+    if !runtime.shared().identity.home.is_here() {
         // This is the copy of a forked child process. The orphan is a child of its parent, not of
         // itself.
         std::mem::forget(child);

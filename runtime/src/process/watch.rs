@@ -49,12 +49,12 @@ impl Watch {
             Watch::Signal(ends) => loop {
                 // The poll must come before the check. An exit between the two is then reported by
                 // the next signal event.
-                let told = ends.poll_signal(cx);
+                let change = ends.poll_signal(cx);
                 match try_wait(child) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     result => return Poll::Ready(result),
                 }
-                ready!(told)?;
+                ready!(change)?;
             },
         }
     }
@@ -96,7 +96,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use volt_core::builder::Builder;
+    use volt_core::Builder;
 
     #[test]
     fn without_pidfds_signals_report_the_exit_of_children() {

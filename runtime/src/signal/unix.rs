@@ -172,7 +172,7 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let home = Home::here();
     let io = Registration::with_interest(driver, receiver, Interest::READABLE.to_mio(), Flags::NONE);
     let io = io.map_err(|(_, error)| error)?;
-    let tell = move || {
+    let notify = move || {
         if home.is_here() {
             // A full pipe also notifies the listener.
             let _ = rustix::io::write(&sender, &[0]);
@@ -180,7 +180,7 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     };
     // SAFETY: the action may run in a signal handler. It reads an atomic, writes to a descriptor
     // that it owns, and does nothing else.
-    let id = unsafe { signal_hook_registry::register(number, tell) }?;
+    let id = unsafe { signal_hook_registry::register(number, notify) }?;
     // ORDERING: Acquire; pairs with the Release in `Seen::report`.
     let seen = Seen { kind, count: kind.reported.load(Ordering::Acquire) };
     Ok(Signal { io, id, seen })
@@ -326,13 +326,13 @@ impl Drop for Signal {
 /// Empties the pipe. Returns `WouldBlock` if it is empty already. Reads at most as much as a pipe
 /// can contain; otherwise a continuous flow of signals could keep this loop running.
 fn empty(pipe: &OwnedFd) -> io::Result<()> {
-    let mut told = [0; 1024];
-    let mut read = rustix::io::read(pipe, &mut told)?;
+    let mut bytes = [0; 1024];
+    let mut read = rustix::io::read(pipe, &mut bytes)?;
     for _ in 0..64 {
-        if read < told.len() {
+        if read < bytes.len() {
             break;
         }
-        read = rustix::io::read(pipe, &mut told).unwrap_or(0);
+        read = rustix::io::read(pipe, &mut bytes).unwrap_or(0);
     }
     Ok(())
 }

@@ -110,25 +110,14 @@ fn spend<F: Future>(
     }
 }
 
-/// Runs `operation`, which waits in a fair queue, and converts its output. Otherwise like
-/// [`spend`].
+/// Runs `operation`, which waits in a fair queue, for a call at `at`, and converts its output.
+/// Otherwise like [`spend`].
 ///
 /// Polls `operation` even if no budget is left: the first poll joins the queue, and a task must not
 /// lose its place because it was refused. An output that is refused stays in the future, and is
 /// dropped with it: `operation` must only acquire, and `convert` does the rest. `resource` returns
-/// what the operation waits for, for a dump.
-#[track_caller]
-fn spend_queued<F: Future, O>(
-    awaits: Awaits,
-    resource: impl Fn() -> Option<Awaited>,
-    operation: F,
-    convert: impl FnOnce(F::Output) -> O,
-) -> impl Future<Output = O> {
-    spend_queued_at(Location::caller(), awaits, None, resource, operation, |acquired, _| convert(acquired))
-}
-
-/// Like [`spend_queued`], for a call at `at`. If the lock has a `holder`, records that the
-/// operation waits for that lock; `convert` records the acquisition, before the wait ends.
+/// what the operation waits for, for a dump. If the lock or channel has a `holder`, records that
+/// the operation waits for it; `convert` records the acquisition, before the wait ends.
 async fn spend_queued_at<F: Future, O>(
     at: &'static Location<'static>,
     awaits: Awaits,

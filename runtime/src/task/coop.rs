@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 use volt_core::coop::{self, Unit};
 
-pub use volt_core::task::control::yield_now::consume_budget;
+pub use volt_core::task::consume_budget;
 
 /// Returns whether the next operation of this poll may proceed.
 ///

@@ -8,11 +8,11 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, Stream};
 
+use volt_core::Handle;
 use volt_core::coop;
-use volt_core::handle::Handle;
-use volt_core::task::id::Id;
-use volt_core::task::join::{AbortHandle, JoinError, JoinHandle};
+use volt_core::task::Id;
 use volt_core::task::resources::{self, Awaited, Key};
+use volt_core::task::{AbortHandle, JoinError, JoinHandle};
 use volt_telemetry::dump::{MAX_EXAMPLES, Resource};
 
 use super::local_set::LocalSet;

@@ -36,18 +36,12 @@ pub use {
     join_set::JoinSet,
     local_set::{LocalEnterGuard, LocalSet, spawn_local},
     scope::{Child, Scope, ScopeError, scope},
-    spawn::{Builder, spawn, spawn_blocking, try_spawn},
+    spawn::{Builder, spawn_blocking, try_spawn},
     task_local::{LocalAccessError, LocalKey},
+    volt_core::spawn,
     volt_core::task::{
-        control::{
-            block_in_place::block_in_place,
-            shield::{Shield, ShieldError, is_cancellation_effective, is_cancelled, shield},
-            yield_now::{consume_budget, yield_now},
-        },
-        current::{id, try_id},
-        id::Id,
-        join::{AbortHandle, JoinError, JoinHandle},
-        refused::TrySpawnError,
+        AbortHandle, Id, JoinError, JoinHandle, Shield, ShieldError, TrySpawnError, block_in_place, consume_budget, id,
+        is_cancellation_effective, is_cancelled, shield, try_id, yield_now,
     },
 };
 

@@ -11,7 +11,34 @@ use volt_core::coop;
 
 /// For the macro: what it expands to.
 #[doc(hidden)]
+#[cfg(not(feature = "sim"))]
 pub use tokio::select as without_budget;
+
+/// For the macro: what it expands to with the feature `sim`. It passes to Tokio's macro where to
+/// begin, which that macro otherwise draws itself. Only this feature depends on the form in which
+/// Tokio's macro passes it to itself.
+#[doc(hidden)]
+#[cfg(feature = "sim")]
+#[macro_export]
+macro_rules! select_from_seed {
+    (biased; $($branches:tt)*) => { $crate::task::select::of_tokio!(biased; $($branches)*) };
+    ($first:pat = $($branches:tt)*) => {
+        $crate::task::select::of_tokio!(@{ start={ $crate::task::select::start(BRANCHES) }; () } $first = $($branches)*)
+    };
+    ($($others:tt)*) => { $crate::task::select::of_tokio!($($others)*) };
+}
+#[doc(hidden)]
+#[cfg(feature = "sim")]
+pub use {select_from_seed as without_budget, tokio::select as of_tokio};
+
+/// For the macro: draws the branch that is polled first, of `branches`; by the seed of the runtime,
+/// if it has one.
+#[doc(hidden)]
+#[cfg(feature = "sim")]
+pub fn start(branches: u32) -> u32 {
+    let drawn = volt_core::context::draw_branch(u64::from(branches));
+    drawn.map_or_else(|| tokio::macros::support::thread_rng_n(branches), |branch| branch as u32)
+}
 
 /// For the macro: yields if no unit of the budget is left. Spends nothing.
 #[doc(hidden)]

@@ -1,50 +1,14 @@
-//! Functions that spawn tasks onto the current runtime.
+//! Functions that spawn tasks onto the current runtime, in addition to `volt_core::spawn`.
 
 use std::future::Future;
 use std::panic::Location;
 
+use volt_core::Handle;
 use volt_core::context;
-use volt_core::handle::Handle;
-use volt_core::task::join::JoinHandle;
-use volt_core::task::refused::TrySpawnError;
+use volt_core::task::JoinHandle;
+use volt_core::task::TrySpawnError;
 
 use super::local_set::{LocalSet, spawn_local_at};
-
-/// Spawns a task onto the current runtime and returns a [`JoinHandle`] for it.
-///
-/// The task runs concurrently with its caller, even if the handle is not awaited. Dropping the
-/// handle detaches the task; it keeps running. In a current-thread runtime, tasks run only while a
-/// thread is in [`Runtime::block_on`](crate::Runtime::block_on).
-///
-/// The shutdown of the runtime cancels tasks that have not completed. To be certain that a task
-/// completes, await its handle first. If the runtime is already shutting down, the task is
-/// cancelled immediately, and awaiting the handle returns a [`JoinError`](super::JoinError).
-///
-/// The future must be `Send`, so it must not keep a value such as an `Rc` across an `.await`. For
-/// futures that do, see [`spawn_local`](super::spawn_local).
-///
-/// # Panics
-/// Panics if called outside a runtime.
-///
-/// ```
-/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-/// runtime.block_on(async {
-///     let tasks: Vec<_> = (0..3).map(|n| volt::spawn(async move { n * n })).collect();
-///     let mut sum = 0;
-///     for task in tasks {
-///         sum += task.await.unwrap();
-///     }
-///     assert_eq!(sum, 5);
-/// });
-/// ```
-#[track_caller]
-pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    context::handle().spawn_at(future, None, Location::caller())
-}
 
 /// Spawns a task onto the current runtime if the runtime has room for it, and returns the future
 /// otherwise.
@@ -154,7 +118,7 @@ impl<'a> Builder<'a> {
         Self { location: Some(location), ..self }
     }
 
-    /// Spawns the task onto the current runtime; see [`spawn`].
+    /// Spawns the task onto the current runtime; see [`spawn`](super::spawn()).
     ///
     /// # Panics
     /// Panics if called outside a runtime.
@@ -167,7 +131,7 @@ impl<'a> Builder<'a> {
         self.spawn_on(future, &context::handle())
     }
 
-    /// Spawns the task onto the runtime of `handle`; see [`spawn`].
+    /// Spawns the task onto the runtime of `handle`; see [`spawn`](super::spawn()).
     #[track_caller]
     pub fn spawn_on<F>(self, future: F, handle: &Handle) -> JoinHandle<F::Output>
     where

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use volt_core::context;
-use volt_core::instant::Instant;
 use volt_core::sleep::{RawSleep, after};
+use volt_core::time::Instant;
 
 /// A tick that is taken later than this after its due time counts as missed, and
 /// [`MissedTickBehavior`] applies. The value is well above the lateness of timers themselves.

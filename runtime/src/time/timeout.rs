@@ -3,16 +3,15 @@
 use std::future::{Future, IntoFuture};
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
 use crate::time::error::Elapsed;
-use volt_core::driver::turn::Driver;
-use volt_core::instant::Instant;
+use volt_core::scheduler::lease::DriverLease;
 use volt_core::sleep::{RawSleep, is_reachable};
+use volt_core::time::Instant;
 use volt_core::{context, coop};
 
 /// Requires `future` to complete within `duration`.
@@ -75,7 +74,7 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 
 /// Creates a timeout on the timers of `driver`, which may belong to another runtime than the
 /// current one.
-pub(crate) fn timeout_on<F: Future>(driver: Arc<Driver>, duration: Duration, future: F) -> Timeout<F> {
+pub(crate) fn timeout_on<F: Future>(driver: DriverLease, duration: Duration, future: F) -> Timeout<F> {
     Timeout::new(future, Some(RawSleep::after(driver, duration)))
 }
 

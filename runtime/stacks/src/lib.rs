@@ -9,6 +9,7 @@
 //! Modules, bottom to top:
 //!
 //! * [`fork`] detects that a value was made in a parent process.
+//! * [`loaded`] keeps a library that contains Volt loaded.
 //! * [`kernel`] reads a thread's times, its state and the cause of its delay from the kernel.
 //! * `request` is the protocol by which one thread requests the stack of another.
 //! * `reader` captures the stack and resolves it to functions, files and lines.
@@ -32,7 +33,15 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 pub mod fork;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    //! The entry points of the fuzz targets.
+    pub use crate::kernel::fuzzing::texts;
+    pub use crate::reader::fuzzing::{build_id, lines, names, unwind};
+}
 pub mod kernel;
+pub mod loaded;
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))))]
 mod reader;

@@ -54,7 +54,7 @@ impl Sampler {
     ///
     /// # Errors
     /// Never called: there are no samplers.
-    pub fn capture(&self, thread: &Thread, _patience: Duration) -> Result<RawStack, CaptureError> {
+    pub fn capture(&self, thread: &Thread, _timeout: Duration) -> Result<RawStack, CaptureError> {
         match *thread {}
     }
 }
@@ -154,7 +154,7 @@ impl Resolver {
         _sampler: &Sampler,
         thread: &Thread,
         _marker: Option<Marker>,
-        _patience: Duration,
+        _timeout: Duration,
     ) -> Result<Resolved, CaptureError> {
         match *thread {}
     }

@@ -47,3 +47,8 @@ pub use snapshot::{
     Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Program, Sentinel,
     Snapshot, Tasks, Timers, Tokio, Unparks, Worker,
 };
+
+// The example in the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

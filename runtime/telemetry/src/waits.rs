@@ -23,8 +23,9 @@ pub const MAX_HELD_LOCKS: usize = 16;
 /// Maximum number of lines with a long wait in a snapshot.
 pub const MAX_LONG_WAITS: usize = 16;
 
-/// Tasks that wait for each other in a cycle: each waits for a lock that the next one holds, or for
-/// the end of the next one, and the last one for the first. A single task waits for itself.
+/// Tasks that wait for each other in a cycle: each waits for a lock that the next one holds, for
+/// room in a channel from which the next one receives, or for the end of the next one, and the last
+/// one for the first. A single task waits for itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Deadlock {
@@ -55,10 +56,10 @@ pub struct DeadlockLink {
     pub awaits_at: String,
     /// For how long it has waited, ns.
     pub waiting_ns: u64,
-    /// Where the next task acquired the lock that this task waits for; `None` if this task waits
-    /// for the end of the next task.
+    /// Where the next task acquired the lock that this task waits for, or where it receives from
+    /// the channel; `None` if this task waits for the end of the next task.
     pub held_at: Option<String>,
-    /// For how long the next task has held that lock, ns; `None` as for `held_at`.
+    /// For how long the next task has held that lock, or not received, ns; `None` as for `held_at`.
     pub held_ns: Option<u64>,
 }
 

@@ -127,15 +127,15 @@ fn a_reader_that_never_reads_applies_backpressure() {
             // A write that was dropped has written nothing.
             drop(stream);
             let mut peer = peer;
-            let mut heard = 0;
+            let mut received = 0;
             let mut buffer = vec![0; 64 * 1024];
             loop {
                 match peer.read(&mut buffer).unwrap() {
                     0 => break,
-                    read => heard += read,
+                    read => received += read,
                 }
             }
-            assert_eq!(heard, written);
+            assert_eq!(received, written);
         });
     });
 }
@@ -182,10 +182,10 @@ fn a_partial_write_completes_in_order() {
                 assert!(first < LEN, "it took all at once");
                 client.write_all(&sent[first..]).await.unwrap();
             });
-            let mut heard = Vec::new();
-            server.read_to_end(&mut heard).await.unwrap();
+            let mut received = Vec::new();
+            server.read_to_end(&mut received).await.unwrap();
             writes.await.unwrap();
-            assert!(heard == bytes);
+            assert!(received == bytes);
         });
     });
 }

@@ -8,55 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use crate::forked::{in_child, message_of};
 use crate::signals::sigquit::{self, Stderr, sigquit, until_waiting};
 use crate::watchdog::{alone, alone_with, builder, runtime, watched};
-use rustix::process::{Pid, WaitOptions, waitpid};
 use volt::net::TcpListener;
 use volt::telemetry::{Phase, Unparks};
 use volt::{Builder, Runtime};
 use volt_telemetry::client::Client;
-
-/// The maximum duration of a child before the kernel ends it, seconds.
-const CHILD_LIMIT: u32 = 8;
-
-unsafe extern "C" {
-    fn fork() -> i32;
-    fn alarm(seconds: u32) -> u32;
-    fn _exit(status: i32) -> !;
-}
-
-/// Runs `child` in a forked child. Panics with its message if it panics, or if it hangs.
-fn in_child(child: impl FnOnce()) {
-    let (mut words, mut mouth) = std::io::pipe().unwrap();
-    // SAFETY: a function of the C library. The child below does only what a copy of one thread can
-    // do; that is what is tested.
-    let pid = unsafe { fork() };
-    if pid == 0 {
-        // SAFETY: a function of the C library; the signal's default is to end the program.
-        unsafe { alarm(CHILD_LIMIT) };
-        // The parent reports panics, and each child would read the symbols anew for its backtraces.
-        std::panic::set_hook(Box::new(|_| ()));
-        let message = match catch_unwind(AssertUnwindSafe(child)) {
-            Ok(()) => "well".to_owned(),
-            Err(panic) => message_of(&*panic).to_owned(),
-        };
-        let _ = mouth.write_all(message.as_bytes());
-        // SAFETY: a function of the C library; nothing of the parent's may be torn down here.
-        unsafe { _exit(0) };
-    }
-    drop(mouth);
-    let pid = Pid::from_raw(pid).expect("fork");
-    let mut message = String::new();
-    words.read_to_string(&mut message).unwrap();
-    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().expect("it was waited for");
-    assert_eq!(status.exit_status(), Some(0), "the child hangs or was killed: {status:?}");
-    assert_eq!(message, "well", "in the child");
-}
-
-fn message_of(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
-}
 
 /// Ends the threads of a scope when its own thread leaves it, also by a panic.
 struct StopAtLast<'a>(&'a AtomicBool);

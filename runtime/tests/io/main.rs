@@ -2,6 +2,8 @@
 
 #[path = "../folder/mod.rs"]
 mod folder;
+#[path = "../forked/mod.rs"]
+mod forked;
 #[path = "../watchdog/mod.rs"]
 mod watchdog;
 
@@ -16,6 +18,7 @@ mod futures_io;
 mod instant;
 mod items;
 mod net;
+mod operations;
 mod outside;
 mod signals;
 mod test_clock;

@@ -50,9 +50,9 @@ fn tokio_is_available_on_a_spare_worker() {
     watched(|| {
         let runtime = runtime(1);
         let (open, is_open) = mpsc::channel::<()>();
-        let (say, has_begun) = mpsc::channel();
+        let (send, has_begun) = mpsc::channel();
         let stuck = runtime.spawn(async move {
-            say.send(()).unwrap();
+            send.send(()).unwrap();
             volt::task::block_in_place(|| _ = is_open.recv());
         });
         has_begun.recv().unwrap();

@@ -157,15 +157,15 @@ fn a_second_block_on_polls_its_future_while_tasks_run() {
     watched(|| {
         let runtime = runtime();
         let (done, is_done) = volt::sync::oneshot::channel();
-        let is_seated = Barrier::new(2);
+        let is_worker = Barrier::new(2);
         thread::scope(|scope| {
             scope.spawn(|| {
                 runtime.block_on(async {
-                    is_seated.wait();
+                    is_worker.wait();
                     is_done.await.unwrap();
                 });
             });
-            is_seated.wait();
+            is_worker.wait();
             // The future of this one ends the first one.
             runtime.block_on(async { done.send(()).unwrap() });
         });
@@ -173,22 +173,22 @@ fn a_second_block_on_polls_its_future_while_tasks_run() {
 }
 
 #[test]
-fn a_thread_that_waits_for_the_seat_continues_with_the_tasks() {
+fn a_thread_that_waits_for_the_core_continues_with_the_tasks() {
     watched(|| {
         let runtime = runtime();
-        let is_seated = Barrier::new(2);
+        let is_worker = Barrier::new(2);
         let (end, is_ended) = mpsc::channel::<()>();
         let threads = thread::scope(|scope| {
-            let (runtime, is_seated) = (&runtime, &is_seated);
+            let (runtime, is_worker) = (&runtime, &is_worker);
             let first = scope.spawn(move || {
                 runtime.block_on(async move {
-                    is_seated.wait();
+                    is_worker.wait();
                     // Blocks the only thread that runs tasks.
                     is_ended.recv().unwrap();
                     here()
                 })
             });
-            is_seated.wait();
+            is_worker.wait();
             let task = runtime.spawn(async { here() });
             let waits = scope.spawn(move || (here(), runtime.block_on(task).unwrap()));
             end.send(()).unwrap();
@@ -435,19 +435,19 @@ fn a_runtime_in_a_thread_local_ends_with_its_thread() {
 }
 
 #[test]
-fn a_paused_clock_waits_for_a_thread_that_waits_for_the_seat() {
+fn a_paused_clock_waits_for_a_thread_that_waits_for_the_core() {
     const SECONDS: u64 = 5;
     watched(|| {
         let runtime = builder().start_paused(true).build().unwrap();
-        let is_seated = Barrier::new(2);
+        let is_worker = Barrier::new(2);
         thread::scope(|scope| {
             scope.spawn(|| {
                 runtime.block_on(async {
-                    is_seated.wait();
+                    is_worker.wait();
                     volt::time::sleep(Duration::from_secs(60)).await;
                 });
             });
-            is_seated.wait();
+            is_worker.wait();
             let took = runtime.block_on(async {
                 let began = volt::time::Instant::now();
                 for _ in 0..SECONDS {

@@ -17,6 +17,7 @@ mod promises;
 mod proof;
 mod shutdown;
 mod shutdown_report;
+mod simulation;
 mod stress;
 mod stuck;
 mod task_hooks;

@@ -10,16 +10,16 @@ use volt::task::{self, Id, LocalSet, yield_now};
 use crate::watchdog::with_workers;
 
 /// Sends the current task's id when it is dropped.
-struct Tells(Sender<Option<Id>>);
+struct Sends(Sender<Option<Id>>);
 
-impl Drop for Tells {
+impl Drop for Sends {
     fn drop(&mut self) {
         self.0.send(task::try_id()).unwrap();
     }
 }
 
 /// A future that is ready immediately, with nothing in it but its destructor.
-struct Ready(#[allow(dead_code, reason = "for its destructor")] Tells);
+struct Ready(#[allow(dead_code, reason = "for its destructor")] Sends);
 
 impl Future for Ready {
     type Output = ();
@@ -32,33 +32,33 @@ impl Future for Ready {
 #[test]
 fn destructors_of_a_future_are_inside_its_task() {
     with_workers(|runtime| {
-        let (tells, told) = mpsc::channel();
-        let completed = runtime.spawn(Ready(Tells(tells.clone())));
-        assert_eq!(told.recv().unwrap(), Some(completed.id()));
-        let tells_first = Tells(tells.clone());
+        let (sends, reported) = mpsc::channel();
+        let completed = runtime.spawn(Ready(Sends(sends.clone())));
+        assert_eq!(reported.recv().unwrap(), Some(completed.id()));
+        let sends_first = Sends(sends.clone());
         let aborted = runtime.spawn(async move {
-            let _tells = tells_first;
+            let _sends = sends_first;
             pending::<()>().await;
         });
         aborted.abort();
-        assert_eq!(told.recv().unwrap(), Some(aborted.id()));
+        assert_eq!(reported.recv().unwrap(), Some(aborted.id()));
         let panicked = runtime.spawn(async move {
-            let _tells = Tells(tells);
+            let _sends = Sends(sends);
             std::panic::resume_unwind(Box::new("on purpose"));
         });
-        assert_eq!(told.recv().unwrap(), Some(panicked.id()));
+        assert_eq!(reported.recv().unwrap(), Some(panicked.id()));
     });
 }
 
 #[test]
 fn destructors_of_an_output_are_inside_its_task() {
     with_workers(|runtime| {
-        let (tells, told) = mpsc::channel();
+        let (sends, reported) = mpsc::channel();
         for is_dropped_first in [true, false] {
-            let (tells, (open, is_open)) = (Tells(tells.clone()), mpsc::channel::<()>());
+            let (sends, (open, is_open)) = (Sends(sends.clone()), mpsc::channel::<()>());
             let task = runtime.spawn(async move {
                 let _closed = is_open.recv();
-                tells
+                sends
             });
             let id = task.id();
             let task = if is_dropped_first {
@@ -72,22 +72,22 @@ fn destructors_of_an_output_are_inside_its_task() {
                 std::thread::yield_now();
             }
             drop(task);
-            assert_eq!(told.recv().unwrap(), Some(id), "{is_dropped_first}");
+            assert_eq!(reported.recv().unwrap(), Some(id), "{is_dropped_first}");
             assert_eq!(task::try_id(), None);
         }
         // The joiner has the output: this thread is in no task.
-        let output = runtime.block_on(runtime.spawn(async move { Tells(tells) })).unwrap();
+        let output = runtime.block_on(runtime.spawn(async move { Sends(sends) })).unwrap();
         drop(output);
-        assert_eq!(told.recv().unwrap(), None);
+        assert_eq!(reported.recv().unwrap(), None);
     });
 }
 
 #[test]
 fn an_output_that_another_task_drops_has_its_own_id() {
     with_workers(|runtime| {
-        let (tells, told) = mpsc::channel();
+        let (sends, reported) = mpsc::channel();
         let outer = runtime.spawn(async move {
-            let inner = volt::spawn(async move { Tells(tells) });
+            let inner = volt::spawn(async move { Sends(sends) });
             let inner_id = inner.id();
             while !inner.is_finished() {
                 yield_now().await;
@@ -97,28 +97,28 @@ fn an_output_that_another_task_drops_has_its_own_id() {
         });
         let outer_id = outer.id();
         let (inner_id, seen) = runtime.block_on(outer).unwrap();
-        assert_eq!((told.recv().unwrap(), seen), (Some(inner_id), outer_id));
+        assert_eq!((reported.recv().unwrap(), seen), (Some(inner_id), outer_id));
     });
 }
 
 #[test]
 fn a_local_task_and_a_blocking_job_have_ids_in_drop() {
     with_workers(|runtime| {
-        let (tells, told) = mpsc::channel();
+        let (sends, reported) = mpsc::channel();
         let set = LocalSet::new();
-        let (first, second) = (tells.clone(), tells);
+        let (first, second) = (sends.clone(), sends);
         let id = set.block_on(&runtime, async {
-            let task = task::spawn_local(async move { Tells(first) });
+            let task = task::spawn_local(async move { Sends(first) });
             let id = task.id();
             drop(task);
             yield_now().await;
             id
         });
         drop(set);
-        assert_eq!(told.recv().unwrap(), Some(id));
-        let job = runtime.spawn_blocking(move || Tells(second));
+        assert_eq!(reported.recv().unwrap(), Some(id));
+        let job = runtime.spawn_blocking(move || Sends(second));
         let id = job.id();
         drop(job);
-        assert_eq!(told.recv().unwrap(), Some(id));
+        assert_eq!(reported.recv().unwrap(), Some(id));
     });
 }

@@ -26,7 +26,7 @@ fn query(rank: Rank, filter: &str) -> Query {
 
 /// Repeats the request until the answer is `as_expected`.
 #[track_caller]
-fn ask(client: &mut Client, runtime: &str, query: &Query, as_expected: impl Fn(&TaskList) -> bool) -> TaskList {
+fn request(client: &mut Client, runtime: &str, query: &Query, as_expected: impl Fn(&TaskList) -> bool) -> TaskList {
     let began = Instant::now();
     loop {
         let list = client.tasks(Some(runtime), query).unwrap();
@@ -67,7 +67,7 @@ fn the_task_list_reports_polls_busy_time_last_wake_and_wakers() {
         .await;
     });
     let is_there = |list: &TaskList| list.rows.first().is_some_and(|task| task.state == State::Waits);
-    let list = ask(&mut client, "accounts", &query(Rank::Busy, "SPINS"), is_there);
+    let list = request(&mut client, "accounts", &query(Rank::Busy, "SPINS"), is_there);
     let task = &list.rows[0];
     assert_eq!((task.id, task.name.as_deref(), task.polls), (id, Some("spins"), Some(polls)));
     assert!(task.spawned_at.contains("tests/tasks/listing.rs:"), "{task:?}");
@@ -90,7 +90,7 @@ fn a_task_that_waited_behind_another_has_suffered_the_delay() {
         volt::task::Builder::new().name(name).spawn(std::future::pending())
     }
     let have_both = |list: &TaskList| list.rows.iter().filter(|task| task.polls == Some(1)).count() == 2;
-    let list = ask(&mut client, "delayed", &query(Rank::Delay, ""), have_both);
+    let list = request(&mut client, "delayed", &query(Rank::Delay, ""), have_both);
     assert_eq!(names(&list), ["waits", "blocks"]);
     assert!(list.rows[0].delay_ns.unwrap() >= 45_000_000, "{:?}", list.rows[0]);
     assert_eq!(list.rows[1].id, began);
@@ -108,22 +108,22 @@ fn the_highest_rank_is_first_and_the_others_are_counted() {
     (0..30).for_each(|count| _ = spawn_named(&runtime, &format!("t{count:02}"), polls_of(count)));
     let wanted = Query { limit: 3, ..query(Rank::Polls, "") };
     let have_waited = |list: &TaskList| list.seen == 30 && list.rows.iter().all(|task| task.state == State::Stranded);
-    let list = ask(&mut client, "ranked", &wanted, |list| have_waited(list) && names(list)[0] == "t29");
+    let list = request(&mut client, "ranked", &wanted, |list| have_waited(list) && names(list)[0] == "t29");
     assert_eq!(names(&list), ["t29", "t28", "t27"]);
     assert_eq!((list.matching, list.alive, list.is_cut), (30, 30, false));
     let inverted = Query { is_inverted: true, ..wanted };
-    let list = ask(&mut client, "ranked", &inverted, |list| list.query.is_inverted);
+    let list = request(&mut client, "ranked", &inverted, |list| list.query.is_inverted);
     assert_eq!(names(&list), ["t00", "t01", "t02"]);
     let all = Query { limit: u32::MAX, ..query(Rank::Id, file!()) };
-    let list = ask(&mut client, "ranked", &all, |list| list.rows.len() == 30);
+    let list = request(&mut client, "ranked", &all, |list| list.rows.len() == 30);
     assert_eq!(list.query.limit as usize, MAX_ROWS, "however many are asked for");
     assert!(list.rows.is_sorted_by_key(|task| std::cmp::Reverse(task.id)));
-    let by_state = ask(&mut client, "ranked", &query(Rank::Id, "strand"), |list| list.matching == 30);
+    let by_state = request(&mut client, "ranked", &query(Rank::Id, "strand"), |list| list.matching == 30);
     assert_eq!(by_state.rows.len(), 30);
     let of_id = by_state.rows[4].id;
-    let by_id = ask(&mut client, "ranked", &query(Rank::Id, &format!("#{of_id}")), |list| list.matching >= 1);
+    let by_id = request(&mut client, "ranked", &query(Rank::Id, &format!("#{of_id}")), |list| list.matching >= 1);
     assert!(by_id.rows.iter().any(|task| task.id == of_id) && by_id.matching < 30);
-    assert_eq!(ask(&mut client, "ranked", &query(Rank::Id, "nothing"), |_| true).matching, 0);
+    assert_eq!(request(&mut client, "ranked", &query(Rank::Id, "nothing"), |_| true).matching, 0);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_task_stuck_in_its_first_poll_is_listed_and_others_counted() {
         let _ = is_released.recv();
     });
     let is_stuck = |list: &TaskList| list.rows.len() == 1 && list.alive == 6;
-    let list = ask(&mut client, "stuck", &query(Rank::Longest, "polled"), is_stuck);
+    let list = request(&mut client, "stuck", &query(Rank::Longest, "polled"), is_stuck);
     let Task { id, state, worker, in_poll_ns, polls, .. } = &list.rows[0];
     assert_eq!((*id, *state, *worker, *polls), (stuck.id().to_string().parse().unwrap(), State::Polled, Some(0), None));
     assert!(in_poll_ns.is_some());
@@ -145,7 +145,7 @@ fn a_task_stuck_in_its_first_poll_is_listed_and_others_counted() {
     drop(release);
     // The rows and the counts are read one after the other, while the task ends.
     let is_over = |list: &TaskList| list.alive == 0 && list.rows.is_empty();
-    let list = ask(&mut client, "stuck", &query(Rank::Longest, ""), is_over);
+    let list = request(&mut client, "stuck", &query(Rank::Longest, ""), is_over);
     assert_eq!((list.rows.len(), list.unseen()), (0, 0));
 }
 
@@ -169,20 +169,20 @@ fn a_task_reports_its_current_await_point() {
         receiver.recv().await;
         std::future::pending().await
     });
-    let mut told = |what: Option<&str>| {
-        let list = ask(&mut client, "awaits", &query(Rank::Id, "locks"), |list| {
+    let mut reported = |what: Option<&str>| {
+        let list = request(&mut client, "awaits", &query(Rank::Id, "locks"), |list| {
             list.rows.len() == 1 && list.rows[0].awaits.as_deref() == what
         });
         list.rows[0].awaits_at.clone()
     };
-    let at = told(Some("lock")).unwrap();
+    let at = reported(Some("lock")).unwrap();
     assert!(at.contains(&format!("{}:{line}:", file!())), "{at}");
     drop(held);
-    let at = told(Some("message")).unwrap();
+    let at = reported(Some("message")).unwrap();
     assert!(at.contains(&format!("{}:{}:", file!(), line + 1)), "{at}");
     // Its next wait has no description.
     runtime.block_on(sender.send(())).unwrap();
-    assert_eq!(told(None), None);
+    assert_eq!(reported(None), None);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_task_that_awaits_a_lock_reports_its_holder() {
     };
     let mut holder_of = |name, id| {
         let query = query(Rank::Id, name);
-        let list = ask(&mut client, "holders", &query, |list| list.rows.first().and_then(|row| row.held_by) == id);
+        let list = request(&mut client, "holders", &query, |list| list.rows.first().and_then(|row| row.held_by) == id);
         list.rows[0].clone()
     };
     assert_eq!(holder_of("holds", None).waiting_ns, None);
@@ -229,14 +229,14 @@ fn a_task_that_awaits_another_reports_which() {
     let id = child.id().to_string().parse().ok();
     let parent = spawn_named(&runtime, "parent", async move { child.await.unwrap() });
     let parents = query(Rank::Id, "parent");
-    ask(&mut client, "joins", &parents, |list| {
+    request(&mut client, "joins", &parents, |list| {
         list.rows.first().is_some_and(|row| row.awaits.as_deref() == Some("others") && row.awaited_task == id)
     });
     let why = client.why(Some("joins"), &parent.to_string()).unwrap();
     assert_eq!((why.links[0].awaits.as_deref(), why.links[0].awaited_task), (Some("others"), id));
     // A barrier is not the end of a task.
     spawn_named(&runtime, "meets", async { _ = volt::sync::Barrier::new(2).wait().await });
-    let list = ask(&mut client, "joins", &query(Rank::Id, "meets"), |list| {
+    let list = request(&mut client, "joins", &query(Rank::Id, "meets"), |list| {
         list.rows.first().is_some_and(|row| row.awaits.as_deref() == Some("others"))
     });
     assert_eq!(list.rows[0].awaited_task, None);
@@ -252,7 +252,7 @@ fn a_poll_function_and_a_timed_send_record_their_callers_line() {
     spawn_named(&runtime, "polls", async move { std::future::poll_fn(|cx| receiver.poll_recv(cx)).await.unwrap() });
     spawn_named(&runtime, "sends", async move { full.send_timeout((), LONG).await.unwrap() });
     for (name, what, line) in [("polls", "message", line), ("sends", "room", line + 1)] {
-        let list = ask(&mut client, "callers", &query(Rank::Id, name), |list| {
+        let list = request(&mut client, "callers", &query(Rank::Id, name), |list| {
             list.rows.len() == 1 && list.rows[0].awaits.as_deref() == Some(what)
         });
         let at = list.rows[0].awaits_at.clone().unwrap();
@@ -308,7 +308,7 @@ fn a_task_does_not_await_an_operation_that_it_has_dropped() {
         std::future::pending().await
     });
     for (name, polls) in [("lost", 1), ("late", 2), ("gone", 1), ("unheard", 1), ("unnoticed", 1)] {
-        let list = ask(&mut client, "dropped", &query(Rank::Id, name), |list| {
+        let list = request(&mut client, "dropped", &query(Rank::Id, name), |list| {
             list.rows.len() == 1 && list.rows[0].state != State::Polled && list.rows[0].polls >= Some(polls)
         });
         assert_eq!(list.rows[0].awaits, None, "{name}");
@@ -330,14 +330,14 @@ fn tasks_of_a_local_runtime_are_listed_like_all_others() {
     drop(volt::task::Builder::new().name("waits here").spawn_local(waits));
     drop(entered);
     runtime.block_on(volt::task::yield_now());
-    let list = ask(&mut client, "of one thread", &query(Rank::Id, "waits"), |list| list.rows.len() == 1);
+    let list = request(&mut client, "of one thread", &query(Rank::Id, "waits"), |list| list.rows.len() == 1);
     let task = &list.rows[0];
     assert_eq!((task.name.as_deref(), task.polls, list.alive), (Some("waits here"), Some(1), 1));
     assert_eq!(task.awaits.as_deref(), Some("message"));
     assert!(task.awaits_at.as_ref().unwrap().contains(&format!("{}:{line}:", file!())), "{task:?}");
     runtime.block_on(sender.send(std::rc::Rc::new(()))).unwrap();
     runtime.block_on(volt::task::yield_now());
-    let list = ask(&mut client, "of one thread", &query(Rank::Id, ""), |list| list.rows.is_empty());
+    let list = request(&mut client, "of one thread", &query(Rank::Id, ""), |list| list.rows.is_empty());
     assert_eq!(list.alive, 0);
 }
 
@@ -352,7 +352,7 @@ fn a_filter_finds_what_tasks_await_and_at_which_line() {
     spawn_named(&runtime, "other", std::future::pending());
     let is_there = |list: &TaskList| list.matching == 1 && list.rows.len() == 1;
     for filter in ["LOCK", &at] {
-        let list = ask(&mut client, "awaiting", &query(Rank::Id, filter), is_there);
+        let list = request(&mut client, "awaiting", &query(Rank::Id, filter), is_there);
         assert_eq!(names(&list), ["first"], "{filter}");
         assert_eq!((list.rows[0].waiter_index, list.rows[0].waiters_len), (Some(0), Some(1)), "alone in the queue");
         assert!(list.rows[0].awaits_at.as_ref().is_some_and(|found| found.contains(&at)), "{list:?}");

@@ -129,13 +129,13 @@ fn a_panic_in_any_poll_is_returned_to_the_joiner() {
 #[test]
 fn a_panicking_future_is_dropped_while_it_unwinds() {
     /// Sends whether its thread panics when it is dropped, and optionally panics itself.
-    struct Tells(mpsc::Sender<bool>, #[allow(dead_code, reason = "for its destructor")] Option<Bomb>);
-    impl Drop for Tells {
+    struct Sends(mpsc::Sender<bool>, #[allow(dead_code, reason = "for its destructor")] Option<Bomb>);
+    impl Drop for Sends {
         fn drop(&mut self) {
             self.0.send(std::thread::panicking()).unwrap();
         }
     }
-    impl Future for Tells {
+    impl Future for Sends {
         type Output = ();
         fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
             boom()
@@ -143,10 +143,10 @@ fn a_panicking_future_is_dropped_while_it_unwinds() {
     }
     with_workers(|runtime| {
         for has_bomb in [false, true] {
-            let (tells, told) = mpsc::channel();
-            let task = runtime.spawn(Tells(tells, has_bomb.then(|| Bomb)));
+            let (sends, reported) = mpsc::channel();
+            let task = runtime.spawn(Sends(sends, has_bomb.then(|| Bomb)));
             let panic = runtime.block_on(task).unwrap_err().into_panic();
-            assert!(told.recv().unwrap(), "the panic unwinds");
+            assert!(reported.recv().unwrap(), "the panic unwinds");
             assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
         }
         is_well(&runtime);

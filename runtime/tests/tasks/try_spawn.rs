@@ -121,12 +121,12 @@ fn during_shutdown_each_future_is_cancelled_or_returned() {
         for _ in 0..100 {
             let runtime = runtime(2);
             let handle = runtime.handle().clone();
-            let (refused, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let (refused, requested) = (AtomicUsize::new(0), AtomicUsize::new(0));
             std::thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
                         loop {
-                            asked.fetch_add(1, Ordering::SeqCst);
+                            requested.fetch_add(1, Ordering::Relaxed);
                             let token = Arc::new(());
                             let inside = token.clone();
                             let task = handle.try_spawn(async move {
@@ -138,20 +138,20 @@ fn during_shutdown_each_future_is_cancelled_or_returned() {
                                 Err(error) => {
                                     assert!(error.is_shut_down());
                                     assert_eq!(Arc::strong_count(&token), 2, "it was not dropped on the way");
-                                    break refused.fetch_add(1, Ordering::SeqCst);
+                                    break refused.fetch_add(1, Ordering::Relaxed);
                                 }
                             }
                         }
                     });
                 }
-                while asked.load(Ordering::SeqCst) < 50 {
+                while requested.load(Ordering::Relaxed) < 50 {
                     std::hint::spin_loop();
                 }
                 drop(runtime);
             });
             let tasks = handle.snapshot().tasks;
             assert_eq!((tasks.alive, tasks.completed, tasks.panicked), (0, 0, 0));
-            assert_eq!(tasks.cancelled as usize + refused.into_inner(), asked.into_inner());
+            assert_eq!(tasks.cancelled as usize + refused.into_inner(), requested.into_inner());
         }
     });
 }

@@ -28,7 +28,7 @@ fn empty_request() -> Request<Empty<Bytes>> {
 }
 
 /// Writes a request, without waiting for the answer.
-async fn ask(pipe: &mut DuplexStream) {
+async fn request(pipe: &mut DuplexStream) {
     pipe.write_all(b"GET / HTTP/1.1\r\nhost: shop\r\n\r\n").await.unwrap();
 }
 
@@ -57,7 +57,7 @@ fn hyper_http1_in_handler() -> Case {
     let notify = Arc::new(Notify::new());
     let other = notify.clone();
     Case::new(async move {
-        ask(&mut theirs).await;
+        request(&mut theirs).await;
         let service = service_fn(move |request| answers(request, notify.clone()));
         let connection =
             server::conn::http1::Builder::new().keep_alive(false).serve_connection(VoltIo::new(ours), service);

@@ -37,9 +37,9 @@ use tally::{Place, Tally, Verdict};
 /// flight, with its spawn location.
 pub const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(100);
 /// The largest number of locations in the text; JSON has all.
-const PLACES_TOLD: usize = 5;
+const PLACES_MAX: usize = 5;
 /// The largest number of workers in the text; JSON has all.
-const WORKERS_TOLD: usize = 8;
+const WORKERS_MAX: usize = 8;
 
 /// The limits of a check, and its output.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,16 +125,16 @@ struct Watch {
 impl Watch {
     fn watch(&mut self, client: &mut Client, how_long: Duration) -> Result<(), ConnectError> {
         client.subscribe(SNAPSHOT_INTERVAL)?;
-        let mut heard = Instant::now();
+        let mut received_at = Instant::now();
         let mut progress = Progress::begin();
         while self.began.elapsed() < how_long {
             let left = how_long.saturating_sub(self.began.elapsed());
             match client.next(left.min(SNAPSHOT_INTERVAL)) {
                 Ok(Some(update)) => {
-                    heard = Instant::now();
+                    received_at = Instant::now();
                     self.take(update.program);
                 }
-                Ok(None) if heard.elapsed() > REPLY_TIMEOUT => break,
+                Ok(None) if received_at.elapsed() > REPLY_TIMEOUT => break,
                 Ok(None) => {}
                 // The program could not take this snapshot; the next may succeed, and the last one
                 // must.
@@ -142,7 +142,7 @@ impl Watch {
                 Err(error) => return Err(error),
             }
             let seconds = self.began.elapsed().as_secs_f64();
-            progress.say(|| format!("watching: {seconds:.1}s of {}; Ctrl-C cancels", spoken(how_long)));
+            progress.print_line(|| format!("watching: {seconds:.1}s of {}; Ctrl-C cancels", spoken(how_long)));
         }
         // One more, because a stall may have begun just now. If the program has stopped responding,
         // this snapshot fails.
@@ -242,16 +242,16 @@ fn detail(verdict: &Verdict) -> Vec<String> {
             format!("tasks spawned at {at} delayed other tasks by {caused} in total{line}")
         }
     };
-    facts.extend(verdict.places.iter().take(PLACES_TOLD).map(place));
-    if verdict.places.len() > PLACES_TOLD {
-        facts.push(format!("and {} more places", verdict.places.len() - PLACES_TOLD));
+    facts.extend(verdict.places.iter().take(PLACES_MAX).map(place));
+    if verdict.places.len() > PLACES_MAX {
+        facts.push(format!("and {} more places", verdict.places.len() - PLACES_MAX));
     }
     let worker = |(index, over, longest_ns): &(u32, u64, u64)| {
         format!("{index} ({} exceeded, longest {})", count(*over), duration(*longest_ns))
     };
-    let workers: Vec<_> = verdict.workers.iter().take(WORKERS_TOLD).map(worker).collect();
+    let workers: Vec<_> = verdict.workers.iter().take(WORKERS_MAX).map(worker).collect();
     if !workers.is_empty() {
-        let more = match verdict.workers.len().saturating_sub(WORKERS_TOLD) {
+        let more = match verdict.workers.len().saturating_sub(WORKERS_MAX) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };

@@ -60,31 +60,31 @@ pub struct Options {
     /// The lowest severity that counts as a failure.
     pub fail_on: Severity,
     /// The medium that the text is formatted for.
-    pub paper: Paper,
+    pub style: TextStyle,
 }
 
 /// The width and the colours of the medium that text is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paper {
+pub struct TextStyle {
     /// The width in columns; lines are broken between words.
     pub columns: usize,
     /// Whether severities are coloured. The word is printed in any case.
     pub has_colors: bool,
 }
 
-impl Paper {
+impl TextStyle {
     /// For a pipe or a file.
-    pub const PLAIN: Paper = Paper { columns: PLAIN_COLUMNS, has_colors: false };
+    pub const PLAIN: TextStyle = TextStyle { columns: PLAIN_COLUMNS, has_colors: false };
 
     /// Returns the properties of the terminal on standard output, or [`PLAIN`](Self::PLAIN) if it
     /// is not a terminal. There are no colours if `NO_COLOR` is set and not empty.
-    pub fn of_stdout() -> Paper {
+    pub fn of_stdout() -> TextStyle {
         if !io::stdout().is_terminal() {
-            return Paper::PLAIN;
+            return TextStyle::PLAIN;
         }
         let columns = crossterm::terminal::size().map_or(PLAIN_COLUMNS, |(columns, _)| columns.into());
         let has_colors = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Paper { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), has_colors }
+        TextStyle { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), has_colors }
     }
 }
 
@@ -139,15 +139,15 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
     let stuck = at_once(&first);
     if !options.as_json {
         print(&head(&first, options.wait))?;
-        print(&text(&stuck, options.paper))?;
+        print(&text(&stuck, options.style))?;
     }
     let second = if options.wait.is_zero() { first.clone() } else { snapshot_after(client, &mut watch, options.wait)? };
     let (all, news) = join(stuck, findings(&second));
     if options.as_json {
         print(&format!("{}\n", json(&first, &second, &all)))?;
     } else {
-        print(&text(&news, options.paper))?;
-        print(&summary(&first, &second, &all, options.paper))?;
+        print(&text(&news, options.style))?;
+        print(&summary(&first, &second, &all, options.style))?;
     }
     Ok(worst(&all) >= Some(options.fail_on))
 }
@@ -155,7 +155,7 @@ pub fn run(client: &mut Client, options: Options, out: &mut impl Write) -> Resul
 /// Returns the highest severity of the current findings; `None` if there are none. Past findings
 /// are no reason to fail.
 fn worst(all: &[Reported]) -> Option<Severity> {
-    all.iter().filter(|told| told.finding.seen.is_current).map(|told| told.finding.severity).max()
+    all.iter().filter(|reported| reported.finding.seen.is_current).map(|reported| reported.finding.severity).max()
 }
 
 /// Takes a snapshot, with the doctor's findings.
@@ -181,19 +181,19 @@ fn snapshot_after(client: &mut Client, watch: &mut Watch, wait: Duration) -> Res
 /// Returns the findings to print immediately. Those below a warning wait until the second snapshot.
 fn at_once(first: &Program) -> Vec<Reported> {
     let mut stuck = findings(first);
-    stuck.retain(|told| told.finding.severity >= Severity::Warning);
+    stuck.retain(|reported| reported.finding.severity >= Severity::Warning);
     stuck
 }
 
 /// Returns the findings of every runtime, the worst first.
 fn findings(program: &Program) -> Vec<Reported> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for now in &program.runtimes {
         let findings = now.findings.iter().flatten().cloned();
-        told.extend(findings.map(|finding| Reported { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
+        reported.extend(findings.map(|finding| Reported { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
     }
-    sort(&mut told);
-    told
+    sort(&mut reported);
+    reported
 }
 
 /// Returns all findings of both snapshots, the worst first, and those that the first snapshot did
@@ -202,20 +202,21 @@ fn join(first: Vec<Reported>, mut second: Vec<Reported>) -> (Vec<Reported>, Vec<
     // A finding whose stack had not been captured is present again, with or without its line, and
     // keeps its severity.
     let (gone, first): (Vec<_>, Vec<_>) = first.into_iter().partition(|former| {
-        !second.iter().any(|told| told.is_like(former)) && second.iter().any(|told| told.replaces(former))
+        !second.iter().any(|reported| reported.is_like(former))
+            && second.iter().any(|reported| reported.replaces(former))
     });
     for former in gone {
-        let Some(told) = second.iter_mut().find(|told| told.replaces(&former)) else { continue };
-        let (now, then) = (&mut told.finding, former.finding);
+        let Some(reported) = second.iter_mut().find(|reported| reported.replaces(&former)) else { continue };
+        let (now, then) = (&mut reported.finding, former.finding);
         (now.severity, now.seen.worst) = (now.severity.max(then.severity), now.seen.worst.max(then.seen.worst));
         now.seen.is_current |= then.seen.is_current;
     }
     sort(&mut second);
-    let is_news = |told: &&Reported| {
-        !first.iter().any(|former| former.is_like(told) && former.finding.severity >= told.finding.severity)
+    let is_news = |reported: &&Reported| {
+        !first.iter().any(|former| former.is_like(reported) && former.finding.severity >= reported.finding.severity)
     };
     let news: Vec<_> = second.iter().filter(is_news).cloned().collect();
-    let is_kept = |former: &&Reported| !news.iter().any(|told| told.is_like(former));
+    let is_kept = |former: &&Reported| !news.iter().any(|reported| reported.is_like(former));
     let mut all: Vec<_> = first.iter().filter(is_kept).cloned().chain(news.iter().cloned()).collect();
     sort(&mut all);
     (all, news)
@@ -223,8 +224,8 @@ fn join(first: Vec<Reported>, mut second: Vec<Reported>) -> (Vec<Reported>, Vec<
 
 /// Sorts the worst first. The sort is stable: within a severity, runtimes and rules keep their
 /// order.
-fn sort(told: &mut [Reported]) {
-    told.sort_by_key(|told| (Reverse(told.finding.seen.is_current), Reverse(told.finding.severity)));
+fn sort(reported: &mut [Reported]) {
+    reported.sort_by_key(|reported| (Reverse(reported.finding.seen.is_current), Reverse(reported.finding.severity)));
 }
 
 // ---- text ---------------------------------------------------------------------------------------
@@ -245,34 +246,34 @@ fn head(program: &Program, wait: Duration) -> String {
 }
 
 /// Returns the findings of a program as text, the worst first; `None` if there are none.
-pub(crate) fn report(program: &Program, paper: Paper) -> Option<String> {
-    Some(text(&findings(program), paper)).filter(|text| !text.is_empty())
+pub(crate) fn report(program: &Program, style: TextStyle) -> Option<String> {
+    Some(text(&findings(program), style)).filter(|text| !text.is_empty())
 }
 
-fn text(all: &[Reported], paper: Paper) -> String {
+fn text(all: &[Reported], style: TextStyle) -> String {
     let mut text = String::new();
     for Reported { runtime, at_ns, finding } in all {
         let severity = if finding.seen.is_current { finding.severity.name().to_uppercase() } else { "PAST".into() };
-        let (on, off) = if paper.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
+        let (on, off) = if style.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
         let held = held(finding, *at_ns).map_or_else(String::new, |ago| format!(", last seen {ago} ago"));
         text += &format!("{on}{severity}{off}  {}  in runtime {runtime}{held}\n", finding.rule);
-        text += &paragraph("  ", "  ", &finding.title, paper.columns);
-        text += &paragraph("    - ", "      ", &finding.history(*at_ns), paper.columns);
+        text += &paragraph("  ", "  ", &finding.title, style.columns);
+        text += &paragraph("    - ", "      ", &finding.history(*at_ns), style.columns);
         for place in &finding.locations {
-            text += &paragraph("    - ", "      ", &place.to_string(), paper.columns);
+            text += &paragraph("    - ", "      ", &place.to_string(), style.columns);
         }
         for evidence in &finding.evidence {
-            text += &paragraph("    - ", "      ", &evidence.text, paper.columns);
+            text += &paragraph("    - ", "      ", &evidence.text, style.columns);
         }
         if !finding.workers.is_empty() {
             let workers: Vec<_> = finding.workers.iter().map(u32::to_string).collect();
-            text += &paragraph("    - ", "      ", &format!("workers: {}", workers.join(", ")), paper.columns);
+            text += &paragraph("    - ", "      ", &format!("workers: {}", workers.join(", ")), style.columns);
         }
         if !finding.tasks.is_empty() {
             let tasks: Vec<_> = finding.tasks.iter().map(task).collect();
-            text += &paragraph("    - ", "      ", &format!("tasks: {}", tasks.join(", ")), paper.columns);
+            text += &paragraph("    - ", "      ", &format!("tasks: {}", tasks.join(", ")), style.columns);
         }
-        text += &paragraph("  > ", "    ", &finding.advice, paper.columns);
+        text += &paragraph("  > ", "    ", &finding.advice, style.columns);
         text.push('\n');
     }
     text
@@ -286,14 +287,14 @@ fn held(finding: &Finding, at_ns: u64) -> Option<String> {
     is_held.then(|| duration(ago_ns / SECOND_NS * SECOND_NS))
 }
 
-fn summary(first: &Program, second: &Program, all: &[Reported], paper: Paper) -> String {
+fn summary(first: &Program, second: &Program, all: &[Reported], style: TextStyle) -> String {
     let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
     let over = match second.at_ns.saturating_sub(first.at_ns) {
         0 => "in one snapshot".into(),
         interval_ns => format!("over {}", duration(interval_ns)),
     };
-    let current = || all.iter().filter(|told| told.finding.seen.is_current);
-    let count = |severity: Severity| current().filter(|told| told.finding.severity == severity).count();
+    let current = || all.iter().filter(|reported| reported.finding.seen.is_current);
+    let count = |severity: Severity| current().filter(|reported| reported.finding.severity == severity).count();
     let found: Vec<_> = Severity::ALL.iter().rev().filter(|severity| count(**severity) > 0).collect();
     let of = |severity: &Severity| match (count(*severity), severity) {
         (several @ 2.., Severity::Warning) => format!("{several} warnings"),
@@ -309,18 +310,18 @@ fn summary(first: &Program, second: &Program, all: &[Reported], paper: Paper) ->
         several(second.runtimes.len(), "runtime"),
         several(workers as usize, "worker"),
     );
-    let mut text = paragraph("", "", &summary, paper.columns);
+    let mut text = paragraph("", "", &summary, style.columns);
     let left_out = left_out(second);
     if left_out > 0 {
         let omitted = several(left_out as usize, "finding");
-        let told = format!("{omitted} omitted: the program keeps at most {KNOWN_MAX} for each runtime.");
-        text += &paragraph("", "", &told, paper.columns);
+        let reported = format!("{omitted} omitted: the program keeps at most {KNOWN_MAX} for each runtime.");
+        text += &paragraph("", "", &reported, style.columns);
     }
     let unjudged: Vec<_> = unjudged(second).map(|entry| entry.name).collect();
     if !unjudged.is_empty() {
         let unjudged =
             format!("Not checked, because the program does not report the required data: {}.", unjudged.join(", "));
-        text += &paragraph("", "", &unjudged, paper.columns);
+        text += &paragraph("", "", &unjudged, style.columns);
     }
     text
 }
@@ -357,9 +358,9 @@ fn color(severity: Severity) -> &'static str {
 // ---- JSON ---------------------------------------------------------------------------------------
 
 fn json(first: &Program, second: &Program, all: &[Reported]) -> Value {
-    let finding = |told: &Reported| {
-        let mut finding = json!(told.finding);
-        finding["runtime"] = json!(told.runtime);
+    let finding = |reported: &Reported| {
+        let mut finding = json!(reported.finding);
+        finding["runtime"] = json!(reported.runtime);
         finding
     };
     json!({

@@ -6,7 +6,7 @@ use volt_telemetry::rule::Rule;
 
 use crate::text::figures::width;
 
-const WIDE: Paper = Paper { columns: 80, has_colors: false };
+const WIDE: TextStyle = TextStyle { columns: 80, has_colors: false };
 
 /// A program whose worker 0 has been stuck for `for_ms` at `at_ms`.
 fn program(at_ms: u64, for_ms: u64) -> Program {
@@ -34,7 +34,7 @@ fn program(at_ms: u64, for_ms: u64) -> Program {
 }
 
 /// Returns the findings in the last of these snapshots.
-fn told(snapshots: &[&Program]) -> Vec<Reported> {
+fn reported(snapshots: &[&Program]) -> Vec<Reported> {
     let mut watch = Watch::default();
     let judge = |program: &&Program| watch.filled(&clean::program((*program).clone())).into_owned();
     findings(snapshots.iter().map(judge).last().as_ref().unwrap())
@@ -42,8 +42,8 @@ fn told(snapshots: &[&Program]) -> Vec<Reported> {
 
 #[test]
 fn text_names_the_task_the_line_the_cause_and_what_to_do() {
-    let told = text(&told(&[&program(900, 300)]), WIDE);
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reported = text(&reported(&[&program(900, 300)]), WIDE);
+    let reported = reported.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "CRITICAL stalled-poll in runtime app",
         "task 7 \"check[2Jout\" has blocked worker 0 for 300 ms (cause: sleep)",
@@ -54,17 +54,17 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
         "action of the runtime: none",
         "> Await time::sleep",
     ] {
-        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+        assert!(reported.contains(part), "{part:?} is not in:\n{reported}");
     }
 }
 
 #[test]
 fn the_title_line_has_the_time_of_a_kept_finding() {
-    let mut told = told(&[&program(900, 300)]);
-    let at_ns = told[0].at_ns;
+    let mut reported = reported(&[&program(900, 300)]);
+    let at_ns = reported[0].at_ns;
     for (ago_ms, held) in [(0, ""), (1_999, ""), (8_700, ", last seen 8 s ago")] {
-        told[0].at_ns = at_ns + ago_ms * 1_000_000;
-        let text = text(&told, WIDE);
+        reported[0].at_ns = at_ns + ago_ms * 1_000_000;
+        let text = text(&reported, WIDE);
         let wanted = format!("CRITICAL  stalled-poll  in runtime app{held}\n");
         assert!(text.starts_with(&wanted), "{ago_ms} ms: {text}");
     }
@@ -73,7 +73,7 @@ fn the_title_line_has_the_time_of_a_kept_finding() {
 #[test]
 fn doctor_output_has_no_control_characters() {
     let (first, second) = (program(900, 300), program(1_900, 1_300));
-    let all = told(&[&first, &second]);
+    let all = reported(&[&first, &second]);
     let both = text(&all, WIDE) + &json(&first, &second, &all).to_string();
     assert!(both.contains("check[2Jout"), "{both}");
     assert!(!both.contains('\u{1b}') && !both.contains("\\u001b"), "{both}");
@@ -82,9 +82,9 @@ fn doctor_output_has_no_control_characters() {
 #[test]
 fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
     for columns in [40, 80, 120] {
-        let told = told(&[&program(900, 300)]);
-        let told = text(&told, Paper { columns, has_colors: false });
-        for line in told.lines() {
+        let reported = reported(&[&program(900, 300)]);
+        let reported = text(&reported, TextStyle { columns, has_colors: false });
+        for line in reported.lines() {
             assert!(width(line) <= columns || line.split_whitespace().count() <= 2, "{columns}: {line}");
         }
     }
@@ -94,15 +94,15 @@ fn no_line_is_wider_than_the_terminal_unless_a_word_is() {
 
 #[test]
 fn colours_are_optional_and_severity_words_are_always_shown() {
-    let told = told(&[&program(900, 300)]);
-    let colored = text(&told, Paper { columns: 80, has_colors: true });
+    let reported = reported(&[&program(900, 300)]);
+    let colored = text(&reported, TextStyle { columns: 80, has_colors: true });
     assert!(colored.starts_with("\u{1b}[1;31mCRITICAL\u{1b}[0m"), "{colored}");
-    assert!(!text(&told, WIDE).contains('\u{1b}'));
+    assert!(!text(&reported, WIDE).contains('\u{1b}'));
 }
 
 #[test]
 fn findings_of_the_first_snapshot_are_repeated_only_if_worse() {
-    let stuck = |for_ms| told(&[&program(900, for_ms)]);
+    let stuck = |for_ms| reported(&[&program(900, for_ms)]);
     let (all, news) = join(stuck(300), stuck(300));
     assert_eq!((all.len(), news.len()), (1, 0));
     let (all, news) = join(stuck(30), stuck(300));
@@ -117,7 +117,7 @@ fn a_stall_whose_stack_is_read_meanwhile_is_one_finding() {
     let mut first = program(900, 300);
     let second = first.clone();
     first.runtimes[0].incidents.latest[0].stack.clear();
-    let (all, news) = join(told(&[&first]), told(&[&second]));
+    let (all, news) = join(reported(&[&first]), reported(&[&second]));
     assert_eq!((all.len(), news.len()), (1, 1));
     assert_eq!(all[0].finding.locations[0].at(), "src/pay.rs:40");
 }
@@ -128,12 +128,12 @@ fn a_stall_whose_stack_is_read_meanwhile_is_as_bad_as_it_was() {
     let mut second = first.clone();
     first.runtimes[0].incidents.latest[0].stack.clear();
     second.runtimes[0].incidents.latest[0].is_over = true;
-    let milder = told(&[&second]);
+    let milder = reported(&[&second]);
     assert_eq!(milder[0].finding.severity, Severity::Warning);
-    let (all, news) = join(told(&[&first]), milder);
+    let (all, news) = join(reported(&[&first]), milder);
     assert_eq!((all.len(), news.len(), worst(&all)), (1, 1, Some(Severity::Critical)));
     assert_eq!(all[0].finding.locations[0].at(), "src/pay.rs:40");
-    let (all, news) = join(told(&[&first]), Vec::new());
+    let (all, news) = join(reported(&[&first]), Vec::new());
     assert_eq!((all.len(), news.len(), worst(&all)), (1, 0, Some(Severity::Critical)), "nothing replaces it");
 }
 
@@ -143,7 +143,7 @@ fn a_past_finding_shows_its_times_and_does_not_fail() {
     first.runtimes[0].incidents.latest[0].is_over = true;
     let mut later = first.clone();
     later.runtimes[0].at_ns += 125_000_000_000;
-    let past = told(&[&first, &later]);
+    let past = reported(&[&first, &later]);
     assert_eq!((past.len(), past[0].finding.severity), (1, Severity::Info));
     assert_eq!((at_once(&later), worst(&past)), (Vec::new(), None));
     let text = text(&past, WIDE);
@@ -158,7 +158,7 @@ fn a_past_finding_shows_its_times_and_does_not_fail() {
 fn the_verdict_of_the_program_is_the_one_that_is_printed() {
     let mut program = program(900, 300);
     program.runtimes[0].findings = Some(Vec::new());
-    assert_eq!(told(&[&program]), []);
+    assert_eq!(reported(&[&program]), []);
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn a_report_without_findings_lists_the_checks() {
         ..Program::default()
     };
     let (first, second) = (at(1_000_000_000), at(2_000_000_000));
-    let told = summary(&first, &second, &told(&[&first, &second]), WIDE);
+    let reported = summary(&first, &second, &reported(&[&first, &second]), WIDE);
     let begin = format!("Nothing found. Checked {} rules across 1 runtime with 0 workers over 1 s.\n", Rule::COUNT);
-    assert!(told.starts_with(&begin), "{told}");
+    assert!(reported.starts_with(&begin), "{reported}");
     assert!(
-        told.contains("Not checked, because the program does not report") && told.contains("cpu-starved"),
-        "{told}"
+        reported.contains("Not checked, because the program does not report") && reported.contains("cpu-starved"),
+        "{reported}"
     );
     assert!(summary(&first, &first, &[], WIDE).contains("in one snapshot"), "without an interval");
 }
@@ -192,7 +192,7 @@ fn findings_that_found_no_room_are_counted_in_text_and_json() {
 #[test]
 fn json_has_the_findings_and_the_rules_that_were_not_checked() {
     let (first, second) = (program(900, 300), program(1_900, 1_300));
-    let json = json(&first, &second, &told(&[&first, &second]));
+    let json = json(&first, &second, &reported(&[&first, &second]));
     assert_eq!((&json["program"], &json["interval_ns"]), (&json!("shop"), &json!(1_000_000_000)));
     assert_eq!(json["worst"], "critical");
     assert_eq!(

@@ -20,7 +20,7 @@ use volt_telemetry::recording::flush::Track;
 
 use self::ending::How;
 use self::found::Found;
-use crate::commands::doctor::Paper;
+use crate::commands::doctor::TextStyle;
 use crate::error::Error;
 use crate::facts::events;
 use crate::text::clean;
@@ -38,7 +38,7 @@ pub struct Options {
     /// A new recording with the events and samples.
     pub output: Option<PathBuf>,
     /// The medium that the text is formatted for.
-    pub paper: Paper,
+    pub style: TextStyle,
 }
 
 /// Prints the black box at `path`, or those of a life in the directory `path`: the newest that has
@@ -82,7 +82,7 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
     } else {
         let mut text: String = all
             .iter()
-            .map(|found| text::text(found, options.events, options.output.as_deref(), options.paper))
+            .map(|found| text::text(found, options.events, options.output.as_deref(), options.style))
             .collect();
         if !others.is_empty() {
             text += "Other runs in this directory:\n";

@@ -61,7 +61,7 @@ fn found(how: How) -> Found {
 }
 
 fn report(found: &Found) -> String {
-    text::text(found, 2, None, Paper::PLAIN)
+    text::text(found, 2, None, TextStyle::PLAIN)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use volt_telemetry::recording::black_box::Memory;
 
 use super::ending::{How, is_same_boot};
 use super::found::Found;
-use crate::commands::doctor::{self, Paper};
+use crate::commands::doctor::{self, TextStyle};
 use crate::facts::events;
 use crate::facts::incidents::named;
 use crate::text::clean;
@@ -22,7 +22,7 @@ const TRACK_WIDTH: usize = 10;
 
 /// Returns the report on one runtime, with the last `shown` events. Its events were written to the
 /// recording `output`, if that is given.
-pub(super) fn text(found: &Found, shown: usize, output: Option<&Path>, paper: Paper) -> String {
+pub(super) fn text(found: &Found, shown: usize, output: Option<&Path>, style: TextStyle) -> String {
     let Found { path, black_box, .. } = found;
     let identity = &black_box.identity;
     let mut text = format!("{}  pid {}  runtime {}\n", identity.program, identity.pid, identity.runtime);
@@ -41,7 +41,7 @@ pub(super) fn text(found: &Found, shown: usize, output: Option<&Path>, paper: Pa
             let age = duration(black_box.last_sign_ns().saturating_sub(sample.snapshot.at_ns));
             text += &format!("\nMemory, {age} before the last sign of life:\n{}", memory(sample.memory, found));
             text += &format!("\nFindings, {age} before the last sign of life:\n");
-            text += &doctor::report(&found.program(), paper).unwrap_or_else(|| "  none\n\n".into());
+            text += &doctor::report(&found.program(), style).unwrap_or_else(|| "  none\n\n".into());
         }
         None => {
             text += "\nNo snapshot: the program ended within its first quarter of a second, or has no sentinel.\n\n"

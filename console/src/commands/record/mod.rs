@@ -1,10 +1,10 @@
 //! `volt-console record`: records the events of a program's workers to a file, until it is stopped,
 //! or only around triggers.
 //!
-//! Without triggers, it writes all events. With triggers, it keeps the events of the last
-//! `look_back` in memory. When a trigger occurs, it writes them, and then the following events
-//! until the window is over; see `volt_recording::windows`. If several files are allowed, each
-//! window gets its own; otherwise the first window ends the recording.
+//! Without triggers, it writes all events. With triggers, it keeps the events of the last `before`
+//! in memory. When a trigger occurs, it writes them, and then the following events until the window
+//! is over; see `volt_recording::windows`. If several files are allowed, each window gets its own;
+//! otherwise the first window ends the recording.
 //!
 //! # Invariants
 //!
@@ -114,7 +114,7 @@ pub struct Options {
     pub max_files: u32,
     /// The triggers; if empty, all events are written.
     pub triggers: Vec<On>,
-    /// How much to record before and after a trigger. Without triggers, `look_back` is the buffered
+    /// How much to record before and after a trigger. Without triggers, `before` is the buffered
     /// history to start with.
     pub reach: Reach,
 }
@@ -158,17 +158,17 @@ pub fn run(mut client: Client, options: &Options, out: &mut impl Write) -> Resul
         signal_hook::flag::register(signal, stop.clone()).map_err(Error::signals)?;
     }
     let runtime = chosen(&mut client, options.runtime.as_deref())?;
-    let look_back = if options.triggers.is_empty() { options.reach.look_back } else { Duration::ZERO };
-    let head = client.record(runtime.as_deref(), look_back)?;
+    let before = if options.triggers.is_empty() { options.reach.before } else { Duration::ZERO };
+    let head = client.record(runtime.as_deref(), before)?;
     let path = options.path.clone().unwrap_or_else(|| name_of(&head));
     let (max_file_bytes, max_files) = (options.max_file_bytes, options.max_files);
     let writer = Writer::create(Settings { path, max_file_bytes, max_files }, head)?;
-    let mut tape = Tape::new(writer, options);
-    let ended = tape.record(&mut client, options, &stop);
-    let closed = tape.close();
+    let mut recording = Recording::new(writer, options);
+    let ended = recording.record(&mut client, options, &stop);
+    let closed = recording.close();
     let why = ended?;
     closed?;
-    let text = clean::lines(&tape.report(why));
+    let text = clean::lines(&recording.report(why));
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)
 }
 
@@ -193,7 +193,7 @@ enum Why {
 }
 
 /// A recording: the writer, and the history that is kept for the next trigger.
-struct Tape {
+struct Recording {
     /// `None` if the recording has ended.
     writer: Option<Writer>,
     files: Vec<PathBuf>,
@@ -206,16 +206,16 @@ struct Tape {
     is_single_file: bool,
     held: VecDeque<Flush>,
     held_weight: u64,
-    look_back_ns: u64,
+    before_ns: u64,
     /// Names from flushes that were not written.
     texts: BTreeMap<(Table, u64), String>,
     examined: Option<Snapshot>,
     began: Instant,
 }
 
-impl Tape {
-    fn new(writer: Writer, options: &Options) -> Tape {
-        Tape {
+impl Recording {
+    fn new(writer: Writer, options: &Options) -> Recording {
+        Recording {
             writer: Some(writer),
             files: Vec::new(),
             bytes: 0,
@@ -227,7 +227,7 @@ impl Tape {
             is_single_file: options.max_files == 1,
             held: VecDeque::new(),
             held_weight: 0,
-            look_back_ns: u64::try_from(options.reach.look_back.as_nanos()).unwrap_or(u64::MAX),
+            before_ns: u64::try_from(options.reach.before.as_nanos()).unwrap_or(u64::MAX),
             texts: BTreeMap::new(),
             examined: None,
             began: Instant::now(),
@@ -258,7 +258,7 @@ impl Tape {
                 Err(error) if error.is_closed() || error.is_answer() => return Ok(Why::ProgramEnded),
                 Err(error) => return Err(error.into()),
             }
-            self.tell(&mut progress);
+            self.show(&mut progress);
         }
     }
 
@@ -354,7 +354,7 @@ impl Tape {
 
     /// Adds a flush to the history.
     fn hold(&mut self, flush: Flush) {
-        let oldest_ns = flush.at_ns.saturating_sub(self.look_back_ns);
+        let oldest_ns = flush.at_ns.saturating_sub(self.before_ns);
         self.held_weight += weight(&flush);
         self.held.push_back(flush);
         while let Some(first) = self.held.front()
@@ -419,10 +419,10 @@ impl Tape {
     }
 
     /// Shows the progress on a terminal.
-    fn tell(&self, progress: &mut Progress) {
+    fn show(&self, progress: &mut Progress) {
         let waits =
             if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting for a trigger, " };
-        progress.say(|| {
+        progress.print_line(|| {
             format!(
                 "recording {:.1}s: {waits}{} events, {} lost, {}; Ctrl-C stops",
                 self.began.elapsed().as_secs_f64(),

@@ -18,10 +18,10 @@ impl Scratch {
         Scratch(path)
     }
 
-    fn tape(&self, triggers: &[On], max_files: u32) -> Tape {
+    fn recording(&self, triggers: &[On], max_files: u32) -> Recording {
         let reach = Reach {
-            look_back: Duration::from_millis(50),
-            look_forward: Duration::from_millis(20),
+            before: Duration::from_millis(50),
+            after: Duration::from_millis(20),
             debounce: Duration::from_millis(100),
             ..Reach::default()
         };
@@ -30,7 +30,7 @@ impl Scratch {
             Options { runtime: None, seconds: None, path, max_file_bytes: MIN_FILE_BYTES, max_files, triggers, reach };
         let path = options.path.clone().unwrap();
         let settings = Settings { path, max_file_bytes: options.max_file_bytes, max_files };
-        Tape::new(Writer::create(settings, Head::default()).unwrap(), &options)
+        Recording::new(Writer::create(settings, Head::default()).unwrap(), &options)
     }
 }
 
@@ -56,17 +56,17 @@ fn panics_at(at_ns: u64, when_ns: u64) -> Flush {
 #[test]
 fn the_history_before_a_trigger_is_written_with_earlier_names() {
     let scratch = Scratch::new("before");
-    let mut tape = scratch.tape(&[On::Panic], 1);
+    let mut recording = scratch.recording(&[On::Panic], 1);
     let mut ended_at = None;
     for at_ns in (1..=100).map(|step| step * 10 * MS) {
-        if !tape.take(panics_at(at_ns, 500 * MS)).unwrap() {
+        if !recording.take(panics_at(at_ns, 500 * MS)).unwrap() {
             ended_at = Some(at_ns);
             break;
         }
     }
-    tape.close().unwrap();
+    recording.close().unwrap();
     assert_eq!(ended_at, Some(520 * MS), "one file is one window");
-    let mut reader = Reader::open(&tape.files[0]).unwrap();
+    let mut reader = Reader::open(&recording.files[0]).unwrap();
     let (mut times, mut marks) = (Vec::new(), Vec::new());
     while let Some(flush) = reader.next_flush().unwrap() {
         times.extend(flush.chunks.iter().flat_map(|chunk| &chunk.records).map(|record| (record.at_ns() + 1) / MS));
@@ -80,45 +80,45 @@ fn the_history_before_a_trigger_is_written_with_earlier_names() {
 #[test]
 fn each_window_has_its_own_file_if_there_may_be_several() {
     let scratch = Scratch::new("several");
-    let mut tape = scratch.tape(&[On::Panic], 3);
+    let mut recording = scratch.recording(&[On::Panic], 3);
     for at_ns in (1..=100).map(|step| step * 10 * MS) {
         let when_ns = if at_ns < 500 * MS { 300 * MS } else { 700 * MS };
-        assert!(tape.take(panics_at(at_ns, when_ns)).unwrap());
+        assert!(recording.take(panics_at(at_ns, when_ns)).unwrap());
     }
-    tape.close().unwrap();
-    assert_eq!((tape.files.len(), tape.windows_written), (2, 2));
-    assert!(tape.report(Why::Stopped).contains("16 events"), "{}", tape.report(Why::Stopped));
+    recording.close().unwrap();
+    assert_eq!((recording.files.len(), recording.windows_written), (2, 2));
+    assert!(recording.report(Why::Stopped).contains("16 events"), "{}", recording.report(Why::Stopped));
 }
 
 #[test]
 fn a_buffered_snapshot_is_charged_its_size_in_memory() {
     let scratch = Scratch::new("held");
-    let mut tape = scratch.tape(&[On::Stall], 1);
-    tape.look_back_ns = u64::MAX;
+    let mut recording = scratch.recording(&[On::Stall], 1);
+    recording.before_ns = u64::MAX;
     let snapshot = || Snapshot { workers: vec![Worker::default(); 64], ..Snapshot::default() };
     for at_ns in [10 * MS, 20 * MS, 30 * MS] {
         let made = Flush { snapshot: Some(Box::new(snapshot())), ..flush(at_ns, Outcome::Pending) };
-        assert!(tape.take(made).unwrap());
+        assert!(recording.take(made).unwrap());
     }
-    let bytes = tape.held_weight * size_of::<Record>() as u64;
+    let bytes = recording.held_weight * size_of::<Record>() as u64;
     let least = 3 * 64 * 2 * size_of_val(Worker::default().poll_time.counts()) as u64;
     assert!((least..least * 5 / 4).contains(&bytes), "{bytes} bytes of {least}");
-    tape.look_back_ns = 0;
-    assert!(tape.take(flush(40 * MS, Outcome::Pending)).unwrap());
-    assert_eq!((tape.held.len() as u64, tape.held_weight), (1, 1), "what goes is taken off");
+    recording.before_ns = 0;
+    assert!(recording.take(flush(40 * MS, Outcome::Pending)).unwrap());
+    assert_eq!((recording.held.len() as u64, recording.held_weight), (1, 1), "what goes is taken off");
 }
 
 #[test]
 fn losses_are_counted_up_to_the_end_of_the_recording() {
     let scratch = Scratch::new("lost");
-    let mut tape = scratch.tape(&[], 1);
+    let mut recording = scratch.recording(&[], 1);
     for at_ns in [10 * MS, 20 * MS] {
         let mut made = flush(at_ns, Outcome::Pending);
         made.chunks[0].lost = u64::MAX;
-        assert!(tape.take(made).unwrap());
+        assert!(recording.take(made).unwrap());
     }
-    tape.close().unwrap();
-    assert_eq!((tape.records, tape.lost), (2, u64::MAX));
+    recording.close().unwrap();
+    assert_eq!((recording.records, recording.lost), (2, u64::MAX));
 }
 
 #[test]
@@ -135,15 +135,15 @@ fn a_file_is_named_for_the_program_whatever_that_is_called() {
 #[test]
 fn a_poll_trigger_fires_at_its_limit_and_not_below() {
     let scratch = Scratch::new("poll");
-    let mut tape = scratch.tape(&[On::Poll(Duration::from_millis(20))], 1);
+    let mut recording = scratch.recording(&[On::Poll(Duration::from_millis(20))], 1);
     let ended = |took_ns| {
         let end = Event::PollEnd { task: 1, location: 0, outcome: Outcome::Pending, took_ns };
         let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(100 * MS, end)] };
         Flush { at_ns: 100 * MS, complete_until_ns: 100 * MS, chunks: vec![chunk], ..Flush::default() }
     };
-    assert!(tape.take(ended(19_999_999)).unwrap() && tape.windows.open().is_none());
-    assert!(tape.take(ended(20_000_000)).unwrap());
-    let window = tape.windows.open().expect("a window is open");
+    assert!(recording.take(ended(19_999_999)).unwrap() && recording.windows.open().is_none());
+    assert!(recording.take(ended(20_000_000)).unwrap());
+    let window = recording.windows.open().expect("a window is open");
     assert_eq!(window.trigger, Trigger::Poll { poll_ns: 20_000_000 });
     assert_eq!(window.trigger.to_string(), "a poll of 20ms");
 }
@@ -151,15 +151,15 @@ fn a_poll_trigger_fires_at_its_limit_and_not_below() {
 #[test]
 fn a_delay_trigger_fires_at_its_limit_and_not_below() {
     let scratch = Scratch::new("delay");
-    let mut tape = scratch.tape(&[On::Delay(Duration::from_millis(5))], 1);
+    let mut recording = scratch.recording(&[On::Delay(Duration::from_millis(5))], 1);
     let begin = |delay_ns| {
         let begin = Event::PollBegin { task: 1, location: 0, delay_ns };
         let chunk = Chunk { track: 0, lost: 0, records: vec![Record::new(100 * MS, begin)] };
         Flush { at_ns: 100 * MS, complete_until_ns: 100 * MS, chunks: vec![chunk], ..Flush::default() }
     };
-    assert!(tape.take(begin(4_999_999)).unwrap() && tape.windows.open().is_none());
-    assert!(tape.take(begin(5_000_000)).unwrap() && tape.windows.open().is_some());
-    tape.close().unwrap();
-    assert_eq!((tape.records, tape.windows_written), (2, 1), "what was held, and what came up");
-    assert!(tape.report(Why::Full).contains("--max-size"));
+    assert!(recording.take(begin(4_999_999)).unwrap() && recording.windows.open().is_none());
+    assert!(recording.take(begin(5_000_000)).unwrap() && recording.windows.open().is_some());
+    recording.close().unwrap();
+    assert_eq!((recording.records, recording.windows_written), (2, 1), "what was held, and what came up");
+    assert!(recording.report(Why::Full).contains("--max-size"));
 }

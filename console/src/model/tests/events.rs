@@ -15,7 +15,7 @@ fn a_pause_keeps_the_tasks_and_the_events_of_its_moment() {
 
 fn events(model: &mut Model) -> Vec<String> {
     model.screen = Screen::Events;
-    model.event_rows().iter().map(|event| format!("{} {}", event.kind, event.told())).collect()
+    model.event_rows().iter().map(|event| format!("{} {}", event.kind, event.full_text())).collect()
 }
 
 #[test]
@@ -24,8 +24,8 @@ fn the_first_snapshot_logs_no_events_and_later_changes_do() {
     model.update(stalled(1, 3));
     assert_eq!(events(&mut model), [] as [&str; 0]);
     model.update(stalled(2, 5));
-    let told = events(&mut model);
-    let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
+    let texts = events(&mut model);
+    let has = |wanted: &str| assert!(texts.iter().any(|event| event.contains(wanted)), "{wanted} is not in {texts:#?}");
     has("unstuck worker 1 by GET /blocking #48208");
     has("stall worker 1 by GET /blocking #48209 at handlers.rs:61");
     has("stuck worker 1 by GET /blocking #48210 at handlers.rs:61, so far 230ms: sleep");
@@ -45,10 +45,10 @@ fn the_first_snapshot_logs_no_events_and_later_changes_do() {
     });
     program.runtimes.push(fixture::runtime("new", 3, program.at_ns, 1));
     model.update(Message::Snapshot { program: Box::new(program), lost: 4 });
-    let told = events(&mut model);
-    let has = |wanted: &str| assert!(told.iter().any(|event| event.contains(wanted)), "{wanted} is not in {told:#?}");
-    has("link connection lost: gone");
-    has("link reconnected after 0s");
+    let texts = events(&mut model);
+    let has = |wanted: &str| assert!(texts.iter().any(|event| event.contains(wanted)), "{wanted} is not in {texts:#?}");
+    has("connection lost: gone");
+    has("connection reconnected after 0s");
     has("lost 4 snapshots");
     has("runtime ended");
     has("runtime started with 3 workers");
@@ -68,10 +68,10 @@ fn the_event_log_is_bounded_and_summarizes_floods() {
     };
     let mut model = Model::new(STEP);
     (1..70).for_each(|step| _ = model.update(flood(step)));
-    let told = events(&mut model);
-    assert_eq!(told.len(), EVENTS_MAX);
+    let texts = events(&mut model);
+    assert_eq!(texts.len(), EVENTS_MAX);
     assert!(model.state().log.forgotten > 0);
-    assert!(told.iter().any(|event| event == "stall 32 more stuck polls"), "{:?}", &told[..20]);
+    assert!(texts.iter().any(|event| event == "stall 32 more stuck polls"), "{:?}", &texts[..20]);
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn a_lasting_condition_is_one_event_in_ten_seconds_with_a_count() {
         model.update(Message::Tick(STEP * step as u32));
         model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     }
-    let told: Vec<_> = events(&mut model).into_iter().filter(|event| event.starts_with("replaced")).collect();
-    assert_eq!(told.len(), 2, "{told:#?}");
-    assert!(told[1].starts_with("replaced 20 times in 9s: a spare"), "{told:#?}");
-    assert!(told[0].starts_with("replaced 18 times in 8s: a spare"), "{told:#?}");
+    let texts: Vec<_> = events(&mut model).into_iter().filter(|event| event.starts_with("replaced")).collect();
+    assert_eq!(texts.len(), 2, "{texts:#?}");
+    assert!(texts[1].starts_with("replaced 20 times in 9s: a spare"), "{texts:#?}");
+    assert!(texts[0].starts_with("replaced 18 times in 8s: a spare"), "{texts:#?}");
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn a_stuck_worker_without_a_spare_is_not_logged_as_replaced() {
     program.runtimes[0].sentinel.replacements += 50;
     program.runtimes[0].sentinel.capped += 50;
     model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
-    let told = events(&mut model);
-    assert!(!told.iter().any(|event| event.starts_with("replaced")), "{told:#?}");
-    assert!(told.iter().any(|event| event.starts_with("capped 50 times: no spare worker")), "{told:#?}");
+    let texts = events(&mut model);
+    assert!(!texts.iter().any(|event| event.starts_with("replaced")), "{texts:#?}");
+    assert!(texts.iter().any(|event| event.starts_with("no spare 50 times: no spare worker")), "{texts:#?}");
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn an_oscillating_counter_saturates_instead_of_overflowing() {
         program.runtimes[0].processes.as_mut().unwrap().restarts = restarts;
         model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
     }
-    let told = events(&mut model);
-    assert!(told.iter().any(|event| event.starts_with("restart 18.4E times: a supervisor")), "{told:#?}");
+    let texts = events(&mut model);
+    assert!(texts.iter().any(|event| event.starts_with("restart 18.4E times: a supervisor")), "{texts:#?}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn findings_of_the_doctor_come_and_go_as_events() {
         let is_found = model.state().findings.iter().any(|(_, finding)| finding.rule.name() == "stalled-poll");
         assert!(is_found || !is_stuck || step < 10, "judged anew every second");
     }
-    let told = events(&mut model);
-    assert!(told.iter().any(|event| event.starts_with("found stalled-poll:")), "{told:#?}");
-    assert!(told.iter().any(|event| event.starts_with("past stalled-poll:")), "{told:#?}");
+    let texts = events(&mut model);
+    assert!(texts.iter().any(|event| event.starts_with("finding stalled-poll:")), "{texts:#?}");
+    assert!(texts.iter().any(|event| event.starts_with("past stalled-poll:")), "{texts:#?}");
 }

@@ -129,11 +129,32 @@ fn intervals_change_within_their_list_and_are_requested() {
 }
 
 #[test]
+fn help_keys_turn_the_pages_and_the_last_one_closes_it() {
+    let mut model = fixture::model(2, 1);
+    let last = help::pages(Screen::Overview, false).len() - 1;
+    assert!(last > 1);
+    act(&mut model, Action::NextHelp);
+    let mut seen = Vec::new();
+    for action in [Action::NextHelp, Action::Move(10), Action::Move(-1), Action::Last, Action::Move(1), Action::First] {
+        act(&mut model, action);
+        seen.push(model.help_page.unwrap());
+    }
+    assert_eq!(seen, [1, 2, 1, last, last, 0]);
+    (0..last).for_each(|_| _ = act(&mut model, Action::NextHelp));
+    assert_eq!(model.help_page, Some(last));
+    act(&mut model, Action::NextHelp);
+    assert_eq!(model.help_page, None);
+    act(&mut model, Action::NextHelp);
+    act(&mut model, Action::Show(Screen::Tasks));
+    assert_eq!((model.help_page, model.screen), (None, Screen::Tasks));
+}
+
+#[test]
 fn escape_closes_the_help_and_does_not_quit() {
     let mut model = fixture::model(2, 1);
-    act(&mut model, Action::ToggleHelp);
+    act(&mut model, Action::NextHelp);
     assert_eq!(act(&mut model, Action::Back), None);
-    assert!(!model.is_help_open);
+    assert!(model.help_page.is_none());
     assert_eq!(act(&mut model, Action::Back), None);
     assert_eq!(act(&mut model, Action::Quit), Some(Effect::Quit));
 }
@@ -187,10 +208,10 @@ fn a_program_that_was_started_anew_has_no_rates_from_before() {
 #[test]
 fn silence_is_noticed_after_three_intervals_and_a_second() {
     let mut model = fixture::model(2, 1);
-    let heard_at = model.now;
-    model.update(Message::Tick(heard_at + STEP * 3));
+    let received_at = model.now;
+    model.update(Message::Tick(received_at + STEP * 3));
     assert_eq!(model.silent_for(), None);
-    model.update(Message::Tick(heard_at + STEP * 6));
+    model.update(Message::Tick(received_at + STEP * 6));
     assert_eq!(model.silent_for(), Some(STEP * 6));
     model.update(Message::Disconnected { reason: String::new(), retry_in: STEP });
     assert_eq!(model.silent_for(), None, "lost is more than silent");

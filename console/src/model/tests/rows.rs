@@ -14,7 +14,7 @@ fn incident(model: &Model) -> u64 {
 fn the_worker_selection_skips_inactive_spares() {
     let mut model = Model::new(STEP);
     model.update(stalled(1, 1));
-    assert_eq!(model.scene().unwrap().snapshot.workers.len(), 4, "two, a spare on duty, and one off");
+    assert_eq!(model.scene().unwrap().snapshot.workers.len(), 4, "two, an active spare, and an inactive one");
     act(&mut model, Action::Last);
     assert_eq!(model.selected_worker, 2);
     let mut program = fixture::stalled(fixture::program(2, 2), 1);
@@ -88,11 +88,11 @@ fn escape_closes_a_stack_then_its_screen_and_never_quits() {
     let mut model = fixture::stalled_model(2, 2);
     act(&mut model, Action::Show(Screen::Incidents));
     act(&mut model, Action::ToggleDetail);
-    act(&mut model, Action::ToggleHelp);
+    act(&mut model, Action::NextHelp);
     let mut seen = Vec::new();
     for _ in 0..4 {
         assert_eq!(act(&mut model, Action::Back), None);
-        seen.push((model.is_help_open, model.incidents.open_call().is_some(), model.screen));
+        seen.push((model.help_page.is_some(), model.incidents.open_call().is_some(), model.screen));
     }
     let overview = (false, false, Screen::Overview);
     let wanted = [(false, true, Screen::Incidents), (false, false, Screen::Incidents), overview, overview];
@@ -164,16 +164,16 @@ fn the_blame_table_keeps_its_choice_when_the_order_changes() {
 #[test]
 fn the_task_list_and_wake_chain_are_requested_only_when_shown() {
     let mut model = fixture::stalled_model(2, 3);
-    assert_eq!(model.wish(), crate::model::Wish::default());
+    assert_eq!(model.needs(), crate::model::Needs::default());
     act(&mut model, Action::Show(Screen::Tasks));
-    let (runtime, query) = model.wish().tasks.unwrap();
+    let (runtime, query) = model.needs().tasks.unwrap();
     assert_eq!((runtime.as_str(), query.rank.name(), query.limit), ("app", "busy", TASKS_SHOWN));
-    assert_eq!(model.wish().why, None);
+    assert_eq!(model.needs().why, None);
     model.update(Message::Tasks(Box::new(fixture::tasks("app", 9, 3))));
     act(&mut model, Action::ToggleDetail);
-    assert_eq!(model.wish().why, Some(("app".into(), task_ids(&model)[0])));
+    assert_eq!(model.needs().why, Some(("app".into(), task_ids(&model)[0])));
     act(&mut model, Action::Show(Screen::Events));
-    assert_eq!(model.wish(), crate::model::Wish::default(), "nothing is shown");
+    assert_eq!(model.needs(), crate::model::Needs::default(), "nothing is shown");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn tasks_are_sorted_reversed_and_filtered_by_the_last_request() {
     act(&mut model, Action::Filter);
     "GET /bl".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
     assert_eq!(task_ids(&model), [48_201], "without waiting for the answer");
-    assert_eq!(model.wish().tasks.unwrap().1.filter, "GET /bl");
+    assert_eq!(model.needs().tasks.unwrap().1.filter, "GET /bl");
     act(&mut model, Action::Accept);
     assert!(!model.is_typing && model.list().filter == "GET /bl");
     assert_eq!(act(&mut model, Action::Back), None);
@@ -219,8 +219,8 @@ fn the_selected_task_stays_selected_and_its_load_is_current() {
 fn the_process_list_is_requested_only_on_its_screen() {
     let mut model = fixture::stalled_model(2, 3);
     act(&mut model, Action::Show(Screen::Processes));
-    let (runtime, query) = model.wish().processes.unwrap();
-    assert_eq!((runtime.as_str(), query.rank, model.wish().tasks), ("app", processes::Rank::Mailbox, None));
+    let (runtime, query) = model.needs().processes.unwrap();
+    assert_eq!((runtime.as_str(), query.rank, model.needs().tasks), ("app", processes::Rank::Mailbox, None));
     for step in [3, 4] {
         model.update(Message::Processes(Box::new(fixture::processes("app", 40, step))));
     }
@@ -232,11 +232,11 @@ fn the_process_list_is_requested_only_on_its_screen() {
     let chosen = model.processes.chosen.clone();
     assert_eq!(chosen.as_ref(), pids(&model).get(3));
     act(&mut model, Action::InvertSort);
-    assert_eq!((model.wish().processes.unwrap().1.is_inverted, &model.processes.chosen), (true, &chosen));
+    assert_eq!((model.needs().processes.unwrap().1.is_inverted, &model.processes.chosen), (true, &chosen));
     assert_eq!(model.position(), Some(36));
     act(&mut model, Action::Filter);
     "lobby".chars().for_each(|c| _ = act(&mut model, Action::Type(c)));
-    assert_eq!((pids(&model).len(), model.wish().processes.unwrap().1.filter), (1, "lobby".into()));
+    assert_eq!((pids(&model).len(), model.needs().processes.unwrap().1.filter), (1, "lobby".into()));
     model.update(Message::Refused("too old".into()));
     assert_eq!((model.processes.error.as_deref(), &model.tasks.error), (Some("too old"), &None));
 }
@@ -286,7 +286,7 @@ fn filters_find_kinds_and_lines_of_awaits() {
 fn the_requested_filter_is_truncated_as_programs_truncate_it() {
     let mut model = fixture::tasks_model(2, 9);
     model.list_mut().filter = "ü".repeat(150) + "x";
-    let (_, query) = model.wish().tasks.unwrap();
+    let (_, query) = model.needs().tasks.unwrap();
     assert_eq!(query.filter, "ü".repeat(100));
 }
 

@@ -13,14 +13,14 @@ use crate::view::parts::layout::{self, TITLE_WIDTH, fact_line};
 use crate::view::theme::Theme;
 
 /// The smallest screen height at which all groups of facts are shown. A lower screen omits the last
-/// two.
+/// two, and two more if the table of workers needs their lines.
 const ALL_GROUPS_FROM: u16 = 28;
 
-/// Returns the lines that [`draw`] needs on a screen of `screen_height`.
-pub fn height(scene: &Scene<'_>, worker: usize, screen_height: u16) -> u16 {
+/// Returns the least and the most lines that [`draw`] needs on a screen of `screen_height`.
+pub fn heights(scene: &Scene<'_>, worker: usize, screen_height: u16) -> (u16, u16) {
     // The rule, the poll in flight, and the groups.
-    let groups = scene.worker(worker).len() as u16;
-    2 + if screen_height < ALL_GROUPS_FROM { groups.saturating_sub(2) } else { groups }
+    let all = 2 + scene.worker(worker).len() as u16;
+    if screen_height < ALL_GROUPS_FROM { (all.saturating_sub(4), all.saturating_sub(2)) } else { (all, all) }
 }
 
 /// Draws the lines.

@@ -14,6 +14,8 @@ use crate::view::theme::Theme;
 
 /// The smallest width at which the extra columns are shown.
 const EXTRAS_FROM: u16 = 110;
+/// The smallest height of the table, including its heading.
+const LIST_MIN: u16 = 4;
 /// The mark of the column by which the table is sorted.
 const DESCENDING: &str = "▼";
 const ASCENDING: &str = "▲";
@@ -50,7 +52,7 @@ pub fn draw<T, R>(
     };
     let foot = foot(row, usize::from(area.width));
     let foot_height = foot.len() as u16 + 1;
-    let height = (table.rows.len() as u16 + 1).min(area.height - foot_height);
+    let height = (table.rows.len() as u16 + 1).min(area.height.saturating_sub(foot_height).max(LIST_MIN));
     let [list, below, _] =
         rows(area, [Constraint::Length(height), Constraint::Length(foot_height), Constraint::Fill(1)]);
     let shown = window(table.rows.len(), selected, usize::from(list.height) - 1);

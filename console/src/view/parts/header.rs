@@ -1,5 +1,5 @@
-//! The lines around every screen. Three at the top have the program and how recent its numbers are,
-//! the verdict of the doctor, and the runtimes; two at the bottom have the screens and the keys.
+//! The three lines above every screen: the program and how recent its numbers are, the verdict of
+//! the doctor, and the runtimes.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use volt_diagnosis::doctor::Verdict;
 use volt_diagnosis::rates::worker_count;
 
 use crate::facts::Tone;
-use crate::model::{Action, Link, Model, Played, Screen, tone_of};
-use crate::text::figures::{age, count, head, tail, width};
-use crate::view::hits::Hits;
+use crate::model::{Link, Model, Played, tone_of};
+use crate::text::figures::{age, count, head, width};
 use crate::view::parts::layout::rows;
-use crate::view::screens::latency;
 use crate::view::theme::Theme;
 
 /// The columns that the runtime tabs leave to their title and to the text next to them.
 const TABS_LEAVE: usize = 40;
+/// The number of lines at the top.
+pub const TOP_HEIGHT: u16 = 3;
 /// The width of the reason why a connection was lost or a recording ends early. The event log has
 /// the full text.
 const REASON_MAX_WIDTH: usize = 60;
@@ -27,7 +27,7 @@ const NAME_MAX_WIDTH: usize = 24;
 
 /// Draws the three lines at the top.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
-    let [first, second, third] = rows(area, [Constraint::Length(1); 3]);
+    let [first, second, third] = rows(area, [Constraint::Length(1); TOP_HEIGHT as usize]);
     draw_identity(frame, first, model, theme);
     frame.render_widget(verdict(model, theme, usize::from(area.width)), second);
     let tabs = tabs(model, theme, usize::from(area.width));
@@ -40,60 +40,6 @@ pub fn draw_identity(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Th
     draw_split(frame, area, identity(model, theme), freshness(model, theme));
 }
 
-/// Draws the two lines at the bottom: the screens, and as many keys as fit, the more important ones
-/// first; or the filter that is being typed.
-pub fn draw_keys(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
-    let [tabs, keys] = rows(area, [Constraint::Length(1); 2]);
-    draw_tabs(frame, tabs, model, theme, hits);
-    let list = model.list();
-    if model.is_typing {
-        let spans = vec![
-            Span::styled(" filter ", theme.title()),
-            Span::styled(tail(&list.filter, usize::from(keys.width).saturating_sub(44)), theme.strong()),
-            Span::styled(" ", theme.selected()),
-            Span::styled("  Enter apply   Esc show all rows", theme.label()),
-        ];
-        return frame.render_widget(Line::from(spans), keys);
-    }
-    let mut shown = vec![("?", "help"), ("q", "quit")];
-    let pause = match &model.played {
-        Some(played) => {
-            shown.push(("←→", "seek"));
-            if played.is_playing { "stop" } else { "play" }
-        }
-        None if model.is_paused() => "resume",
-        None => "pause",
-    };
-    let keys_of = keys_of(model);
-    // On a high screen, the latency screen has no other kind to switch to.
-    let body = frame.area().height.saturating_sub(5);
-    let is_idle = |key: &str| model.screen == Screen::Latency && key == "Enter" && latency::shows_both(body);
-    shown.extend(keys_of.iter().filter(|(key, _)| !is_idle(key)));
-    shown.push(("space", pause));
-    if model.screen != Screen::Latency {
-        shown.push(("/", if list.filter.is_empty() { "filter" } else { "filtered" }));
-        shown.push(("i", "reverse"));
-    }
-    if model.runtimes().len() > 1 {
-        shown.push(("Tab", "runtime"));
-    }
-    shown.push(("-+", "interval"));
-    if matches!(model.screen, Screen::Overview | Screen::Workers) {
-        shown.push(("r", if model.shows_totals { "per second" } else { "totals" }));
-    }
-    let mut spans = Vec::new();
-    let mut used = 0;
-    for (key, what) in shown {
-        used += width(key) + width(what) + 3;
-        if used > usize::from(area.width) {
-            break;
-        }
-        spans.push(Span::styled(format!(" {key} "), theme.selected()));
-        spans.push(Span::styled(format!("{what} "), theme.label()));
-    }
-    frame.render_widget(Line::from(spans), keys);
-}
-
 /// Returns the verdict of the doctor on all runtimes; an empty line before the first snapshot.
 pub fn verdict(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
     if model.runtimes().is_empty() {
@@ -104,59 +50,6 @@ pub fn verdict(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
     let before = if matches!(model.link, Link::Lost { .. }) { " last known: " } else { " " };
     let text = verdict.in_columns(columns.saturating_sub(before.len()));
     Line::from(vec![Span::styled(before, theme.label()), Span::styled(head(&text, columns - before.len()), style)])
-}
-
-/// Returns the number of current findings that need action, with the mark of the worst: `3!!`.
-fn badge(model: &Model) -> Option<(String, Tone)> {
-    let verdict = Verdict::of(model.runtimes());
-    let tone = tone_of(verdict.severity()?);
-    Some((format!("{}{}", verdict.critical + verdict.warnings, tone.mark()), tone))
-}
-
-fn draw_tabs(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
-    let mut spans = Vec::new();
-    let mut x = area.x;
-    // A key and two columns around each name, and one more bracket.
-    let badge = badge(model);
-    let badge_width = badge.as_ref().map_or(0, |(text, _)| text.len() + 1);
-    let whole: usize = Screen::ALL.iter().map(|screen| screen.name().len() + 3).sum();
-    let has_room = whole + badge_width < usize::from(area.width);
-    let gap = if has_room { " " } else { "" };
-    for screen in Screen::ALL {
-        let is_shown = model.screen == screen;
-        let name = if has_room || is_shown { screen.name() } else { screen.short_name() };
-        let text = if is_shown { format!("[{name}]") } else { format!("{name} ") };
-        let style = if is_shown { theme.strong() } else { theme.label() };
-        let mut columns = 1 + (gap.len() + text.len()) as u16;
-        spans.push(Span::styled(format!("{}{gap}", screen.key()), theme.title()));
-        spans.push(Span::styled(text, style));
-        if let Some((count, tone)) = badge.as_ref().filter(|_| screen == Screen::Doctor) {
-            spans.push(Span::styled(format!("{count} "), theme.tone(*tone)));
-            columns += badge_width as u16;
-        }
-        hits.add(Rect { x, y: area.y, width: columns, height: 1 }, Action::Show(screen));
-        x += columns;
-    }
-    frame.render_widget(Line::from(spans), area);
-}
-
-/// Returns the keys of the current screen.
-fn keys_of(model: &Model) -> &'static [(&'static str, &'static str)] {
-    match model.screen {
-        Screen::Overview => &[("↑↓", "worker"), ("Enter", "detail"), ("<>", "sort")],
-        Screen::Workers => &[("↑↓", "worker"), ("<>", "sort")],
-        Screen::Tasks if model.tasks.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
-        Screen::Tasks => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
-        Screen::Processes if model.processes.is_open => &[("↑↓", "row"), ("Enter", "close"), ("<>", "sort")],
-        Screen::Processes => &[("↑↓", "row"), ("Enter", "detail"), ("<>", "sort")],
-        Screen::Latency => &[("↑↓", "worker"), ("Enter", "delay or poll")],
-        Screen::Incidents if model.incidents.open_call().is_some() => &[("↑↓", "call"), ("Esc", "back")],
-        Screen::Incidents => &[("↑↓", "row"), ("Enter", "stack"), ("<>", "sort")],
-        Screen::Blame | Screen::Routes => &[("<>", "sort"), ("↑↓", "row")],
-        Screen::Doctor => &[("↑↓", "row"), ("Enter", "stack or waits")],
-        Screen::Events => &[("↑↓", "row")],
-        Screen::Waits => &[("↑↓", "row"), ("r", "refresh")],
-    }
 }
 
 fn draw_split(frame: &mut Frame<'_>, area: Rect, left: Line<'_>, right: Line<'_>) {

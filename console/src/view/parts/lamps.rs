@@ -2,15 +2,22 @@
 //!
 //! A lamp is the worker's bit (○ set: parked and not claimed; ● clear), and the letter is its
 //! phase. The two disagree between the moment when a waker claims the worker and the moment when it
-//! wakes up, which is useful to see. Spares on duty follow the others, as ◇ and ◆.
+//! wakes up, which is useful to see. Active spares follow the others, as ◇ and ◆.
 
 use ratatui::text::{Line, Span};
 use volt_telemetry::snapshot::Duty;
 
 use crate::facts::{Scene, Tone, state_letter};
 use crate::tables::workers::lamp;
+use crate::text::figures::width;
 use crate::view::theme::Theme;
 
+/// The meaning of the letters: the longest form that fits is shown.
+const LETTERS: [&[&str]; 3] = [
+    &["B busy  S search  P parked  D driver  M maintenance  X stuck  K blocking"],
+    &["B busy S search P parked D driver M maintenance X stuck K blocking"],
+    &["B busy S search P parked D driver", "M maintenance X stuck K blocking"],
+];
 /// The number of workers between two spaces.
 const GROUP: usize = 8;
 /// The width of a group and its space.
@@ -24,6 +31,13 @@ pub fn per_line(columns: usize) -> usize {
 /// Returns how many lines the lamps of `workers` take.
 pub fn height(workers: usize, columns: usize) -> usize {
     workers.div_ceil(per_line(columns)).max(1)
+}
+
+/// Returns the meaning of the letters, in lines of at most `columns`; none if they are too narrow.
+pub fn letters(columns: usize, theme: Theme) -> Vec<Line<'static>> {
+    let fits = |lines: &&&[&str]| lines.iter().all(|line| width(line) <= columns);
+    let lines = LETTERS.iter().find(fits).copied().unwrap_or_default();
+    lines.iter().map(|line| Line::styled(*line, theme.label())).collect()
 }
 
 /// Returns the lamps in lines of at most `columns`, at most `max_lines` of them. The last line then

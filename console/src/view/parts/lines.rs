@@ -16,8 +16,9 @@ use crate::view::theme::Theme;
 pub const CURVE_MAX_HEIGHT: u16 = 5;
 /// The largest height of the lamps; workers that do not fit are in the table.
 const LAMPS_MAX_HEIGHT: usize = 3;
-/// Lines that are always present: polls, times, queues, tasks, driver, timers.
-const FIXED: u16 = 6;
+/// Lines that are always present: the meaning of the lamps' letters, polls, times, queues, tasks,
+/// driver, timers.
+const FIXED: u16 = 7;
 /// The width of the first of two groups on a line: three times, each with its mark.
 const FIRST_OF_PAIR_WIDTH: usize = 48;
 /// The width of the figures next to the lamps.
@@ -41,12 +42,13 @@ fn lamp_lines(scene: &Scene<'_>, columns: u16) -> (u16, bool) {
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme) {
     let (lamp_height, is_beside) = lamp_lines(scene, area.width);
     let columns = usize::from(area.width) - 1;
-    let heights = [lamp_height, u16::from(!is_beside)].map(Constraint::Length);
-    let [lamps, workers, polls, times, queues, tasks, driver, timers] = rows(
+    let heights = [lamp_height, 1, u16::from(!is_beside)].map(Constraint::Length);
+    let [lamps, meaning, workers, polls, times, queues, tasks, driver, timers] = rows(
         area,
         [
             heights[0],
             heights[1],
+            heights[2],
             Constraint::Fill(1),
             Constraint::Length(1),
             Constraint::Length(1),
@@ -56,6 +58,10 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
         ],
     );
     draw_lamps(frame, lamps, scene, is_beside, theme);
+    for mut line in lamps::letters(usize::from(area.width) - TITLE_WIDTH, theme).into_iter().take(1) {
+        line.spans.insert(0, layout::title("", theme));
+        frame.render_widget(line, meaning);
+    }
     if !is_beside {
         let group = Group { title: "", ..scene.workers() };
         frame.render_widget(indented(fact_line(&group, TITLE_WIDTH - 1, columns, theme)), workers);

@@ -1,4 +1,4 @@
-//! Parts that several screens share, and the lines around every screen.
+//! Parts that several screens share, and the lines above every screen.
 
 pub mod layout;
 

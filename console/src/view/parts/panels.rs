@@ -94,6 +94,11 @@ fn draw_workers(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: The
     });
     let lamp_lines = usize::from(inner.height) - lines.len();
     let mut lamps = lamps::lines(scene, columns - 1, lamp_lines, theme);
+    let letters = lamps::letters(columns - 1, theme);
+    if lamps.len() + letters.len() <= lamp_lines {
+        lamps.resize(lamp_lines - letters.len(), Line::default());
+        lamps.extend(letters);
+    }
     lamps.iter_mut().for_each(|line| line.spans.insert(0, Span::raw(" ")));
     lamps.resize(lamp_lines, Line::default());
     draw_lines(frame, inner, lamps.into_iter().chain(lines));
@@ -131,7 +136,8 @@ fn draw_facts(frame: &mut Frame<'_>, area: Rect, group: &Group, theme: Theme) {
     let columns = usize::from(inner.width).saturating_sub(2);
     let lines = group.facts.iter().map(|fact| {
         let value = fact.marked();
-        let fill = columns.saturating_sub(width(fact.label) + width(&value));
+        // At least a space: a value that does not fit is cut at its end, not joined to the label.
+        let fill = columns.saturating_sub(width(fact.label) + width(&value)).max(1);
         Line::from(vec![
             Span::styled(format!(" {}{}", fact.label, " ".repeat(fill)), theme.label()),
             Span::styled(value, theme.tone(fact.tone)),

@@ -14,7 +14,7 @@ use crate::view::theme::Theme;
 /// The smallest width at which the extra columns are shown.
 const EXTRAS_FROM: u16 = 130;
 /// The smallest height of the table, including its heading.
-const TABLE_MIN: u16 = 5;
+const TABLE_MIN: u16 = 4;
 
 /// The visible columns, each with its width.
 type Shown<'a, T, R> = Vec<(&'a Column<T, R>, usize)>;
@@ -33,18 +33,22 @@ pub(crate) struct Table<'a, T, R> {
     pub(crate) rest: fn(&T, usize) -> String,
     /// The lines of the detail; empty if it is closed.
     pub(crate) detail: Vec<Line<'static>>,
+    /// The meaning of the columns, in a line below the table.
+    pub(crate) legend: &'static str,
 }
 
 impl<T, R: Copy + PartialEq> Table<'_, T, R> {
     pub(crate) fn draw(self, frame: &mut Frame<'_>, area: Rect, theme: Theme, hits: &mut Hits) {
-        let detail = (self.detail.len() as u16).min(area.height.saturating_sub(TABLE_MIN));
-        let [list, below] = rows(area, [Constraint::Fill(1), Constraint::Length(detail)]);
+        let detail = (self.detail.len() as u16).min(area.height.saturating_sub(TABLE_MIN + 1));
+        let [list, legend, below] =
+            rows(area, [Constraint::Fill(1), Constraint::Length(1), Constraint::Length(detail)]);
         let shown = window(self.rows.len(), self.selected, usize::from(list.height).saturating_sub(1));
         let (columns, used) = self.fitting(area.width);
         let room = usize::from(area.width).saturating_sub(used);
         let heads = self.heads(&columns, room, &part(&shown, self.rows.len()));
         let lines = shown.clone().map(|place| self.line(place, &columns, room, theme)).collect();
         draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
+        frame.render_widget(Line::styled(format!(" {}", self.legend), theme.label()), legend);
         draw_lines(frame, below, self.detail);
     }
 
@@ -93,7 +97,7 @@ impl<T, R: Copy + PartialEq> Table<'_, T, R> {
 /// filter.
 pub(crate) fn top_line(
     title: &str,
-    told: &str,
+    summary_text: &str,
     error: Option<&str>,
     filter: &str,
     columns: u16,
@@ -105,5 +109,5 @@ pub(crate) fn top_line(
     }
     let filter = if filter.is_empty() { String::new() } else { format!("  filter \"{filter}\"") };
     let room = usize::from(columns).saturating_sub(TITLE_WIDTH + width(&filter));
-    Line::from(vec![title, Span::raw(head(told, room)), Span::styled(filter, theme.strong())])
+    Line::from(vec![title, Span::raw(head(summary_text, room)), Span::styled(filter, theme.strong())])
 }

@@ -69,7 +69,7 @@ fn heads(
 ) -> String {
     let mut text = " ".repeat(MARK_WIDTH);
     for column in chosen {
-        text.push_str(&format!("{} ", column.set(&column.title(&scene.snapshot.config))));
+        text.push_str(&format!("{} ", column.set(&column.title(&scene.snapshot.config, model.shows_totals))));
     }
     let list = model.list();
     let order = WORKER_ORDERS.get(list.order).filter(|_| list.order > 0 || list.is_inverted);

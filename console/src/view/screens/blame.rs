@@ -3,16 +3,17 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui::style::Style;
+use ratatui::text::Line;
 
 use crate::facts::Scene;
 use crate::facts::incidents::latest;
 use crate::model::Model;
-use crate::tables::blame::{COLUMNS, LOCATION_TITLE};
-use crate::text::figures::{head, tail};
+use crate::tables::blame::{COLUMNS, LOCATION_TITLE, place};
+use crate::text::figures::tail;
 use crate::view::hits::Hits;
 use crate::view::parts::grouped::{self, Table};
-use crate::view::parts::layout::{self, TITLE_WIDTH};
+use crate::view::parts::layout::{TITLE_WIDTH, fact_lines};
 use crate::view::theme::Theme;
 
 /// Draws the screen.
@@ -22,13 +23,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
         rows: &rows,
         columns: &COLUMNS,
         title: LOCATION_TITLE,
-        name: |blame: &volt_telemetry::Blame| blame.spawned_at.clone(),
+        name: |blame: &volt_telemetry::Blame| place(blame).to_owned(),
         empty: "No task has been polled yet.",
         filtered: "No spawn location matches the filter; Esc shows all.",
     };
     let foot = |row: &crate::tables::blame::Row<'_>, columns: usize| {
         let room = columns.saturating_sub(TITLE_WIDTH + 1);
-        let fact = |title: &str, text: &str| Line::from(vec![layout::title(title, theme), Span::raw(head(text, room))]);
+        let fact = |title: &str, text: &str| fact_lines(title, text, room, Style::default(), theme);
         let spawned_at = &row.item.spawned_at;
         let incident = latest(scene.snapshot, |incident| incident.spawned_at == *spawned_at);
         let meaning = [
@@ -36,7 +37,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
             "suffered: delay of these by others   stuck: stuck polls   stranded: no waker",
         ];
         let meaning = meaning.map(|text| Line::styled(format!(" {text}"), theme.label()));
-        [fact("tasks of", &tail(spawned_at, room)), fact("incident", &incident)].into_iter().chain(meaning).collect()
+        let facts = [fact("tasks of", &tail(spawned_at, room)), fact("incident", &incident)];
+        facts.into_iter().flatten().chain(meaning).collect()
     };
     grouped::draw(frame, area, model, &table, foot, (theme, hits));
 }

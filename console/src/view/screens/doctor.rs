@@ -18,7 +18,7 @@ const SEVERITY_WIDTH: usize = 10;
 const RULE_WIDTH: usize = 22;
 const RUNTIME_WIDTH: usize = 12;
 /// The smallest height of the list, including its heading.
-const LIST_MIN: u16 = 5;
+const LIST_MIN: u16 = 4;
 
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
@@ -34,7 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let columns = usize::from(area.width);
     let (runtime, finding) = findings[selected];
     let at_ns = model.runtimes().iter().find(|of| of.runtime == *runtime).map_or(0, |of| of.at_ns);
-    let detail = detail_lines(finding, at_ns, columns, theme);
+    let mut detail = detail_lines(finding, at_ns, columns, theme);
     let wanted = (findings.len() as u16 + 1).min(LIST_MIN.max(area.height.saturating_sub(detail.len() as u16)));
     let [list, below] = rows(area, [Constraint::Length(wanted), Constraint::Fill(1)]);
     let shown = window(findings.len(), selected, usize::from(list.height) - 1);
@@ -45,7 +45,19 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let line = |(place, row): (usize, &&(String, Finding))| line(row, place == selected, columns, theme);
     let lines = findings.iter().enumerate().skip(shown.start).take(shown.len()).map(line).collect();
     draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
+    let cut = cut_note(detail.len(), usize::from(below.height));
+    if let Some(note) = cut {
+        detail.truncate(usize::from(below.height) - 1);
+        detail.push(Line::styled(note, theme.label()));
+    }
     draw_lines(frame, below, detail);
+}
+
+/// Returns the last line if there is room for only `height` of `lines` lines.
+fn cut_note(lines: usize, height: usize) -> Option<String> {
+    let hidden = lines.checked_sub(height)? + 1;
+    (hidden > 1 && height > 1)
+        .then(|| format!(" … {hidden} more lines: enlarge the terminal, or run volt-console doctor"))
 }
 
 fn line((runtime, finding): &(String, Finding), is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
@@ -93,4 +105,17 @@ fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> 
         add("workers", wrapped(&workers.join(" "), room));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_finding_has_the_number_of_hidden_lines() {
+        assert_eq!(cut_note(12, 12), None);
+        assert_eq!(cut_note(3, 12), None);
+        // The note takes the place of one line.
+        assert!(cut_note(13, 12).unwrap().contains("2 more lines"));
+    }
 }

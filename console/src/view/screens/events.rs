@@ -14,7 +14,7 @@ use crate::view::theme::Theme;
 const WHOLE_HEIGHT: u16 = 4;
 /// The widths of the age, the kind, and the runtime.
 const AGO_WIDTH: usize = 6;
-const KIND_WIDTH: usize = 8;
+const KIND_WIDTH: usize = 10;
 const RUNTIME_WIDTH: usize = 12;
 
 /// Draws the screen.
@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let selected = model.position().unwrap_or(0);
     let columns = usize::from(area.width);
     // The full text of the selected event, which may not fit into its line.
-    let whole = wrapped(&events[selected].told(), columns.saturating_sub(2));
+    let whole = wrapped(&events[selected].full_text(), columns.saturating_sub(2));
     let [list, below] = rows(area, [Constraint::Fill(1), Constraint::Length(WHOLE_HEIGHT)]);
     let rule = Line::styled("─".repeat(columns), theme.label());
     draw_lines(frame, below, std::iter::once(rule).chain(whole.into_iter().map(|text| Line::raw(format!(" {text}")))));
@@ -63,7 +63,7 @@ fn line(event: &Happened, model: &Model, is_selected: bool, columns: usize, them
         Span::styled(format!("{} ", right(&ago, AGO_WIDTH)), theme.label()),
         Span::styled(format!("{} ", left(event.kind, KIND_WIDTH)), theme.title()),
         Span::styled(format!("{} ", left(&event.runtime, RUNTIME_WIDTH)), theme.label()),
-        Span::styled(head(&format!("{mark}{}", event.told()), room), theme.tone(event.tone)),
+        Span::styled(head(&format!("{mark}{}", event.full_text()), room), theme.tone(event.tone)),
     ]);
     if is_selected { line.style(theme.strong()) } else { line }
 }

@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
 use volt_telemetry::incident::{Incident, Incidents};
 
-use crate::facts::incidents::{how_long, line_within, place_of, task, task_within, when, worst};
+use crate::facts::incidents::{how_long, line_within, place_of, remedy_word, task, task_within, when, worst};
 use crate::facts::{Scene, Tone, causes};
 use crate::model::Model;
 use crate::text::figures::{ABSENT, COUNT_WIDTH, DURATION_WIDTH, count, duration, left, right, tail, width};
@@ -23,10 +23,10 @@ const FOR_WIDTH: usize = DURATION_WIDTH + 2;
 const WORKER_WIDTH: usize = 6;
 const CAUSE_WIDTH: usize = 13;
 const REMEDY_WIDTH: usize = 8;
-const MORE_WIDTH: usize = COUNT_WIDTH + 1;
+const SIMILAR_WIDTH: usize = COUNT_WIDTH + 2;
 /// The smallest width at which the list has the number of similar incidents. A narrower screen has
 /// it only below the list.
-const MORE_FROM: usize = 100;
+const SIMILAR_FROM: usize = 100;
 /// The width of the line of code on the narrowest screen.
 const LINE_WIDTH: usize = 18;
 /// The smallest height of the list before the stack gets its lines, if there are that many
@@ -96,21 +96,21 @@ fn draw_list(
 fn heads(columns: usize, part: &str) -> String {
     let cells = [
         right("when", WHEN_WIDTH),
-        left("   for", FOR_WIDTH),
+        left("duration", FOR_WIDTH),
         right("worker", WORKER_WIDTH),
         left("cause", CAUSE_WIDTH),
         left("action", REMEDY_WIDTH),
     ];
-    let more = (columns >= MORE_FROM).then(|| right("more", MORE_WIDTH));
+    let similar = (columns >= SIMILAR_FROM).then(|| right("similar", SIMILAR_WIDTH));
     let ends = [left("line", line_width(columns)), "task".into()];
-    let text = cells.into_iter().chain(more).chain(ends).fold(String::new(), |text, cell| text + " " + &cell);
+    let text = cells.into_iter().chain(similar).chain(ends).fold(String::new(), |text, cell| text + " " + &cell);
     format!("{}{part}", left(&text, columns.saturating_sub(width(part))))
 }
 
 /// Returns the width of the line of code for a screen of `columns`: its smallest width, and a
 /// quarter of the columns beyond those of a narrow screen.
 fn line_width(columns: usize) -> usize {
-    LINE_WIDTH + columns.saturating_sub(MORE_FROM) / 4
+    LINE_WIDTH + columns.saturating_sub(SIMILAR_FROM) / 4
 }
 
 fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
@@ -126,11 +126,11 @@ fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, them
         Span::styled(format!("{how_long} "), theme.tone(tone)),
         Span::raw(format!("{} ", right(&incident.worker.to_string(), WORKER_WIDTH))),
         Span::raw(format!("{} ", left(incident.cause.name(), CAUSE_WIDTH))),
-        Span::raw(format!("{} ", left(incident.remedy.name(), REMEDY_WIDTH))),
+        Span::raw(format!("{} ", left(remedy_word(incident.remedy), REMEDY_WIDTH))),
     ];
-    if columns >= MORE_FROM {
-        let more = if incident.suppressed > 0 { format!("+{}", count(incident.suppressed)) } else { String::new() };
-        spans.push(Span::styled(format!("{} ", right(&more, MORE_WIDTH)), theme.label()));
+    if columns >= SIMILAR_FROM {
+        let similar = if incident.suppressed > 0 { format!("+{}", count(incident.suppressed)) } else { String::new() };
+        spans.push(Span::styled(format!("{} ", right(&similar, SIMILAR_WIDTH)), theme.label()));
     }
     spans.push(Span::styled(format!("{} ", left(&line, line_width)), theme.strong()));
     let used: usize = spans.iter().map(Span::width).sum();
@@ -143,6 +143,13 @@ fn line(incident: &Incident, at_ns: u64, is_selected: bool, columns: usize, them
     }
     let line = Line::from(spans);
     if is_selected { line.style(theme.strong()) } else { line }
+}
+
+/// Returns whether the longest poll in flight is the one of [`summary`].
+pub fn has_longest(scene: &Scene<'_>) -> bool {
+    let worst = worst(&scene.snapshot.incidents).filter(|worst| !worst.is_over);
+    let longest = scene.snapshot.longest_in_flight();
+    worst.zip(longest).is_some_and(|(worst, (_, poll))| worst.task_id == poll.task_id)
 }
 
 /// Formats the line on the overview: the number of incidents, and the worst. `None` if there are

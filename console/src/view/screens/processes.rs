@@ -16,11 +16,15 @@ use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
 use crate::view::parts::table::{Table, top_line};
 use crate::view::theme::Theme;
 
+/// The meaning of the columns, at most as wide as the narrowest screen.
+const LEGEND: &str = "mailbox, peak, lost: messages   steps: runs by a worker   busy: total of steps";
+
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
     let error = model.processes.error.as_deref();
-    frame.render_widget(top_line("processes", &told(model), error, &model.list().filter, top.width, theme), top);
+    frame
+        .render_widget(top_line("processes", &summary_text(model), error, &model.list().filter, top.width, theme), top);
     let table = model.process_rows();
     if table.is_empty() {
         return draw_message(frame, rest, &nothing(model), theme);
@@ -33,12 +37,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     };
     let Query { rank, is_inverted, .. } = model.process_query();
     let (columns, rest_title) = (&COLUMNS, NAME_TITLE);
-    let table = Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail };
+    let table =
+        Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail, legend: LEGEND };
     table.draw(frame, rest, theme, hits);
 }
 
 /// Formats the size of the list, and the counters of the runtime's process systems.
-fn told(model: &Model) -> String {
+fn summary_text(model: &Model) -> String {
     let list = model.state().processes.as_ref().map(summary);
     let totals = model.scene().and_then(|scene| scene.snapshot.processes.as_ref()).map(|all| {
         let [failed, restarts, lost] = [all.ended_abnormally, all.restarts, all.messages_lost].map(count);

@@ -3,16 +3,17 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
+use ratatui::style::Style;
+use ratatui::text::Line;
 
 use crate::facts::Scene;
 use crate::facts::incidents::latest;
 use crate::model::Model;
 use crate::tables::routes::{COLUMNS, ROUTE_TITLE};
-use crate::text::figures::{count, duration, head, tail};
+use crate::text::figures::{count, duration, tail};
 use crate::view::hits::Hits;
 use crate::view::parts::grouped::{self, Table};
-use crate::view::parts::layout::{self, TITLE_WIDTH};
+use crate::view::parts::layout::{TITLE_WIDTH, fact_lines};
 use crate::view::theme::Theme;
 
 /// Draws the screen.
@@ -28,7 +29,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     };
     let foot = |row: &crate::tables::routes::Row<'_>, columns: usize| {
         let room = columns.saturating_sub(TITLE_WIDTH + 1);
-        let fact = |title: &str, text: &str| Line::from(vec![layout::title(title, theme), Span::raw(head(text, room))]);
+        let fact = |title: &str, text: &str| fact_lines(title, text, room, Style::default(), theme);
         let route = row.item;
         let mean = |ns: u64, requests: u64| ns.checked_div(requests).map_or("-".into(), duration);
         let begun = route.ended().saturating_add(route.active);
@@ -57,7 +58,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
             fact("mean", &each),
             fact("incident", &incident),
         ];
-        facts.into_iter().chain(meaning).collect()
+        facts.into_iter().flatten().chain(meaning).collect()
     };
     grouped::draw(frame, area, model, &table, foot, (theme, hits));
 }

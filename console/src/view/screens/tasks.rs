@@ -9,19 +9,22 @@ use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, State, Task};
 use crate::facts::why;
 use crate::facts::{LONG_NS, Tone};
 use crate::model::Model;
-use crate::tables::tasks::{COLUMNS, NAME_TITLE, awaits, held_by, position, summary};
+use crate::tables::tasks::{COLUMNS, NAME_TITLE, awaits, held_by, is_await_unknown, place, position, summary};
 use crate::text::figures::{ABSENT, count, duration, head, maybe_duration, tail, width, wrapped};
 use crate::view::hits::Hits;
 use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
 use crate::view::parts::table::{Table, top_line};
 use crate::view::theme::Theme;
 
+/// The meaning of the columns, at most as wide as the narrowest screen.
+const LEGEND: &str = "busy: total, and share now  longest: poll  delay: wake-up to poll  woken: ago";
+
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [top, rest] = rows(area, [Constraint::Length(1), Constraint::Fill(1)]);
-    let told = model.state().tasks.as_ref().map_or_else(String::new, summary);
+    let summary_text = model.state().tasks.as_ref().map_or_else(String::new, summary);
     let error = model.tasks.error.as_deref();
-    frame.render_widget(top_line("tasks", &told, error, &model.list().filter, top.width, theme), top);
+    frame.render_widget(top_line("tasks", &summary_text, error, &model.list().filter, top.width, theme), top);
     let table = model.task_rows();
     if table.is_empty() {
         return draw_message(frame, rest, &nothing(model), theme);
@@ -35,7 +38,8 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     };
     let Query { rank, is_inverted, .. } = model.task_query();
     let (columns, rest_title) = (&COLUMNS, NAME_TITLE);
-    let table = Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail };
+    let table =
+        Table { columns, rows: &table, selected, rank, is_inverted, rest_title, rest: named, detail, legend: LEGEND };
     table.draw(frame, rest, theme, hits);
 }
 
@@ -53,7 +57,7 @@ fn nothing(model: &Model) -> String {
 /// Formats the name, and as much of the location as fits after it; without a name, only the
 /// location.
 fn named(task: &Task, room: usize) -> String {
-    let Some(name) = &task.name else { return tail(&task.spawned_at, room) };
+    let Some(name) = &task.name else { return tail(place(task), room) };
     let name = head(name, room);
     let left_over = room.saturating_sub(width(&name) + 2);
     if left_over < 8 { name } else { format!("{name}  {}", tail(&task.spawned_at, left_over)) }
@@ -106,6 +110,9 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
     if let Some((what, at)) = awaits(task) {
         let at = at.map_or_else(String::new, |at| format!(", at {}", tail(at, room.saturating_sub(width(&what) + 5))));
         lines.extend(fact("awaits", format!("{what}{at}"), Tone::Plain));
+    } else if is_await_unknown(task) {
+        let unknown = "not recorded: a timer, a socket, or another crate's future; press w to find the line";
+        lines.extend(fact("awaits", unknown.into(), Tone::Plain));
     }
     if let Some(holder) = held_by(task) {
         lines.extend(fact("held by", holder, Tone::Plain));

@@ -4,7 +4,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
-use volt_telemetry::dump::{Link, TaskRef, rows as chain_rows};
+use volt_telemetry::dump::{Dump, Link, TaskRef, rows as chain_rows};
 
 use crate::facts::Tone;
 use crate::model::{Model, WaitRow};
@@ -49,14 +49,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let [top, list, below] = rows(area, [Constraint::Length(1), Constraint::Length(wanted - 1), Constraint::Fill(1)]);
     let ago = model.now.saturating_sub(model.waits.made_at);
     let ago = age(u64::try_from(ago.as_nanos()).unwrap_or(u64::MAX));
-    let summary = format!(
-        " {} tasks: {} waiting, {} running, {} queued; dumped {ago} ago",
-        count(dump.alive),
-        count(dump.waiting),
-        dump.running.len(),
-        count(dump.queued),
-    );
-    frame.render_widget(Line::styled(head(&summary, columns), theme.label()), top);
+    frame.render_widget(Line::styled(head(&summary(dump, &ago), columns), theme.label()), top);
     let shown = window(groups.len(), selected, usize::from(list.height).saturating_sub(1));
     let titles = [right("tasks", TASKS_WIDTH), right("longest", LONGEST_WIDTH)];
     let heads = titles.iter().fold(String::new(), |text, title| text + " " + title) + "  waits for";
@@ -66,6 +59,17 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let lines = groups.iter().enumerate().skip(shown.start).take(shown.len()).map(line).collect();
     draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
     draw_lines(frame, below, detail);
+}
+
+/// Formats the numbers of tasks and the age of the dump. The program counts the tasks when a dump
+/// begins, and finds the running ones when it ends. These may have waited before. So if the list
+/// has more of them than were counted, their number is added.
+fn summary(dump: &Dump, ago: &str) -> String {
+    let others = dump.alive.saturating_sub(dump.waiting);
+    let running = dump.running.len() as u64;
+    let counted = if others > 0 { format!(", {} running or queued", count(others)) } else { String::new() };
+    let at_end = if running > others { format!("; {running} running at its end") } else { String::new() };
+    format!(" {} tasks: {} waiting{counted}; dumped {ago} ago{at_end}", count(dump.alive), count(dump.waiting))
 }
 
 fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
@@ -163,10 +167,24 @@ fn label(task: &TaskRef) -> String {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::dump::{Dump, Group, Resource};
+    use volt_telemetry::dump::{Group, Resource, Running};
 
     use super::*;
     use crate::model::Message;
+
+    #[test]
+    fn the_numbers_of_tasks_sum_up() {
+        let running = vec![Running::default(); 2];
+        let mut dump = Dump { alive: 33, waiting: 32, running, queued: 1, ..Dump::default() };
+        assert_eq!(
+            summary(&dump, "4s"),
+            " 33 tasks: 32 waiting, 1 running or queued; dumped 4s ago; 2 running at its end"
+        );
+        dump.running.truncate(1);
+        assert_eq!(summary(&dump, "4s"), " 33 tasks: 32 waiting, 1 running or queued; dumped 4s ago");
+        (dump.waiting, dump.running) = (33, Vec::new());
+        assert_eq!(summary(&dump, "4s"), " 33 tasks: 33 waiting; dumped 4s ago");
+    }
 
     #[test]
     fn a_group_is_shown_with_the_line_of_its_own_branch() {

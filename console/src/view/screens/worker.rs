@@ -34,6 +34,11 @@ const CURVES: [Curve; 5] = [
 ];
 /// The smallest height of the table, including its heading.
 const TABLE_MIN: u16 = 4;
+/// The width of the texts in the line of queues, without the two bars, and without the run delay.
+const QUEUE_TEXTS: usize = 72;
+/// The width of the run delay, and the smallest width of a screen that shows it.
+const RUN_DELAY_WIDTH: usize = "run delay 100%  ".len();
+const RUN_DELAY_FROM: usize = 100;
 /// The largest height of a curve.
 const CURVE_MAX: u16 = 4;
 
@@ -73,8 +78,10 @@ fn queue_line(model: &Model, scene: &Scene<'_>, columns: usize, theme: Theme) ->
         let ratio = f64::from(len) / f64::from(cap.max(1));
         format!("{} {len}/{cap}", bar(ratio, columns))
     };
-    let room = (columns.saturating_sub(68) / 2).clamp(4, 24);
     let run_delay = scene.worker_rates(worker.index as usize).and_then(|rates| rates.run_delay_ratio);
+    let run_delay = run_delay.filter(|_| columns >= RUN_DELAY_FROM);
+    let texts = QUEUE_TEXTS + if run_delay.is_some() { RUN_DELAY_WIDTH } else { 0 };
+    let room = (columns.saturating_sub(texts) / 2).clamp(4, 24);
     let fact = |label: &str, value: String| {
         [Span::styled(format!("{label} "), theme.label()), Span::raw(format!("{value}  "))]
     };
@@ -84,7 +91,7 @@ fn queue_line(model: &Model, scene: &Scene<'_>, columns: usize, theme: Theme) ->
     spans.extend(fact("batch", worker.batch_len.to_string()));
     spans.extend(fact("inbox", worker.inbox_len.to_string()));
     spans.extend(fact("budget", gauge(worker.budget_left, config.budget_per_tick, room)));
-    if let Some(ratio) = run_delay.filter(|_| columns >= 100) {
+    if let Some(ratio) = run_delay {
         spans.extend(fact("run delay", percent(ratio)));
     }
     Line::from(spans)
@@ -116,5 +123,25 @@ fn draw_past(frame: &mut Frame<'_>, area: Rect, each: u16, model: &Model, theme:
             .absent_value_symbol("╳")
             .style((curve.style)(theme));
         frame.render_widget(sparkline, line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::figures::width;
+
+    #[test]
+    fn the_line_of_queues_is_never_cut() {
+        let model = crate::fixture::model(2, 3);
+        let scene = model.scene().unwrap();
+        let mut rates = scene.rates.unwrap().clone();
+        rates.workers[0].run_delay_ratio = Some(0.12);
+        let scene = Scene { rates: Some(&rates), ..scene };
+        for columns in 80..240 {
+            let line = queue_line(&model, &scene, columns, Theme::new(true)).to_string();
+            assert!(width(line.trim_end()) <= columns, "{columns}: {line}");
+            assert_eq!(line.contains("run delay 12%"), columns >= RUN_DELAY_FROM, "{columns}: {line}");
+        }
     }
 }

@@ -31,6 +31,13 @@ fn screen(model: &Model, size: (u16, u16)) -> String {
     text
 }
 
+/// Returns the lines of a screen that name the screens.
+fn tabs_of(drawn: &str, columns: u16) -> String {
+    let lines: Vec<&str> = drawn.lines().collect();
+    let tabs = usize::from(footer::height(columns)) - 1;
+    lines[lines.len() - 1 - tabs..lines.len() - 1].iter().map(|line| format!("{line} ")).collect()
+}
+
 fn show(model: &mut Model, screen: Screen) {
     model.update(Message::Do(Action::Show(screen)));
 }
@@ -50,6 +57,22 @@ fn task_and_process_ids_are_never_truncated() {
     list.rows[1].pid = "local:17.1234567".into();
     model.update(Message::Processes(Box::new(list)));
     assert!(screen(&model, (80, 24)).contains(" 17.1234567 "));
+}
+
+#[test]
+fn a_line_below_a_table_explains_its_columns() {
+    for is_open in [false, true] {
+        let (mut tasks, mut processes) = (fixture::tasks_model(4, 60), fixture::processes_model(4, 60));
+        if is_open {
+            [&mut tasks, &mut processes]
+                .into_iter()
+                .for_each(|model| _ = model.update(Message::Do(Action::ToggleDetail)));
+        }
+        let drawn = screen(&tasks, (80, 24));
+        assert!(drawn.contains("delay: wake-up to poll  woken: ago\n"), "{drawn}");
+        let drawn = screen(&processes, (80, 24));
+        assert!(drawn.contains("steps: runs by a worker   busy: total of steps\n"), "{drawn}");
+    }
 }
 
 #[test]
@@ -82,11 +105,16 @@ fn every_screen_has_the_verdict_and_a_badge() {
             let lines: Vec<&str> = drawn.lines().collect();
             assert!(lines[1].starts_with(" 1 critical: deadlock at "), "{drawn}");
             assert!(lines[1].contains("/settlement.rs:33; 1 warning"), "{drawn}");
-            let tabs = lines[lines.len() - 2];
-            assert!(tabs.contains("2!!") && tabs.contains("wait"), "{drawn}");
+            let tabs = tabs_of(&drawn, size.0);
+            for screen in Screen::ALL {
+                let [before, after] = if screen == chosen { ["[", "]"] } else { ["", " "] };
+                let tab = format!("{} {before}{}{after}", screen.key(), screen.name());
+                assert!(tabs.contains(&tab), "{tab:?} is missing:\n{drawn}");
+            }
+            assert!(tabs.contains("doctor 2!!") || tabs.contains("[doctor] 2!!"), "{drawn}");
             let drawn = screen(&well, size);
             assert_eq!(drawn.lines().nth(1), Some(" OK: no findings for 12 min"), "{drawn}");
-            assert!(!drawn.lines().rev().nth(1).unwrap().contains('!'), "{drawn}");
+            assert!(!tabs_of(&drawn, size.0).contains('!'), "{drawn}");
             let drawn = screen(&minor, size);
             assert_eq!(drawn.lines().nth(1), Some(" OK: no warnings for 12 min; 1 info"), "{drawn}");
         }
@@ -116,8 +144,8 @@ fn lamps_in_ascii_are_no_letters() {
 #[test]
 fn ascii_mode_draws_only_ascii_and_keeps_the_columns() {
     for mut model in every_screen() {
-        for is_help_open in [false, true] {
-            model.is_help_open = is_help_open;
+        for help_page in [None, Some(0), Some(1)] {
+            model.help_page = help_page;
             let mut ascii = terminal((120, 40));
             let theme = Theme::new(true).with_ascii(true);
             ascii.draw(|frame| draw(frame, &model, theme, &mut Hits::default())).unwrap();
@@ -137,22 +165,27 @@ fn ascii_mode_draws_only_ascii_and_keeps_the_columns() {
 #[test]
 fn every_tab_and_every_row_is_where_a_click_finds_it() {
     for mut model in every_screen() {
-        let mut hits = Hits::default();
-        let mut terminal = terminal((120, 40));
-        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
-        let drawn = screen(&model, (120, 40));
-        let tabs = drawn.lines().rev().nth(1).unwrap();
-        for screen in Screen::ALL {
-            let column = tabs.find(&screen.name()[..4]).unwrap();
-            assert_eq!(hits.at(column as u16, 38), Some(Action::Show(screen)), "{tabs}");
+        for size in [(80, 24), (120, 40)] {
+            model.help_page = None;
+            let mut hits = Hits::default();
+            let mut terminal = terminal(size);
+            terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
+            let drawn = screen(&model, size);
+            let lines: Vec<&str> = drawn.lines().collect();
+            let first = size.1 - footer::height(size.0);
+            for chosen in Screen::ALL {
+                let find = |row: u16| Some((lines[usize::from(row)].find(&chosen.name()[..4])?, row));
+                let (column, row) = (first..size.1 - 1).find_map(find).unwrap();
+                assert_eq!(hits.at(column as u16, row), Some(Action::Show(chosen)), "{drawn}");
+            }
+            let marked = lines.iter().position(|line| line.starts_with('▸'));
+            if let Some(row) = marked.filter(|_| model.incidents.open_call().is_none()) {
+                assert_eq!(hits.at(7, row as u16), model.position().map(Action::Pick), "{drawn}");
+            }
+            model.help_page = Some(0);
+            terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
+            assert_eq!(hits.at(3, first), None, "what lies under the help is not clicked");
         }
-        let marked = drawn.lines().position(|line| line.starts_with('▸'));
-        if let Some(row) = marked.filter(|_| model.incidents.open_call().is_none()) {
-            assert_eq!(hits.at(7, row as u16), model.position().map(Action::Pick), "{drawn}");
-        }
-        model.is_help_open = true;
-        terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
-        assert_eq!(hits.at(3, 38), None, "what lies under the help is not clicked");
     }
 }
 
@@ -240,9 +273,10 @@ fn every_screen_is_complete_at_every_supported_size() {
                     // On the doctor screen, this key leads to another screen.
                     show(&mut model, chosen);
                     let screen = screen(&model, size);
-                    let bars: Vec<&str> = screen.lines().rev().take(2).collect();
+                    let keys = screen.lines().last().unwrap();
                     let name = format!("[{}]", chosen.name());
-                    let bar = bars[0].contains("quit") && bars[0].contains("help") && bars[1].contains(&name);
+                    let bar =
+                        keys.contains("quit") && keys.contains("help") && tabs_of(&screen, size.0).contains(&name);
                     assert!(bar, "{written} incidents at {size:?}:\n{screen}");
                     let has_rows = match chosen {
                         Screen::Latency | Screen::Events => false,
@@ -271,6 +305,29 @@ fn nothing_is_blank_at_200_by_50() {
     for workers in 1..=64 {
         let screen = screen(&fixture::model(workers, 3), (200, 50));
         assert!(screen.lines().all(|line| !line.trim().is_empty()), "{workers} workers:\n{screen}");
+    }
+}
+
+#[test]
+fn the_overview_explains_the_letters_of_the_lamps() {
+    for workers in [2, 4, 9, 64] {
+        for mut model in [fixture::model(workers, 3), fixture::stalled_model(workers, 3)] {
+            for size in [(80, 24), (100, 30), (120, 40), (200, 50)] {
+                // The lamps of 64 workers fill their panel.
+                if workers == 64 && size.0 == 200 {
+                    continue;
+                }
+                for _ in 0..2 {
+                    model.update(Message::Do(Action::ToggleDetail));
+                    let screen = screen(&model, size);
+                    assert!(
+                        screen.contains("M maintenance X stuck K blocking") || screen.contains("M maintenance  X"),
+                        "{screen}"
+                    );
+                    assert!(screen.contains("230ms!!"), "the longest poll is shown:\n{screen}");
+                }
+            }
+        }
     }
 }
 

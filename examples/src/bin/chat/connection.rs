@@ -39,7 +39,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// dropped because the mailbox was full.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a room may be missing before the user is informed.
-const AWAY_MAX: Duration = Duration::from_secs(10);
+const MISSING_MAX: Duration = Duration::from_secs(10);
 /// Time limit for writing the last lines.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
@@ -54,9 +54,9 @@ struct Connection {
     /// The number of lines that found no room in `output`, and the number of these and of the
     /// mailbox's that were reported to the user.
     dropped: u64,
-    told: u64,
+    reported: u64,
     /// The number of lines that were sent to the room and have not come back.
-    unheard: u32,
+    unechoed: u32,
     has_quit: bool,
 }
 
@@ -66,7 +66,7 @@ enum Place {
     /// Searches for the room at `next`, or repeats the request to join then.
     Seeking {
         room: Arc<str>,
-        asked: Option<(Pid, MonitorId)>,
+        requested: Option<(Pid, MonitorId)>,
         since: Instant,
         next: Instant,
     },
@@ -100,8 +100,8 @@ pub(crate) async fn serve(
         input: Vec::new(),
         output: Vec::new(),
         dropped: 0,
-        told: 0,
-        unheard: 0,
+        reported: 0,
+        unechoed: 0,
         has_quit: false,
     };
     connection.write(&format!(
@@ -114,12 +114,12 @@ pub(crate) async fn serve(
                 connection.write("* the server is shutting down");
                 break;
             }
-            Happened::Event(event) => connection.hear(event),
+            Happened::Event(event) => connection.handle(event),
             Happened::Read(Ok(0)) => break,
             Happened::Read(Ok(_)) | Happened::Retry => {}
             Happened::Wrote(Ok(count)) => {
                 connection.output.drain(..count);
-                connection.tell_of_dropped();
+                connection.report_dropped();
             }
             // The user has closed the connection.
             Happened::Read(Err(_)) | Happened::Wrote(Err(_)) => return Ok(Payload::empty()),
@@ -151,7 +151,7 @@ impl Connection {
     }
 
     /// Handles an event from another process.
-    fn hear(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let words = match event {
             Event::Message(message) => message.payload.downcast(),
             Event::Down { monitor, .. } => return self.room_ended(monitor),
@@ -159,7 +159,7 @@ impl Connection {
         };
         match words {
             Ok(ToGuest::Line { text, is_own }) => {
-                self.unheard -= u32::from(is_own && self.unheard > 0);
+                self.unechoed -= u32::from(is_own && self.unechoed > 0);
                 self.write_or_drop(&text);
             }
             Ok(ToGuest::Earlier(text)) => self.write_or_drop(&format!("- {text}")),
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     fn come_in(&mut self) {
-        if let Place::Seeking { room, asked: Some((pid, monitor)), .. } = &self.place {
+        if let Place::Seeking { room, requested: Some((pid, monitor)), .. } = &self.place {
             let (room, pid, monitor) = (room.clone(), *pid, *monitor);
             self.write(&format!("* you are in {room}"));
             self.place = Place::In { room, pid, monitor };
@@ -191,15 +191,15 @@ impl Connection {
         match &mut self.place {
             Place::In { room, monitor, .. } if *monitor == ended => {
                 let (room, since) = (room.clone(), Instant::now());
-                let unheard = std::mem::take(&mut self.unheard);
-                if unheard > 0 {
-                    let lost = format!("* {room} is being started again: up to {unheard} of your lines may be lost");
+                let unechoed = std::mem::take(&mut self.unechoed);
+                if unechoed > 0 {
+                    let lost = format!("* {room} is being started again: up to {unechoed} of your lines may be lost");
                     self.write_or_drop(&lost);
                 }
-                self.place = Place::Seeking { room, asked: None, since, next: since };
+                self.place = Place::Seeking { room, requested: None, since, next: since };
             }
-            Place::Seeking { asked, next, .. } if asked.is_some_and(|(_, monitor)| monitor == ended) => {
-                *asked = None;
+            Place::Seeking { requested, next, .. } if requested.is_some_and(|(_, monitor)| monitor == ended) => {
+                *requested = None;
                 *next = Instant::now();
             }
             _ => {}
@@ -213,7 +213,7 @@ impl Connection {
             return;
         }
         let (room, since) = (room.clone(), *since);
-        if since.elapsed() > AWAY_MAX {
+        if since.elapsed() > MISSING_MAX {
             self.give_up();
             return self.write(&format!("* {room} does not respond: try /join {room} again"));
         }
@@ -227,28 +227,28 @@ impl Connection {
                 }
             },
         };
-        self.stop_asking();
+        self.stop_requesting();
         let Some(pid) = pid else {
-            self.place = Place::Seeking { room, asked: None, since, next: Instant::now() + RETRY_PAUSE };
+            self.place = Place::Seeking { room, requested: None, since, next: Instant::now() + RETRY_PAUSE };
             return;
         };
         // Monitored before the request, so that the room's end is reported whatever happens to the
         // request.
-        let asked = Some((pid, self.context.monitor(pid)));
-        self.say_to(pid, ToRoom::Join { nick: self.nick.clone() }).await;
-        self.place = Place::Seeking { room, asked, since, next: Instant::now() + ANSWER_LIMIT };
+        let requested = Some((pid, self.context.monitor(pid)));
+        self.send_to(pid, ToRoom::Join { nick: self.nick.clone() }).await;
+        self.place = Place::Seeking { room, requested, since, next: Instant::now() + ANSWER_LIMIT };
     }
 
-    fn stop_asking(&mut self) -> Option<Pid> {
-        let Place::Seeking { asked, .. } = &mut self.place else { return None };
-        let (pid, monitor) = asked.take()?;
+    fn stop_requesting(&mut self) -> Option<Pid> {
+        let Place::Seeking { requested, .. } = &mut self.place else { return None };
+        let (pid, monitor) = requested.take()?;
         self.context.demonitor(monitor);
         Some(pid)
     }
 
     /// Stops searching for the room, and leaves it in case it has accepted the join.
     fn give_up(&mut self) {
-        if let Some(pid) = self.stop_asking() {
+        if let Some(pid) = self.stop_requesting() {
             drop(self.context.try_send(pid, Payload::new(ToRoom::Leave)));
         }
         self.place = Place::Nowhere;
@@ -289,7 +289,7 @@ impl Connection {
                 self.write(&format!("* {command} takes a name: 1 to {NAME_MAX} letters, digits, - . and _"));
             }
             "/nick" => match self.room() {
-                Some(room) => self.say_to(room, ToRoom::Rename { nick: argument.into() }).await,
+                Some(room) => self.send_to(room, ToRoom::Rename { nick: argument.into() }).await,
                 None => {
                     self.nick = argument.into();
                     self.write(&format!("* you are {argument}"));
@@ -298,14 +298,14 @@ impl Connection {
             "/join" => {
                 if let Place::In { pid, monitor, .. } = self.place {
                     self.context.demonitor(monitor);
-                    self.say_to(pid, ToRoom::Leave).await;
+                    self.send_to(pid, ToRoom::Leave).await;
                 }
-                self.unheard = 0;
+                self.unechoed = 0;
                 let now = Instant::now();
-                self.place = Place::Seeking { room: argument.into(), asked: None, since: now, next: now };
+                self.place = Place::Seeking { room: argument.into(), requested: None, since: now, next: now };
             }
             "/who" => match self.room() {
-                Some(room) => self.say_to(room, ToRoom::Who).await,
+                Some(room) => self.send_to(room, ToRoom::Who).await,
                 None => self.write("* you are in no room: /join ROOM"),
             },
             _ if command.starts_with('/') => {
@@ -313,8 +313,8 @@ impl Connection {
             }
             _ => match self.room() {
                 Some(room) => {
-                    self.unheard = self.unheard.saturating_add(1);
-                    self.say_to(room, ToRoom::Say(line.into())).await;
+                    self.unechoed = self.unechoed.saturating_add(1);
+                    self.send_to(room, ToRoom::Say(line.into())).await;
                 }
                 None => self.write("* you are in no room: /join ROOM"),
             },
@@ -327,7 +327,7 @@ impl Connection {
 
     /// Sends to the room, and waits while its mailbox is full, which slows a fast typist down. The
     /// monitor reports if the room has ended.
-    async fn say_to(&self, room: Pid, words: ToRoom) {
+    async fn send_to(&self, room: Pid, words: ToRoom) {
         drop(self.context.send(room, Payload::new(words)).await);
     }
 
@@ -349,15 +349,15 @@ impl Connection {
     }
 
     /// Reports how many lines were dropped, once the reader has caught up.
-    fn tell_of_dropped(&mut self) {
+    fn report_dropped(&mut self) {
         if !self.output.is_empty() {
             return;
         }
         let in_mailbox = self.context.system().info(self.context.pid()).map_or(0, |info| info.dropped);
         let dropped = self.dropped + in_mailbox;
-        if dropped > self.told {
-            self.write(&format!("* {} lines were dropped: you read too slowly", dropped - self.told));
-            self.told = dropped;
+        if dropped > self.reported {
+            self.write(&format!("* {} lines were dropped: you read too slowly", dropped - self.reported));
+            self.reported = dropped;
         }
     }
 }

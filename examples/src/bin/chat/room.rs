@@ -63,7 +63,7 @@ impl Room {
         format!("room.{room}")
     }
 
-    fn hear(&mut self, context: &Context, message: Message) {
+    fn handle(&mut self, context: &Context, message: Message) {
         let (Some(from), Ok(words)) = (message.from, message.payload.downcast()) else { return };
         match words {
             ToRoom::Join { nick } => self.join(context, from, nick),
@@ -74,20 +74,20 @@ impl Room {
                 let mut nicks: Vec<&str> = self.guests.values().map(|guest| &*guest.nick).collect();
                 nicks.sort_unstable();
                 let text = format!("* in {}: {}", self.name, nicks.join(", "));
-                self.tell(context, from, ToGuest::Notice(text.into()));
+                self.send(context, from, ToGuest::Notice(text.into()));
             }
         }
     }
 
     fn join(&mut self, context: &Context, from: Pid, nick: Arc<str>) {
         if let Some(refusal) = self.refusal(from, &nick) {
-            return self.tell(context, from, ToGuest::Refused(refusal));
+            return self.send(context, from, ToGuest::Refused(refusal));
         }
-        self.tell(context, from, ToGuest::Joined);
+        self.send(context, from, ToGuest::Joined);
         for line in &self.history {
-            self.tell(context, from, ToGuest::Earlier(line.clone()));
+            self.send(context, from, ToGuest::Earlier(line.clone()));
         }
-        self.tell_all(context, &format!("* {nick} has come into {}", self.name).into());
+        self.send_all(context, &format!("* {nick} has come into {}", self.name).into());
         let monitor = self.guests.get(&from).map_or_else(|| context.monitor(from), |guest| guest.monitor);
         self.guests.insert(from, Guest { nick, monitor });
     }
@@ -95,27 +95,27 @@ impl Room {
     fn leave(&mut self, context: &Context, from: Pid) {
         if let Some(guest) = self.guests.remove(&from) {
             context.demonitor(guest.monitor);
-            self.tell_all(context, &format!("* {} has left {}", guest.nick, self.name).into());
+            self.send_all(context, &format!("* {} has left {}", guest.nick, self.name).into());
         }
     }
 
     fn rename(&mut self, context: &Context, from: Pid, nick: Arc<str>) {
         if let Some(refusal) = self.refusal(from, &nick) {
-            return self.tell(context, from, ToGuest::Refused(refusal));
+            return self.send(context, from, ToGuest::Refused(refusal));
         }
-        let Some(guest) = self.guests.get_mut(&from) else { return self.tell(context, from, ToGuest::NotIn) };
+        let Some(guest) = self.guests.get_mut(&from) else { return self.send(context, from, ToGuest::NotIn) };
         let before = std::mem::replace(&mut guest.nick, nick.clone());
-        self.tell(context, from, ToGuest::Renamed(nick.clone()));
-        self.tell_all(context, &format!("* {before} is {nick} now").into());
+        self.send(context, from, ToGuest::Renamed(nick.clone()));
+        self.send_all(context, &format!("* {before} is {nick} now").into());
     }
 
     fn say(&mut self, context: &Context, from: Pid, text: &str) {
-        let Some(guest) = self.guests.get(&from) else { return self.tell(context, from, ToGuest::NotIn) };
+        let Some(guest) = self.guests.get(&from) else { return self.send(context, from, ToGuest::NotIn) };
         // ORDERING: Relaxed; a counter.
         self.tally.said.fetch_add(1, Ordering::Relaxed);
         let text: Arc<str> = format!("[{}] {}: {text}", self.name, guest.nick).into();
         for &pid in self.guests.keys() {
-            self.tell(context, pid, ToGuest::Line { text: text.clone(), is_own: pid == from });
+            self.send(context, pid, ToGuest::Line { text: text.clone(), is_own: pid == from });
         }
         if let Some((keeper, _)) = self.keeper.filter(|_| self.is_restored) {
             // If the keeper has just ended, its successor gets all lines again.
@@ -132,14 +132,14 @@ impl Room {
         is_taken.then(|| format!("* {nick} is in {} already: take another name by /nick", self.name).into())
     }
 
-    fn tell(&self, context: &Context, guest: Pid, words: ToGuest) {
+    fn send(&self, context: &Context, guest: Pid, words: ToGuest) {
         // The mailbox drops and counts a message if it is full. If the guest's process has ended,
         // its monitor reports that.
         drop(context.try_send(guest, Payload::new(words)));
     }
 
-    fn tell_all(&self, context: &Context, notice: &Arc<str>) {
-        self.guests.keys().for_each(|&guest| self.tell(context, guest, ToGuest::Notice(notice.clone())));
+    fn send_all(&self, context: &Context, notice: &Arc<str>) {
+        self.guests.keys().for_each(|&guest| self.send(context, guest, ToGuest::Notice(notice.clone())));
     }
 
     fn find_keeper(&mut self, context: &Context, out: &mut Output) {
@@ -177,7 +177,7 @@ impl Process for Room {
         }
         for event in events {
             match event {
-                Event::Message(message) => self.hear(&context, message),
+                Event::Message(message) => self.handle(&context, message),
                 Event::Down { monitor, .. } if self.keeper.is_some_and(|(_, keeper)| keeper == monitor) => {
                     self.keeper = None;
                     out.cancel(FETCH);

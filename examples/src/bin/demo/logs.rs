@@ -172,8 +172,8 @@ mod tests {
         let shown = shown(lines);
         let mut lines = shown.lines();
         let left_out = KEPT_LINES - SHOWN_LINES + 3;
-        let told = format!("({left_out} older log lines are left out; `demo --headless` prints them all)");
-        assert_eq!(lines.next(), Some(told.as_str()), "of the dropped two of the first kind and one of the second");
+        let notice = format!("({left_out} older log lines are left out; `demo --headless` prints them all)");
+        assert_eq!(lines.next(), Some(notice.as_str()), "of the dropped two of the first kind and one of the second");
         assert_eq!((lines.next(), lines.count()), (Some(name(KEPT_LINES - SHOWN_LINES + 2).as_str()), SHOWN_LINES - 1));
     }
 }

@@ -27,7 +27,7 @@ use volt::{Runtime, time};
 use crate::stop::Stop;
 
 /// The largest number of parts, milliseconds or microseconds in a request.
-const ASK_MAX: u32 = 1_000;
+const AMOUNT_MAX: u32 = 1_000;
 /// The computing time of one part of a fan-out.
 const PART_WORK: Duration = Duration::from_micros(20);
 
@@ -107,22 +107,22 @@ type Answer = Result<String, (StatusCode, String)>;
 
 /// The query parameters of a request.
 #[derive(Deserialize)]
-struct Ask {
+struct Amounts {
     parts: Option<u32>,
     ms: Option<u32>,
     us: Option<u32>,
 }
 
 /// Returns the requested number, or `default`.
-fn asked(number: Option<u32>, default: u32) -> Result<u32, (StatusCode, String)> {
+fn within_limit(number: Option<u32>, default: u32) -> Result<u32, (StatusCode, String)> {
     match number.unwrap_or(default) {
-        number if number <= ASK_MAX => Ok(number),
-        number => Err((StatusCode::BAD_REQUEST, format!("{number} is more than {ASK_MAX}\n"))),
+        number if number <= AMOUNT_MAX => Ok(number),
+        number => Err((StatusCode::BAD_REQUEST, format!("{number} is more than {AMOUNT_MAX}\n"))),
     }
 }
 
-async fn fanout(Query(ask): Query<Ask>, State(pace): State<Pace>) -> Answer {
-    let parts = asked(ask.parts, 8)?;
+async fn fanout(Query(amounts): Query<Amounts>, State(pace): State<Pace>) -> Answer {
+    let parts = within_limit(amounts.parts, 8)?;
     let tasks: Vec<_> = (0..u64::from(parts))
         .map(|part| volt::task::Builder::new().name("fanout.part").spawn(async move { pace.compute(PART_WORK, part) }))
         .collect();
@@ -134,19 +134,19 @@ async fn fanout(Query(ask): Query<Ask>, State(pace): State<Pace>) -> Answer {
     Ok(format!("{sum:016x}\n"))
 }
 
-async fn timer(Query(ask): Query<Ask>) -> Answer {
-    let ms = asked(ask.ms, 10)?;
+async fn timer(Query(amounts): Query<Amounts>) -> Answer {
+    let ms = within_limit(amounts.ms, 10)?;
     time::sleep(Duration::from_millis(ms.into())).await;
     Ok(format!("slept {ms} ms\n"))
 }
 
-async fn cpu(Query(ask): Query<Ask>, State(pace): State<Pace>) -> Answer {
-    let us = asked(ask.us, 200)?;
+async fn cpu(Query(amounts): Query<Amounts>, State(pace): State<Pace>) -> Answer {
+    let us = within_limit(amounts.us, 200)?;
     Ok(format!("{:016x}\n", pace.compute(Duration::from_micros(us.into()), u64::from(us))))
 }
 
-async fn block(Query(ask): Query<Ask>) -> Answer {
-    let ms = asked(ask.ms, 20)?;
+async fn block(Query(amounts): Query<Amounts>) -> Answer {
+    let ms = within_limit(amounts.ms, 20)?;
     tracing::warn!(ms, "this handler blocks its worker's thread");
     std::thread::sleep(Duration::from_millis(ms.into()));
     Ok(format!("blocked a worker for {ms} ms\n"))
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn a_number_beyond_the_limit_is_a_bad_request() {
-        assert_eq!(asked(Some(ASK_MAX), 1), Ok(ASK_MAX));
-        assert_eq!(asked(None, 8), Ok(8));
-        assert_eq!(asked(Some(ASK_MAX + 1), 1).unwrap_err().0, StatusCode::BAD_REQUEST);
+        assert_eq!(within_limit(Some(AMOUNT_MAX), 1), Ok(AMOUNT_MAX));
+        assert_eq!(within_limit(None, 8), Ok(8));
+        assert_eq!(within_limit(Some(AMOUNT_MAX + 1), 1).unwrap_err().0, StatusCode::BAD_REQUEST);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const RESTS_FOR: Duration = Duration::from_millis(100);
 /// Time between two pings.
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 /// How long the measurement waits at the end for outstanding pings.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The settings of the load.
 pub(crate) struct Load {
@@ -79,7 +79,7 @@ pub(crate) fn run<P: Peer>(peer: &P, load: &Load) -> Felt {
     }
     is_over.store(true, Ordering::Relaxed);
     let ended = Instant::now();
-    while pings.len() < sent && ended.elapsed() < PATIENCE {
+    while pings.len() < sent && ended.elapsed() < TIMEOUT {
         thread::sleep(PING_INTERVAL);
     }
     Felt { sent, pings: pings.sorted(), children: children.sorted() }
@@ -109,7 +109,7 @@ fn wait_for_a_lock() {
         move || {
             let _guard = lock.lock();
             // The send fails only if the receiver was dropped; then the sleep delays no task.
-            let _told = held.send(());
+            let _sent = held.send(());
             thread::sleep(BLOCKS_FOR);
         }
     });

@@ -12,11 +12,11 @@ use crate::load::{self, Felt, Load, Peer};
 /// The measured delays, and what the runtime reported in the meantime.
 pub(crate) struct Measured {
     pub(crate) felt: Felt,
-    pub(crate) said: Said,
+    pub(crate) reading: Reading,
 }
 
 /// What a runtime reports about its workers.
-pub(crate) enum Said {
+pub(crate) enum Reading {
     /// Volt: the last snapshot under load, and the first incident with a line of code.
     Volt { last: Box<Snapshot>, named: Option<Box<Named>> },
     /// Tokio: the share of time that its workers were busy, according to its metrics in the middle
@@ -32,9 +32,9 @@ pub(crate) struct Named {
 }
 
 /// How often a snapshot is taken until the line of code is known.
-const ASKED_EVERY: Duration = Duration::from_millis(2);
+const SAMPLED_EVERY: Duration = Duration::from_millis(2);
 /// When Tokio's metrics are read: how long the tasks have been blocking by then.
-const ASKED_AFTER: Duration = Duration::from_millis(200);
+const SAMPLED_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Clone)]
 struct Volt(volt::Handle);
@@ -73,14 +73,17 @@ impl Peer for Tokio {
 pub(crate) fn on_volt(load: &Load) -> Result<Measured, Box<dyn std::error::Error>> {
     let runtime = volt::Builder::new_multi_thread().name("starvation").worker_threads(load.workers).build()?;
     let is_over = Arc::new(AtomicBool::new(false));
-    let asked = std::thread::spawn({
+    let sampler = std::thread::spawn({
         let (handle, is_over) = (runtime.handle().clone(), is_over.clone());
         move || first_named(&handle, &is_over)
     });
     let felt = load::run(&Volt(runtime.handle().clone()), load);
     is_over.store(true, Ordering::Relaxed);
-    let named = asked.join().map_err(|_panic| "the thread that requests incidents panicked")?;
-    Ok(Measured { felt, said: Said::Volt { last: Box::new(runtime.handle().snapshot()), named: named.map(Box::new) } })
+    let named = sampler.join().map_err(|_panic| "the thread that requests incidents panicked")?;
+    Ok(Measured {
+        felt,
+        reading: Reading::Volt { last: Box::new(runtime.handle().snapshot()), named: named.map(Box::new) },
+    })
 }
 
 /// Returns the first incident whose line of code is known.
@@ -91,24 +94,24 @@ fn first_named(handle: &volt::Handle, is_over: &AtomicBool) -> Option<Named> {
             let after = Duration::from_nanos(snapshot.at_ns.saturating_sub(incident.began_at_ns));
             return Some(Named { incident: incident.clone(), after });
         }
-        std::thread::sleep(ASKED_EVERY);
+        std::thread::sleep(SAMPLED_EVERY);
     }
     None
 }
 
 pub(crate) fn on_tokio(load: &Load) -> Result<Measured, Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(load.workers).enable_time().build()?;
-    let asked = std::thread::spawn({
+    let sampler = std::thread::spawn({
         let (metrics, began) = (runtime.metrics(), Instant::now());
         move || {
-            std::thread::sleep(ASKED_AFTER);
+            std::thread::sleep(SAMPLED_AFTER);
             let busy: Duration =
                 (0..metrics.num_workers()).map(|worker| metrics.worker_total_busy_duration(worker)).sum();
             busy.as_secs_f64() / (began.elapsed().as_secs_f64() * metrics.num_workers() as f64)
         }
     });
     let felt = load::run(&Tokio(runtime.handle().clone()), load);
-    let busy_ratio = asked.join().map_err(|_panic| "the thread that requests metrics panicked")?;
+    let busy_ratio = sampler.join().map_err(|_panic| "the thread that requests metrics panicked")?;
     runtime.shutdown_background();
-    Ok(Measured { felt, said: Said::BusyRatio(busy_ratio) })
+    Ok(Measured { felt, reading: Reading::BusyRatio(busy_ratio) })
 }

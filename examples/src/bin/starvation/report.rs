@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::arguments::{Arguments, Block, PeerName};
-use crate::peer::{self, Measured, Said};
+use crate::peer::{self, Measured, Reading};
 
 /// The results. All times are in milliseconds; `None` if nothing was measured.
 #[derive(Debug, Serialize)]
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     child_max_ms: Option<f64>,
     /// Tokio: from its metrics 200 ms after the workers began to block.
     busy_ratio: Option<f64>,
-    /// Volt: how many workers were replaced, and how often a spare went on duty.
+    /// Volt: how many workers were replaced, and how often a spare was called.
     replacements: Option<u64>,
     spare_calls: Option<u64>,
     /// Volt: the first poll whose line of code was known, and how long that took from the start of
@@ -61,10 +61,10 @@ impl Named {
 
 impl Report {
     pub(crate) fn of(arguments: &Arguments, measured: Measured) -> Self {
-        let Measured { felt, said } = measured;
-        let (busy_ratio, sentinel, named) = match said {
-            Said::BusyRatio(ratio) => (Some(ratio), None, None),
-            Said::Volt { last, named } => (None, Some(last.sentinel), named.as_deref().map(Named::of)),
+        let Measured { felt, reading } = measured;
+        let (busy_ratio, sentinel, named) = match reading {
+            Reading::BusyRatio(ratio) => (Some(ratio), None, None),
+            Reading::Volt { last, named } => (None, Some(last.sentinel), named.as_deref().map(Named::of)),
         };
         Self {
             peer: match arguments.peer {

@@ -24,23 +24,23 @@ type Request = oneshot::Sender<u64>;
 /// connection, a shutdown, a change of the settings and a notification.
 pub(crate) fn waiting_forever(scene: &Scene) {
     let (requests, mut received) = mpsc::channel::<Request>(8);
-    let is_ill = scene.is_ill;
+    let has_symptom = scene.has_symptom;
     let server = async move {
         let mut unanswered = Vec::new();
         let mut answered = 0;
         while let Some(request) = received.recv().await {
             volt::time::sleep(WORK).await;
-            if is_ill && answered == ANSWERED {
+            if has_symptom && answered == ANSWERED {
                 unanswered.push(request);
                 continue;
             }
             answered += 1;
-            let _client_is_gone = request.send(7);
+            let _client_has_exited = request.send(7);
         }
     };
     let client = async move {
         let mut sum = 0;
-        while is_ill || sum < 7 * ANSWERED as u64 {
+        while has_symptom || sum < 7 * ANSWERED as u64 {
             let (sender, answer) = oneshot::channel();
             if requests.send(sender).await.is_err() {
                 break;
@@ -53,7 +53,7 @@ pub(crate) fn waiting_forever(scene: &Scene) {
     };
     drop(volt::task::Builder::new().name("server").spawn_on(server, &scene.runtime));
     drop(volt::task::Builder::new().name("client").spawn_on(client, &scene.runtime));
-    if !is_ill {
+    if !has_symptom {
         idle(scene);
     }
 }

@@ -21,12 +21,12 @@ pub(crate) fn without_spins(settings: volt::Builder) -> volt::Builder {
 /// A thread outside the runtime spawns one task, and the next when that has completed and the
 /// workers have parked.
 pub(crate) fn wake_storm(scene: &mut Scene) {
-    let is_ill = scene.is_ill;
+    let has_symptom = scene.has_symptom;
     scene.outside(move |runtime| {
         let is_done = Arc::new(AtomicBool::new(false));
         let done = is_done.clone();
         drop(runtime.spawn(async move {
-            if !is_ill {
+            if !has_symptom {
                 compute(WORTH_IT);
             }
             // ORDERING: Relaxed; the flag alone is the message.
@@ -42,10 +42,10 @@ pub(crate) fn wake_storm(scene: &mut Scene) {
 
 /// A task that waits for the end by checking it again and again.
 pub(crate) fn self_wake_loop(scene: &Scene) {
-    let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+    let (end, has_symptom) = (scene.end_flag(), scene.has_symptom);
     drop(scene.runtime.spawn(async move {
         while !end.has_come() {
-            if !is_ill {
+            if !has_symptom {
                 compute(WORTH_IT);
             }
             volt::task::yield_now().await;

@@ -14,7 +14,7 @@ use crate::scene::{Scene, WORKERS, compute, in_turns};
 /// The length of a poll of a worker that needs a processor all the time.
 const TURN: Duration = Duration::from_millis(1);
 /// Longer than any run.
-const FAR_AWAY: Duration = Duration::from_secs(86_400);
+const ONE_DAY: Duration = Duration::from_secs(86_400);
 /// The number of threads, or workers, that compete for each processor.
 const CROWD: usize = 4;
 /// The number of workers per processor for the symptom of too many workers.
@@ -29,18 +29,18 @@ const RESTS_FOR: Duration = Duration::from_millis(100);
 /// Moves this program into the control group.
 pub(crate) fn go_into(folder: &Path) -> io::Result<()> {
     let file = folder.join("cgroup.procs");
-    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-    fs::write(&file, std::process::id().to_string()).map_err(told)
+    let with_file = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
+    fs::write(&file, std::process::id().to_string()).map_err(with_file)
 }
 
 /// Workers that use all the time they can get, or a hundredth of it.
 pub(crate) fn cgroup_throttled(scene: &Scene) {
     for _ in 0..WORKERS {
-        let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+        let (end, has_symptom) = (scene.end_flag(), scene.has_symptom);
         drop(scene.runtime.spawn(async move {
             while !end.has_come() {
                 compute(TURN);
-                if is_ill {
+                if has_symptom {
                     volt::task::yield_now().await;
                 } else {
                     volt::time::sleep(RESTS_FOR).await;
@@ -60,8 +60,8 @@ pub(crate) fn cpu_starved(scene: &mut Scene) {
 
 /// Disables the periodic wake-up of parked workers in the counterpart: on a machine that is short
 /// of processors, the wake-up takes long.
-pub(crate) fn undisturbed(settings: Builder, is_ill: bool) -> Builder {
-    if is_ill { settings } else { settings.park_timeout(None) }
+pub(crate) fn undisturbed(settings: Builder, has_symptom: bool) -> Builder {
+    if has_symptom { settings } else { settings.park_timeout(None) }
 }
 
 /// Returns enough workers to get most of the processor time next to a dozen busy threads of other
@@ -77,17 +77,17 @@ pub(crate) fn oversubscribed(scene: &Scene) {
 /// Spawns tasks that compute all the time, or that only wait for a distant timer.
 fn busy_or_idle(scene: &Scene, tasks: usize) {
     for _ in 0..tasks {
-        if scene.is_ill {
+        if scene.has_symptom {
             drop(scene.runtime.spawn(in_turns(TURN, scene.end_flag())));
         } else {
-            drop(scene.runtime.spawn(async { volt::time::sleep(FAR_AWAY).await }));
+            drop(scene.runtime.spawn(async { volt::time::sleep(ONE_DAY).await }));
         }
     }
 }
 
 /// Lets a shell stop and continue this program repeatedly.
 pub(crate) fn program_paused(scene: &mut Scene) {
-    if scene.is_ill {
+    if scene.has_symptom {
         scene.crowd(WORKERS, TURN);
     } else {
         wait_for_rest(&scene.runtime);

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! cargo run --release --bin symptoms -- stalled-poll
-//! cargo run --release --bin symptoms -- stalled-poll --look-alike
+//! cargo run --release --bin symptoms -- stalled-poll --healthy
 //! ```
 //!
 //! While it runs, `volt-console doctor symptoms` reports the problem of the first, and no such
-//! finding for the second. The names are those of the doctor's rules. Two rules are missing: a lost
-//! wake-up would be a bug in Volt, and contention between stealing workers needs more processors
-//! than an ordinary machine has.
+//! finding for the second. The names are those of the doctor's rules. `task-leak-slow` is another
+//! problem for the rule `task-leak`, and `deadlock-channels` for `deadlock`. Two rules are missing:
+//! a lost wake-up would be a bug in Volt, and contention between stealing workers needs more
+//! processors than an ordinary machine has.
 //!
 //! For `cgroup-throttled`, create a control group with a fifth of a processor that the program
 //! joins:
@@ -20,7 +21,9 @@
 //! ```
 
 mod answers;
+mod channels;
 mod effort;
+mod leaks;
 mod machine;
 mod piles;
 mod processes;
@@ -50,7 +53,7 @@ Examples:
   volt-console doctor symptoms
 
   # Run the healthy counterpart, for which the rule does not fire
-  symptoms stalled-poll --look-alike
+  symptoms stalled-poll --healthy
 
   # As root: use up the CPU quota of a control group
   mkdir /sys/fs/cgroup/small
@@ -65,7 +68,7 @@ Exit codes:
 /// Cause one problem in a runtime, for the doctor to find
 ///
 /// Each RULE is the name of a rule of `volt-console doctor`. Most rules fire within 15 seconds,
-/// `waiting-forever` and `task-leak` within a minute.
+/// `waiting-forever` and `task-leak` within a minute, `task-leak-slow` within 3 minutes.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {
@@ -74,7 +77,7 @@ struct Arguments {
     symptom: Symptom,
     /// Run the healthy counterpart, which looks similar
     #[arg(long)]
-    look_alike: bool,
+    healthy: bool,
     /// Directory of a control group to join at the start; can be given several times, once for each
     /// hierarchy
     #[arg(long, value_name = "DIR")]
@@ -119,10 +122,14 @@ enum Symptom {
     BlockingPoolSaturated,
     /// Tasks never complete; the counterpart's do
     TaskLeak,
+    /// 28 tasks per second never complete; the counterpart's do
+    TaskLeakSlow,
     /// A future drops its waker; the counterpart keeps it
     LostWaker,
     /// Two tasks lock two locks in opposite order; the counterpart's lock them in the same order
     Deadlock,
+    /// Two tasks wait for room in each other's channels; the counterpart's receive meanwhile
+    DeadlockChannels,
     /// A task holds a lock while it waits; the counterpart drops the guard first
     LockHeld,
     /// A server stops answering requests; the counterpart's client is idle
@@ -146,30 +153,30 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let is_ill = !arguments.look_alike;
+    let has_symptom = !arguments.healthy;
     // Before the runtime starts, because it determines its control group only once.
     arguments.group.iter().try_for_each(|folder| machine::go_into(folder))?;
     let settings = volt::Builder::new_multi_thread().name("symptoms").worker_threads(WORKERS);
     let settings = match arguments.symptom {
         Symptom::NoYield => stalls::without_incidents(settings),
-        Symptom::DriverHeld => stalls::without_spares(settings, is_ill),
+        Symptom::DriverHeld => stalls::without_spares(settings, has_symptom),
         Symptom::ParkedWhileBacklog | Symptom::LifoHeld | Symptom::Imbalance => {
-            queues::with_tasks_that_stay(settings, is_ill)
+            queues::with_tasks_that_stay(settings, has_symptom)
         }
-        Symptom::GlobalStarved => queues::seldom_checking(settings, is_ill),
-        Symptom::LifoMonopoly => queues::with_a_high_cap(settings, is_ill),
+        Symptom::GlobalStarved => queues::seldom_checking(settings, has_symptom),
+        Symptom::LifoMonopoly => queues::with_a_high_cap(settings, has_symptom),
         Symptom::WakeStorm => effort::without_spins(settings),
         // Reading debug information would use up the quota by itself.
         Symptom::CgroupThrottled => settings.incident_stacks(false),
-        Symptom::CpuStarved => machine::undisturbed(settings, is_ill),
+        Symptom::CpuStarved => machine::undisturbed(settings, has_symptom),
         Symptom::Oversubscribed => {
-            machine::undisturbed(settings.worker_threads(machine::workers_oversubscribed()), is_ill)
+            machine::undisturbed(settings.worker_threads(machine::workers_oversubscribed()), has_symptom)
         }
         Symptom::BlockingPoolSaturated => settings.max_blocking_threads(piles::BLOCKING_THREADS),
         _ => settings,
     };
     let runtime = settings.build()?;
-    let mut scene = Scene::new(runtime.handle().clone(), is_ill);
+    let mut scene = Scene::new(runtime.handle().clone(), has_symptom);
     match arguments.symptom {
         Symptom::StalledPoll => stalls::stalled_poll(&scene),
         Symptom::NoYield => stalls::no_yield(&mut scene),
@@ -187,8 +194,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Symptom::ProgramPaused => machine::program_paused(&mut scene),
         Symptom::BlockingPoolSaturated => piles::blocking_pool_saturated(&scene),
         Symptom::TaskLeak => piles::task_leak(&mut scene),
+        Symptom::TaskLeakSlow => leaks::task_leak_slow(&mut scene),
         Symptom::LostWaker => piles::lost_waker(&scene),
         Symptom::Deadlock => piles::deadlock(&scene),
+        Symptom::DeadlockChannels => channels::deadlock_channels(&scene),
         Symptom::LockHeld => piles::lock_held(&scene),
         Symptom::WaitingForever => answers::waiting_forever(&scene),
         Symptom::MailboxGrowing => processes::mailbox_growing(&mut scene),

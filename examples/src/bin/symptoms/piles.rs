@@ -31,16 +31,16 @@ const TELLERS: usize = 4;
 
 /// More jobs than the pool can finish, or one for each thread.
 pub(crate) fn blocking_pool_saturated(scene: &Scene) {
-    let jobs = if scene.is_ill { JOBS } else { BLOCKING_THREADS };
+    let jobs = if scene.has_symptom { JOBS } else { BLOCKING_THREADS };
     for _ in 0..jobs {
-        let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+        let (end, has_symptom) = (scene.end_flag(), scene.has_symptom);
         drop(scene.runtime.spawn_blocking(move || {
             loop {
                 if end.has_come() {
                     return;
                 }
                 thread::sleep(JOB);
-                if is_ill {
+                if has_symptom {
                     return;
                 }
             }
@@ -54,7 +54,7 @@ pub(crate) fn task_leak(scene: &mut Scene) {
     for _ in 0..RESIDENTS {
         drop(scene.runtime.spawn(async { volt::time::sleep(FOR_EVER).await }));
     }
-    let lives_for = if scene.is_ill { FOR_EVER } else { SPAWN_INTERVAL };
+    let lives_for = if scene.has_symptom { FOR_EVER } else { SPAWN_INTERVAL };
     scene.outside(move |runtime| {
         for _ in 0..SPAWNED {
             drop(runtime.spawn(async move { volt::time::sleep(lives_for).await }));
@@ -66,10 +66,10 @@ pub(crate) fn task_leak(scene: &mut Scene) {
 /// Futures that wait, and drop the only waker that could wake them.
 pub(crate) fn lost_waker(scene: &Scene) {
     static KEPT: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
-    let is_ill = scene.is_ill;
+    let has_symptom = scene.has_symptom;
     for _ in 0..FORGOTTEN {
         drop(scene.runtime.spawn(poll_fn(move |context| {
-            if !is_ill {
+            if !has_symptom {
                 KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(context.waker().clone());
             }
             Poll::<()>::Pending
@@ -83,7 +83,7 @@ pub(crate) fn deadlock(scene: &Scene) {
     let accounts = Arc::new([volt::sync::Mutex::new(0_i64), volt::sync::Mutex::new(0)]);
     for (name, from, to) in [("settlement", 0, 1), ("pricing", 1, 0)] {
         let accounts = accounts.clone();
-        let [first, second] = if scene.is_ill { [from, to] } else { [0, 1] };
+        let [first, second] = if scene.has_symptom { [from, to] } else { [0, 1] };
         let transfers = async move {
             loop {
                 let mut one = accounts[first].lock().await;
@@ -101,11 +101,11 @@ pub(crate) fn deadlock(scene: &Scene) {
 /// tasks that also lock the ledger.
 pub(crate) fn lock_held(scene: &Scene) {
     let ledger = Arc::new(volt::sync::Mutex::new(0_u64));
-    let (settled, is_ill) = (ledger.clone(), scene.is_ill);
+    let (settled, has_symptom) = (ledger.clone(), scene.has_symptom);
     let settlement = async move {
         let mut guard = settled.lock().await;
         *guard += 1;
-        if !is_ill {
+        if !has_symptom {
             drop(guard);
             volt::time::sleep(FOR_EVER).await;
             return;

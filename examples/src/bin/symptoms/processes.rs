@@ -27,7 +27,8 @@ pub(crate) fn mailbox_growing(scene: &mut Scene) {
         }
         Ok(Payload::empty())
     });
-    let (capacity, overflow) = if scene.is_ill { (CAPACITY, Overflow::DropNewest) } else { (512, Overflow::Block) };
+    let (capacity, overflow) =
+        if scene.has_symptom { (CAPACITY, Overflow::DropNewest) } else { (512, Overflow::Block) };
     let slow = system.spawn(Spawn::new(slow).name("slow").mailbox(capacity, overflow)).expect("the first process");
     let end = scene.end_flag();
     drop(scene.runtime.spawn(async move {
@@ -49,7 +50,7 @@ pub(crate) fn restart_storm(scene: &mut Scene) {
         Spawn::new(volt_process::from_fn(async |_inbox, _input| Err(Failure::new("the database does not answer"))))
     });
     let supervisor = Supervisor::new(Strategy::OneForOne).child(child);
-    let supervisor = if scene.is_ill {
+    let supervisor = if scene.has_symptom {
         supervisor.backoff(Backoff::new(BACKOFF, BACKOFF)).intensity(u32::MAX, Duration::from_secs(1))
     } else {
         supervisor

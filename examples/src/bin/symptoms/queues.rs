@@ -26,8 +26,8 @@ const BLOCKS_FOR: Duration = Duration::from_secs(1);
 const PING_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Disables stealing, and the sentinel, which would otherwise take tasks from a stuck worker.
-pub(crate) fn with_tasks_that_stay(settings: Builder, is_ill: bool) -> Builder {
-    if is_ill { settings.enable_stealing(false).sentinel_interval(None) } else { settings }
+pub(crate) fn with_tasks_that_stay(settings: Builder, has_symptom: bool) -> Builder {
+    if has_symptom { settings.enable_stealing(false).sentinel_interval(None) } else { settings }
 }
 
 /// One worker has many tasks, and the other has none.
@@ -45,8 +45,8 @@ pub(crate) fn imbalance(scene: &mut Scene) {
 }
 
 /// A worker with local tasks checks the global queue every 4 ms, and takes one task each time.
-pub(crate) fn seldom_checking(settings: Builder, is_ill: bool) -> Builder {
-    if is_ill {
+pub(crate) fn seldom_checking(settings: Builder, has_symptom: bool) -> Builder {
+    if has_symptom {
         settings.target_global_queue_latency(Duration::from_millis(4)).global_queue_batch_bounds(1, 1)
     } else {
         settings
@@ -75,8 +75,8 @@ pub(crate) fn lifo_held(scene: &Scene) {
 }
 
 /// Sets how many polls per tick may come from the LIFO slot.
-pub(crate) fn with_a_high_cap(settings: Builder, is_ill: bool) -> Builder {
-    if is_ill { settings.max_lifo_polls_per_tick(HIGH_CAP) } else { settings }
+pub(crate) fn with_a_high_cap(settings: Builder, has_symptom: bool) -> Builder {
+    if has_symptom { settings.max_lifo_polls_per_tick(HIGH_CAP) } else { settings }
 }
 
 /// Pairs of tasks that wake each other, and other tasks next to them.

@@ -15,7 +15,7 @@ pub(crate) const WORKERS: usize = 2;
 pub(crate) struct Scene {
     pub(crate) runtime: Handle,
     /// Whether to cause the problem; otherwise it is the counterpart.
-    pub(crate) is_ill: bool,
+    pub(crate) has_symptom: bool,
     end: End,
     outside: Vec<JoinHandle<()>>,
 }
@@ -32,8 +32,8 @@ impl End {
 }
 
 impl Scene {
-    pub(crate) fn new(runtime: Handle, is_ill: bool) -> Self {
-        Self { runtime, is_ill, end: End::default(), outside: Vec::new() }
+    pub(crate) fn new(runtime: Handle, has_symptom: bool) -> Self {
+        Self { runtime, has_symptom, end: End::default(), outside: Vec::new() }
     }
 
     pub(crate) fn end_flag(&self) -> End {

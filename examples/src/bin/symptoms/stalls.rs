@@ -18,11 +18,11 @@ const LONG_POLL: Duration = Duration::from_millis(6);
 const SHORT_POLL: Duration = Duration::from_micros(100);
 
 pub(crate) fn stalled_poll(scene: &Scene) {
-    let (end, is_ill) = (scene.end_flag(), scene.is_ill);
+    let (end, has_symptom) = (scene.end_flag(), scene.has_symptom);
     drop(volt::task::Builder::new().name("sleeper").spawn_on(
         async move {
             while !end.has_come() {
-                if is_ill {
+                if has_symptom {
                     thread::sleep(BLOCKS_FOR);
                 } else {
                     // The job runs to its end. At the end of the run, the runtime does not wait for
@@ -38,7 +38,7 @@ pub(crate) fn stalled_poll(scene: &Scene) {
 
 /// As many tasks as workers compute; a thread outside the runtime sends pings.
 pub(crate) fn no_yield(scene: &mut Scene) {
-    let time = if scene.is_ill { LONG_POLL } else { SHORT_POLL };
+    let time = if scene.has_symptom { LONG_POLL } else { SHORT_POLL };
     for _ in 0..WORKERS {
         drop(scene.runtime.spawn(in_turns(time, scene.end_flag())));
     }
@@ -55,8 +55,8 @@ pub(crate) fn without_incidents(settings: Builder) -> Builder {
 }
 
 /// Sets whether a stuck worker can be replaced.
-pub(crate) fn without_spares(settings: Builder, is_ill: bool) -> Builder {
-    if is_ill { settings.max_spare_workers(0) } else { settings }
+pub(crate) fn without_spares(settings: Builder, has_symptom: bool) -> Builder {
+    if has_symptom { settings.max_spare_workers(0) } else { settings }
 }
 
 /// Every worker is blocked, while a task waits for its timer.

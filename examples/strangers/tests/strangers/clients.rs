@@ -20,13 +20,13 @@ fn reqwest_sends_parallel_requests_and_keeps_its_errors() {
         let (listener, address) = listen().await?;
         tokio::spawn(async move { axum::serve(listener, router()).await });
         let client = reqwest::Client::builder().timeout(Duration::from_millis(200)).build()?;
-        let asked = (0..200).map(|_| {
+        let requests = (0..200).map(|_| {
             let client = client.clone();
             tokio::spawn(
                 async move { client.get(format!("http://{address}/")).timeout(LIMIT).send().await?.text().await },
             )
         });
-        for answer in join_all(asked).await {
+        for answer in join_all(requests).await {
             assert_eq!(answer??, "hello");
         }
         // First a port on which no server listens, then a server that never responds.
@@ -34,8 +34,8 @@ fn reqwest_sends_parallel_requests_and_keeps_its_errors() {
         drop(listener);
         assert!(client.get(format!("http://{nowhere}/")).timeout(LIMIT).send().await.unwrap_err().is_connect());
         let (silent, address) = listen().await?;
-        let asked = client.get(format!("http://{address}/")).send().await;
-        assert!(asked.unwrap_err().is_timeout());
+        let requests = client.get(format!("http://{address}/")).send().await;
+        assert!(requests.unwrap_err().is_timeout());
         drop(silent);
         Ok(())
     });

@@ -99,7 +99,7 @@ fn ten_thousand_idle_connections_are_kept_and_answer_afterwards() {
             let some = join_all((0..100).map(|_| TcpStream::connect(echo.address))).await;
             streams.extend(some.into_iter().collect::<Result<Vec<_>, _>>()?);
         }
-        let ask = async |stream: &mut TcpStream| {
+        let echo_once = async |stream: &mut TcpStream| {
             stream.write_all(b"there?").await?;
             let mut answer = [0; 6];
             stream.read_exact(&mut answer).await?;
@@ -108,7 +108,7 @@ fn ten_thousand_idle_connections_are_kept_and_answer_afterwards() {
         };
         for round in 0..2 {
             for stream in &mut streams {
-                ask(stream).await?;
+                echo_once(stream).await?;
             }
             println!("round {round}: {} bytes resident a connection", (echo.resident() - before) / IDLE as u64);
         }

@@ -4,8 +4,8 @@
 //!
 //! The tests parse the expressions, so a metric that only a comment mentions does not count.
 //! `.ci/metrics` checks with a real Prometheus whether each expression returns data and each alert
-//! fires when it should. `.ci/grafana` checks with Grafana's types whether Grafana accepts the
-//! JSON.
+//! fires when it should. `.ci/grafana` checks with Grafana's types and components whether Grafana
+//! accepts the JSON and shows the data.
 
 mod documents;
 mod files;

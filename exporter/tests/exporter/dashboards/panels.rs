@@ -49,8 +49,8 @@ fn counters_are_shown_as_rates_and_gauges_are_not() {
 #[test]
 fn every_panel_uses_the_variables_that_apply_to_its_metric() {
     for (file, names) in DASHBOARDS.iter().zip([
-        &["datasource", "job", "instance", "runtime"][..],
-        &["datasource", "job", "instance", "runtime", "worker"],
+        &["datasource", "job", "instance", "program", "runtime"][..],
+        &["datasource", "job", "instance", "program", "runtime", "worker"],
     ]) {
         let dashboard = dashboard(file);
         let variables = dashboard["templating"]["list"].as_array().expect("variables");
@@ -83,8 +83,8 @@ fn workers_of_programs_on_one_page_are_not_added_up() {
     for file in DASHBOARDS {
         for (title, expression, _) in expressions(&dashboard(file)) {
             let kept = labels(&parse(expression));
-            let is_told_apart = ["instance", "program", "pid"].iter().all(|label| kept.contains(*label));
-            assert!(!kept.contains("worker") || is_told_apart, "{title}: {expression}");
+            let is_distinguished = ["instance", "program", "pid"].iter().all(|label| kept.contains(*label));
+            assert!(!kept.contains("worker") || is_distinguished, "{title}: {expression}");
         }
     }
 }

@@ -27,7 +27,7 @@ fn every_series_of_a_rule_is_in_the_catalog_or_recorded() {
 fn alerts_use_no_recorded_series() {
     // An alert on a recorded series would never fire where the recording rule is not installed.
     for (name, expression, _) in rules(RULES[1]) {
-        assert!(!expression.contains(':'), "{name} asks a recorded series: {expression}");
+        assert!(!expression.contains(':'), "{name} queries a recorded series: {expression}");
     }
 }
 
@@ -49,6 +49,8 @@ fn every_alert_has_a_severity_a_text_and_tests_of_both_outcomes() {
     for (name, expression, rule) in alerts {
         assert!(["critical", "warning"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
         assert!(rule["for"].as_str().is_some(), "{name} has no `for`");
+        // A page with one program has no such label; Alertmanager groups and routes by it.
+        assert_eq!(rule["labels"]["program"].as_str(), Some("{{ or $labels.program $labels.job }}"), "{name}");
         let quiet = format!("alertname: {name}, exp_alerts: [] }}");
         let firing = format!("alertname: {name}\n        exp_alerts:\n          - exp_labels:");
         assert!(tests.contains(&quiet), "no test shows {name} silent");

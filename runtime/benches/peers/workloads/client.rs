@@ -14,14 +14,14 @@ const BUFFER_BYTES: usize = 1024;
 
 struct Connection {
     stream: TcpStream,
-    asked_at: Instant,
+    sent_at: Instant,
     /// Bytes of the answer received so far.
     answered: usize,
 }
 
 impl Connection {
-    fn ask(&mut self, request: &[u8]) -> io::Result<()> {
-        self.asked_at = Instant::now();
+    fn send_request(&mut self, request: &[u8]) -> io::Result<()> {
+        self.sent_at = Instant::now();
         self.answered = 0;
         // One small request under way always fits the socket's buffer.
         self.stream.write_all(request)
@@ -66,7 +66,7 @@ impl Client {
                 stream.set_nonblocking(true)?;
                 let mut stream = TcpStream::from_std(stream);
                 poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
-                Ok(Connection { stream, asked_at: Instant::now(), answered: 0 })
+                Ok(Connection { stream, sent_at: Instant::now(), answered: 0 })
             })
             .collect::<io::Result<_>>()?;
         let events = Events::with_capacity(EVENTS);
@@ -77,20 +77,20 @@ impl Client {
     pub(super) fn run(&mut self, time: Duration) -> io::Result<Vec<f64>> {
         let began = Instant::now();
         let mut took_us = Vec::new();
-        let mut asked = self.connections.len();
-        self.connections.iter_mut().try_for_each(|connection| connection.ask(&self.request))?;
-        while asked > 0 {
+        let mut pending = self.connections.len();
+        self.connections.iter_mut().try_for_each(|connection| connection.send_request(&self.request))?;
+        while pending > 0 {
             self.poll.poll(&mut self.events, None)?;
             for event in &self.events {
                 let connection = &mut self.connections[event.token().0];
                 if !connection.read(self.answer_bytes)? {
                     continue;
                 }
-                took_us.push(connection.asked_at.elapsed().as_nanos() as f64 / 1e3);
+                took_us.push(connection.sent_at.elapsed().as_nanos() as f64 / 1e3);
                 if began.elapsed() < time {
-                    connection.ask(&self.request)?;
+                    connection.send_request(&self.request)?;
                 } else {
-                    asked -= 1;
+                    pending -= 1;
                 }
             }
         }

@@ -49,20 +49,20 @@ pub(super) fn oneshot<P: Peer>(meter: &Meter) -> Vec<f64> {
     let peer = P::start(meter.workers);
     meter.cost_ns(REQUESTS, || {
         timed(&peer, async {
-            let (ask, mut asked) = mpsc::channel::<oneshot::Sender<usize>>(16);
+            let (requests, mut received) = mpsc::channel::<oneshot::Sender<usize>>(16);
             let server = P::spawn(async move {
                 let mut served = 0;
-                while let Some(answer) = asked.recv().await {
+                while let Some(answer) = received.recv().await {
                     served += 1;
                     answer.send(served).expect("the other waits");
                 }
             });
             for _ in 0..REQUESTS {
                 let (answer, answered) = oneshot::channel();
-                ask.send(answer).await.expect("the server runs");
+                requests.send(answer).await.expect("the server runs");
                 answered.await.expect("the server answers");
             }
-            drop(ask);
+            drop(requests);
             P::join(server).await;
         })
     })

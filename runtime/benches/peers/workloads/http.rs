@@ -86,11 +86,11 @@ fn serve_and_load<P: Sockets>(meter: &Meter) -> io::Result<Vec<f64>> {
     load.line()?;
     let before = cpu_time();
     writeln!(load.to, "go")?;
-    let told = load.line()?;
+    let report = load.line()?;
     let cpu = cpu_time() - before;
     load.child.wait()?;
     peer.block_on(P::join(server))?;
-    let figures: Vec<f64> = told.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
+    let figures: Vec<f64> = report.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
     let [answers, took_ns, p99_us] = figures[..] else { return Err(ErrorKind::InvalidData.into()) };
     Ok(vec![cpu.as_nanos() as f64 / 1e3 / answers, took_ns / answers, p99_us])
 }

@@ -7,7 +7,7 @@ mod channel;
 mod client;
 mod handover;
 mod http;
-pub(crate) mod http_load;
+mod http_load;
 mod latch;
 mod sizes;
 mod spawn;
@@ -18,7 +18,9 @@ mod wake;
 mod wake_idle;
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
+use crate::child::CHILD;
 use crate::figures::{Row, Target, target};
 use crate::meter::Meter;
 use crate::runtimes::NAMES;
@@ -100,7 +102,10 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload!(wake::wake_storm_task, row("wake_storm_task", "ns", ratio(0.65), "a task wakes 512 together")),
     workload!(channel::mpsc_1, row("mpsc_1", "ns", ratio(0.65), "one task sends to another, bounded channel of 1000")),
     workload!(channel::mpsc_4, row("mpsc_4", "ns", ratio(0.95), "four tasks send to one")),
-    workload!(handover::oneshot, row("oneshot", "ns", ratio(0.85), "a task asks another, which answers by a oneshot")),
+    workload!(
+        handover::oneshot,
+        row("oneshot", "ns", ratio(0.85), "a task sends a request to another, which answers by a oneshot")
+    ),
     workload!(handover::notify, row("notify", "ns", ratio(0.85), "two tasks notify each other in turns")),
     workload!(handover::mutex, row("mutex", "ns", ratio(0.85), "ten tasks lock a mutex in turns, and yield inside")),
     workload!(handover::select, row("select", "ns", ratio(0.85), "a task receives from either of two channels")),
@@ -193,4 +198,19 @@ pub(crate) fn listing() -> String {
         writeln!(text, "{:<22} {:<9} {target:<18} {}", row.name, row.unit, row.about).expect("a String takes all");
     }
     text
+}
+
+/// In a child: runs the measurement, and returns the exit code.
+pub(crate) fn run_child(arguments: &[String]) -> Option<ExitCode> {
+    let (first, arguments) = arguments.split_first()?;
+    if first != CHILD {
+        return None;
+    }
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [http_load::LOAD, address, counted_ms] => http_load::load(address, counted_ms).expect("the load runs"),
+        [what, runtime, workers, much] => still::print(what, runtime, workers, much),
+        _ => return Some(ExitCode::FAILURE),
+    }
+    Some(ExitCode::SUCCESS)
 }

@@ -33,7 +33,7 @@ impl Idler {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    async fn tell(self: Arc<Self>, wakes: usize) {
+    async fn wake_each(self: Arc<Self>, wakes: usize) {
         for _ in 0..wakes {
             self.slot.take().await;
             // ORDERING: Release; pairs with the Acquire in `polled_at_ns`: the waking thread
@@ -43,7 +43,7 @@ impl Idler {
     }
 
     fn polled_at_ns(&self) -> Option<u64> {
-        // ORDERING: Acquire; pairs with `tell`.
+        // ORDERING: Acquire; pairs with `wake_each`.
         Some(self.polled_at_ns.load(Ordering::Acquire)).filter(|at_ns| *at_ns != NOT_YET)
     }
 }
@@ -54,7 +54,7 @@ fn delays_us<P: Peer>(meter: &Meter, pause: Duration, wait: fn(Duration)) -> Vec
     let idler =
         Arc::new(Idler { slot: Slot::default(), origin: Instant::now(), polled_at_ns: AtomicU64::new(NOT_YET) });
     let wakes = meter.samples(WAKES, QUICK_WAKES);
-    let task = peer.spawn_from_outside(idler.clone().tell(wakes));
+    let task = peer.spawn_from_outside(idler.clone().wake_each(wakes));
     let delays = (0..wakes)
         .map(|_| {
             wait(pause);

@@ -35,9 +35,13 @@ fn trim(manifest: &mut Table) {
 /// project for the workspace, because the folder of the sources is below it.
 fn name_workspace(manifest: &mut Table, folder: &str) {
     if let Some(package) = manifest.get_mut("package").and_then(Value::as_table_mut) {
-        let up = vec![".."; folder.split('/').count()];
-        package.insert("workspace".to_owned(), up.join("/").into());
+        package.insert("workspace".to_owned(), up(folder).into());
     }
+}
+
+/// Returns the path from a folder to that of the workspace.
+fn up(folder: &str) -> String {
+    vec![".."; folder.split('/').count()].join("/")
 }
 
 /// Makes the manifest of one of Volt's crates.
@@ -71,6 +75,27 @@ pub(super) fn workspace(text: &str, members: &[String]) -> Result<String, Error>
     tokio.insert("package".to_owned(), PARTS_PACKAGE.into());
     tokio.insert("path".to_owned(), PARTS.into());
     Ok(manifest.to_string())
+}
+
+/// Makes the manifest of a copy of axum, which counts its requests with Volt.
+pub(super) fn axum(mut manifest: Table, folder: &str) -> String {
+    trim(&mut manifest);
+    name_workspace(&mut manifest, folder);
+    if let Some(package) = manifest.get_mut("package").and_then(Value::as_table_mut) {
+        package.insert("publish".to_owned(), false.into());
+        for name in ["metadata", "readme"] {
+            package.remove(name);
+        }
+    }
+    let mut volt = Table::new();
+    volt.insert("package".to_owned(), "volt-runtime".into());
+    volt.insert("path".to_owned(), format!("{}/{VOLT}/runtime", up(folder)).into());
+    volt.insert("default-features".to_owned(), false.into());
+    let dependencies = manifest.entry("dependencies").or_insert_with(|| Table::new().into());
+    if let Some(dependencies) = dependencies.as_table_mut() {
+        dependencies.insert("volt".to_owned(), volt.into());
+    }
+    manifest.to_string()
 }
 
 /// Makes the manifest of the copy.
@@ -245,6 +270,30 @@ mod tests {
         let sections: Vec<_> = manifest.keys().map(String::as_str).collect();
         assert_eq!(sections, ["dependencies", "features", "lib", "package", "target"]);
         assert_eq!(manifest["target"]["cfg(unix)"].as_table().map(Table::len), Some(1));
+    }
+
+    #[test]
+    fn the_copy_of_axum_depends_on_volt() {
+        let original = r#"
+            [package]
+            name = "axum"
+            version = "0.8.9"
+            [dependencies]
+            tokio = { version = "1.44", optional = true }
+            [dev-dependencies]
+            reqwest = "0.12"
+        "#;
+        let expected = r#"
+            [package]
+            name = "axum"
+            version = "0.8.9"
+            publish = false
+            workspace = "../../.."
+            [dependencies]
+            tokio = { version = "1.44", optional = true }
+            volt = { package = "volt-runtime", path = "../../../volt/runtime", default-features = false }
+        "#;
+        assert_eq!(table(&axum(table(original), "registry/src/axum-0.8.9")), table(expected));
     }
 
     #[test]

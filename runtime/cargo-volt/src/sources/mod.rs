@@ -1,4 +1,5 @@
-//! The sources that replace tokio: Volt's crates, the facade, and a renamed copy of Tokio.
+//! The sources that replace tokio and axum: Volt's crates, the facade, a renamed copy of Tokio, and
+//! copies of axum.
 //!
 //! The folder is a workspace, so that Volt's manifests keep their `workspace = true`:
 //!
@@ -8,11 +9,13 @@
 //! | `tokio/` | the facade, a crate named `tokio` with the version and the features of the project's |
 //! | `parts/` | the copy, renamed to `volt-tokio-parts` |
 //! | `volt/` | Volt's crates, without tests |
+//! | `registry/src/volt/axum-VERSION/` | a copy of axum that counts its requests, for each version |
 //!
 //! The facade depends on Volt, and Volt on Tokio's I/O traits and channels. If that were the crate
 //! `tokio`, which is the facade, the dependencies would form a circle. The workspace therefore
 //! defines its dependency `tokio` as the renamed copy.
 
+pub(crate) mod axum;
 pub(crate) mod folder;
 mod manifests;
 mod names;
@@ -21,10 +24,11 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
+use crate::cargo::Patch;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::project::read_toml;
-use crate::versions;
+use crate::versions::{self, Choice};
 
 pub(crate) use self::names::{FACADE, PARTS_PACKAGE};
 use self::names::{PARTS, VOLT};
@@ -33,7 +37,8 @@ use self::names::{PARTS, VOLT};
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// The code that makes the other files.
-const GENERATOR: [&str; 3] = [include_str!("mod.rs"), include_str!("manifests.rs"), include_str!("names.rs")];
+const GENERATOR: [&str; 4] =
+    [include_str!("mod.rs"), include_str!("axum.rs"), include_str!("manifests.rs"), include_str!("names.rs")];
 
 /// A file to write: its path below the folder, and its content.
 pub(crate) type File = (String, Vec<u8>);
@@ -48,26 +53,39 @@ pub(crate) fn lock() -> Result<Lock, Error> {
     Lock::parse(embedded("Cargo.lock"))
 }
 
-/// Returns the name of the folder for the sources of a version of Tokio. Each content has its own
-/// folder: a folder from which another cargo may be reading never changes.
-pub(crate) fn folder_name(version: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    stamp(version).hash(&mut hasher);
-    format!("{version}-{:016x}", hasher.finish())
+/// Returns the packages in the folder of the sources that replace those of crates.io.
+pub(crate) fn patches(choice: &Choice, folder: &Path) -> Vec<Patch> {
+    let tokio = Patch { key: "tokio".to_owned(), package: "tokio", path: folder.join(FACADE) };
+    let axums = choice.axums.iter().map(|version| Patch {
+        key: format!("axum-{}", versions::line(version).replace('.', "-")),
+        package: "axum",
+        path: folder.join(names::axum(version)),
+    });
+    std::iter::once(tokio).chain(axums).collect()
 }
 
-/// Returns a text that changes whenever the prepared sources of a version of Tokio change.
-pub(crate) fn stamp(version: &str) -> String {
+/// Returns the name of the folder for the sources that replace these versions. Each content has its
+/// own folder: a folder from which another cargo may be reading never changes.
+pub(crate) fn folder_name(choice: &Choice) -> String {
+    let mut hasher = DefaultHasher::new();
+    stamp(choice).hash(&mut hasher);
+    format!("{}-{:016x}", choice.version, hasher.finish())
+}
+
+/// Returns a text that changes whenever the prepared sources for these versions change.
+pub(crate) fn stamp(choice: &Choice) -> String {
     let mut hasher = DefaultHasher::new();
     (EMBEDDED, GENERATOR).hash(&mut hasher);
-    let copied = versions::copied(version);
-    format!("cargo-volt {} {:016x} tokio {version} {copied}\n", env!("CARGO_PKG_VERSION"), hasher.finish())
+    let (version, hash, copied) = (env!("CARGO_PKG_VERSION"), hasher.finish(), versions::copied(&choice.version));
+    format!("cargo-volt {version} {hash:016x} tokio {} {copied} axum {:?}\n", choice.version, choice.axums)
 }
 
-/// Makes the files from the unpacked sources of the project's Tokio and of the Tokio to copy.
-pub(crate) fn files(tokio: &Path, copy: &Path) -> Result<Vec<File>, Error> {
+/// Makes the files from the unpacked sources of the project's Tokio and of the Tokio to copy. The
+/// copies of axum are added by `axum`.
+pub(crate) fn files(tokio: &Path, copy: &Path, choice: &Choice) -> Result<Vec<File>, Error> {
     let mut files = Vec::new();
     let mut members = vec![FACADE.to_owned(), PARTS.to_owned()];
+    members.extend(choice.axums.iter().map(|version| names::axum(version)));
     for (path, text) in EMBEDDED {
         if let Some(path) = path.strip_prefix("facade/src/") {
             let path = format!("{FACADE}/src/{path}");
@@ -152,7 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn the_stamp_names_the_version() {
-        assert!(stamp("1.54.1") != stamp("1.54.0") && stamp("1.999.0").ends_with("tokio 1.999.0 1.999.0\n"));
+    fn the_stamp_names_the_versions() {
+        let stamp = |text: &str| stamp(&Choice::parse(text).expect("it has a version"));
+        assert_ne!(stamp("1.54.1"), stamp("1.54.0"));
+        assert_ne!(stamp("1.54.1 0.8.9"), stamp("1.54.1 0.8.8"));
+        assert!(stamp("1.999.0").ends_with("tokio 1.999.0 1.999.0 axum []\n"));
     }
 }

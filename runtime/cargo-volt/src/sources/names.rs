@@ -8,3 +8,9 @@ pub(super) const PARTS: &str = "parts";
 pub(super) const VOLT: &str = "volt";
 /// The name of the copy's package. Its library is still named `tokio`.
 pub(crate) const PARTS_PACKAGE: &str = "volt-tokio-parts";
+
+/// Returns the name of the folder for the copy of a version of axum. It is like that of a package
+/// from a registry, so that the code in it is shown as that of a library, and not as the program's.
+pub(super) fn axum(version: &str) -> String {
+    format!("registry/src/volt/axum-{version}")
+}

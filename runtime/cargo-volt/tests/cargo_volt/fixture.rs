@@ -13,7 +13,12 @@ const LOCK: &str = include_str!("../../../../Cargo.lock");
 
 /// The version of Tokio in that file.
 pub(crate) fn tokio_version() -> &'static str {
-    let (_, rest) = LOCK.split_once("name = \"tokio\"\nversion = \"").expect("the workspace requires tokio");
+    version_of("tokio")
+}
+
+/// The version of a package in that file.
+pub(crate) fn version_of(package: &str) -> &'static str {
+    let (_, rest) = LOCK.split_once(&format!("name = \"{package}\"\nversion = \"")).expect("the workspace requires it");
     rest.split('"').next().expect("it has a version")
 }
 
@@ -54,6 +59,12 @@ impl Folder {
         });
         folder.write("Cargo.lock", lock);
         folder
+    }
+
+    /// Adds a dependency to the package that requires tokio.
+    pub(crate) fn require(&self, line: &str) {
+        self.write("service/Cargo.toml", &(self.read("service/Cargo.toml") + line));
+        self.write("Cargo.lock", LOCK);
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 
-use fixture::{Folder, names, tokio_version};
+use fixture::{Folder, names, tokio_version, version_of};
 
 #[test]
 fn the_project_stays_as_it_was() {
@@ -379,6 +379,73 @@ fn a_failure_of_the_doctor_is_not_a_finding() {
     let done = folder.run("doctor");
     done.fails_as_cargo(&["service/Cargo.toml"]);
     assert!(!done.stdout.contains("cannot be built"), "{done:?}");
+}
+
+/// Returns the lines of the lock file of the build from each `name = "axum"` to the next package.
+fn axums(folder: &Folder) -> Vec<String> {
+    let lock = fs::read_to_string(folder.prepared("Cargo.lock")).expect("it is there");
+    let packages = lock.split("[[package]]\n").filter(|text| text.starts_with("name = \"axum\"\n"));
+    packages.map(str::to_owned).collect()
+}
+
+#[test]
+fn axum_is_replaced_by_a_copy_that_counts_requests() {
+    let folder = Folder::with_project("axum");
+    folder.require("axum = { version = \"0.8\", default-features = false }\n");
+    folder.run("check -p leaf").succeeds();
+    let [axum] = &axums(&folder)[..] else { panic!("it has one axum") };
+    assert!(!axum.contains("source = ") && axum.contains("\"volt-runtime\""), "{axum}");
+    let copy = folder.sources().join(format!("registry/src/volt/axum-{}", version_of("axum")));
+    let read = |name: &str| fs::read_to_string(copy.join(name)).expect("it is there");
+    assert!(read("src/routing/route.rs").contains("volt_boxed(MapIntoResponse::new(svc))"));
+    assert!(read("src/lib.rs").contains("\nmod volt_routes;\n") && read("src/volt_routes.rs").contains("RouteLayer"));
+    assert!(!read("src/routing/path_router.rs").contains("feature = \"matched-path\""));
+    let again = folder.run("check -p leaf");
+    again.succeeds();
+    assert!(!again.stderr.contains("Preparing"), "{again:?}");
+    let done = folder.run("doctor");
+    let line = format!("ok  axum v{}, whose requests are counted by route\n", version_of("axum"));
+    assert!(done.stdout.contains(&line), "{done:?}");
+}
+
+#[test]
+fn an_axum_that_is_added_later_is_replaced() {
+    let folder = Folder::with_project("axum-later");
+    folder.run("check -p leaf").succeeds();
+    assert_eq!(axums(&folder).len(), 0);
+    folder.require("axum = { version = \"0.8\", default-features = false }\n");
+    folder.run("check -p leaf").succeeds();
+    assert!(axums(&folder).iter().all(|axum| !axum.contains("source = ")) && axums(&folder).len() == 1);
+}
+
+#[test]
+fn a_patched_axum_stays_as_it_is() {
+    let folder = Folder::with_project("axum-patched");
+    folder.require("axum = { version = \"0.8\", default-features = false }\n");
+    let manifest = folder.read("Cargo.toml") + "[patch.crates-io]\naxum = { path = \"mine\" }\n";
+    folder.write("Cargo.toml", &manifest.replace("resolver", "exclude = [\"mine\"]\nresolver"));
+    folder.write("mine/Cargo.toml", &format!("[package]\nname = \"axum\"\nversion = {:?}\n", version_of("axum")));
+    folder.write("mine/src/lib.rs", "");
+    folder.run("check -p leaf").succeeds();
+    assert!(axums(&folder).iter().all(|axum| !axum.contains("volt-runtime")) && axums(&folder).len() == 1);
+    let done = folder.run("doctor");
+    assert!(done.stdout.contains(": its requests are not counted by route"), "{done:?}");
+}
+
+#[test]
+fn vendored_sources_replace_axum_too() {
+    let folder = Folder::with_project("vendor-axum");
+    folder.require("axum = { version = \"0.8\", default-features = false }\n");
+    let done = folder.run("vendor volt");
+    done.succeeds();
+    let name = format!("volt/registry/src/volt/axum-{}", version_of("axum"));
+    let line = format!("\naxum-0-8 = {{ package = \"axum\", path = {name:?} }}\n");
+    assert!(done.stdout.contains(&line), "{done:?}");
+    folder.write("Cargo.toml", &(folder.read("Cargo.toml") + &done.stdout));
+    folder.cargo("check -p leaf").succeeds();
+    let tree = folder.cargo("tree --locked --package service --depth 1 --prefix none");
+    let expected = format!("axum v{} ({})", version_of("axum"), folder.path(&name).display());
+    assert!(tree.stdout.lines().any(|line| line == expected), "{expected}: {tree:?}");
 }
 
 #[test]

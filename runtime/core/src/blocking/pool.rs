@@ -1,11 +1,11 @@
 //! The pool of threads for blocking work. It starts threads as jobs arrive, up to a limit, and
 //! stops idle ones.
 //!
-//! `crew` is the protocol by which a thread takes each job, and by which all threads exit at the
+//! `threads` is the protocol by which a thread takes each job, and by which all threads exit at the
 //! end. A job is a task whose future calls the closure in its only poll. So handles, ids, panics
 //! and aborts work as for all tasks.
 //!
-//! Shutdown: under the lock, the queue is emptied and the crew is marked as shut down. Queued jobs
+//! Shutdown: under the lock, the queue is emptied and the pool is marked as shut down. Queued jobs
 //! are cancelled, with two exceptions, which stay in the queue. A job for which a thread is on its
 //! way counts as started. *Mandatory* jobs are always run: data that was written to a file must not
 //! be lost. The submit made sure that a thread is awake or on its way for them. Each thread that
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use volt_shim::{Condvar, MutexGuard as Guard};
 use volt_telemetry::recording::event::Waker as By;
 
-use crate::blocking::crew::{Crew, State, Submitted, Waits};
+use crate::blocking::threads::{State, Submitted, Threads, Waits};
 use crate::clock;
 use crate::config::ParkSpin;
 use crate::config::hooks::{self, Hooks};
@@ -52,7 +52,7 @@ thread_local! {
 pub(crate) struct Pool(Arc<Inner>);
 
 struct Inner {
-    crew: Crew<Queued>,
+    threads: Threads<Queued>,
     settings: Settings,
 }
 
@@ -78,14 +78,14 @@ struct Queued {
 
 impl Pool {
     pub(crate) fn new(settings: Settings) -> Self {
-        let crew = Crew::new(settings.max_threads);
-        Self(Arc::new(Inner { crew, settings }))
+        let threads = Threads::new(settings.max_threads);
+        Self(Arc::new(Inner { threads, settings }))
     }
 
     /// Queues a job, and ensures that a thread runs it. After a shutdown the job is cancelled. Jobs
     /// that wait for a busy thread at the shutdown are cancelled, too, unless they are mandatory.
     pub(crate) fn submit(&self, job: Notified, is_mandatory: bool) {
-        match self.0.crew.submit(Queued { job, is_mandatory }) {
+        match self.0.threads.submit(Queued { job, is_mandatory }) {
             Submitted::Comes => {}
             Submitted::Start(number) => self.start_thread(number),
             Submitted::Refused(queued) => queued.job.cancel_now(),
@@ -101,48 +101,48 @@ impl Pool {
         }
         let Err(error) = builder.spawn(move || inner.run()) else { return };
         self.0.settings.failures.note(Failure::NoBlockingThread, &error);
-        let mut state = self.0.crew.lock();
+        let mut state = self.0.threads.lock();
         // If there are other threads, one of them takes the job after its current one.
         let jobs = if state.threads > 1 { VecDeque::new() } else { std::mem::take(&mut state.queue) };
         state.completed += jobs.len() as u64;
-        self.0.crew.thread_not_started(state);
+        self.0.threads.thread_not_started(state);
         jobs.into_iter().for_each(|queued| refuse(queued.job, &error));
     }
 
     /// Refuses jobs from now on, and cancels those for which there is no thread yet. `waker` is
     /// woken by each thread that exits from now on.
     pub(crate) fn shut_down(&self, waker: Waker) {
-        let mut state = self.0.crew.lock();
+        let mut state = self.0.threads.lock();
         let mut jobs = std::mem::take(&mut state.queue);
-        let started = Crew::on_their_way(&state).min(jobs.len());
+        let started = Threads::on_their_way(&state).min(jobs.len());
         let rest = jobs.split_off(started);
         let (mandatory, others): (VecDeque<_>, VecDeque<_>) =
             rest.into_iter().partition(|queued: &Queued| queued.is_mandatory);
         jobs.extend(mandatory);
         state.queue = jobs;
-        self.0.crew.shut_down(&mut state, waker);
+        self.0.threads.shut_down(&mut state, waker);
         drop(state);
         others.into_iter().for_each(|queued| queued.job.cancel_now());
     }
 
     /// Returns the number of threads that have not exited, without the calling one.
     pub(crate) fn others(&self) -> usize {
-        let state = self.0.crew.lock();
-        Crew::present(&state) - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
+        let state = self.0.threads.lock();
+        Threads::present(&state) - usize::from(ptr::eq(POOL.get(), Arc::as_ptr(&self.0)))
     }
 
     /// Returns whether no job is running or queued.
     pub(crate) fn is_idle(&self) -> bool {
-        let state = self.0.crew.lock();
+        let state = self.0.threads.lock();
         state.submitted == state.completed
     }
 
     pub(crate) fn telemetry(&self) -> volt_telemetry::Blocking {
-        let state = self.0.crew.lock();
+        let state = self.0.threads.lock();
         volt_telemetry::Blocking {
             threads: state.threads as u64,
             idle_threads: state.idle as u64,
-            max_threads: self.0.crew.max_threads() as u64,
+            max_threads: self.0.threads.max_threads() as u64,
             queue_len: state.queue.len() as u64,
             submitted: state.submitted,
             completed: state.completed,
@@ -162,18 +162,18 @@ impl Inner {
             keep_alive: KeepAlive::default(),
         };
         // A panic of the job is already stored in its output, and its handle reports how it ended.
-        let state = self.crew.work(&mut waits, |queued| _ = queued.job.run(0));
+        let state = self.threads.work(&mut waits, |queued| _ = queued.job.run(0));
         if let Some(stop) = &self.settings.hooks.stop {
             // Leave (1) to (3): no job relies on this thread any more, but a shutdown waits for it.
-            self.crew.leave(state);
+            self.threads.leave(state);
             hooks::call(Some(stop));
             POOL.set(ptr::null());
-            self.crew.has_left();
+            self.threads.has_left();
             return;
         }
         // The thread does not count any more, but its destructors may still shut the pool down.
         POOL.set(ptr::null());
-        self.crew.thread_ended(state);
+        self.threads.thread_ended(state);
     }
 }
 
@@ -203,8 +203,8 @@ impl Waits<Queued> for Idling<'_> {
         self.keep_alive.is_over()
     }
 
-    fn wait<'a>(&mut self, crew: &'a Crew<Queued>, state: Guard<'a, State<Queued>>) -> Guard<'a, State<Queued>> {
-        self.keep_alive.wait(self.settings.keep_alive, &crew.work, state)
+    fn wait<'a>(&mut self, threads: &'a Threads<Queued>, state: Guard<'a, State<Queued>>) -> Guard<'a, State<Queued>> {
+        self.keep_alive.wait(self.settings.keep_alive, &threads.work, state)
     }
 
     fn end_idle(&mut self, is_promised: bool) {
@@ -353,7 +353,7 @@ mod tests {
             joins.push(join);
         }
         // The state after three submits, if two threads may run.
-        let mut state = pool.0.crew.lock();
+        let mut state = pool.0.threads.lock();
         (state.queue, state.threads, state.starting) = (queue, 2, 2);
         drop(state);
         pool.shut_down(Waker::noop().clone());
@@ -364,14 +364,14 @@ mod tests {
     fn a_shutdown_waits_for_no_thread_that_could_not_be_started() {
         let pool = without_threads();
         // The state after a `submit` that counted a thread.
-        let mut state = pool.0.crew.lock();
+        let mut state = pool.0.threads.lock();
         (state.threads, state.starting) = (1, 1);
         drop(state);
-        let told = Arc::new(Count::default());
-        pool.shut_down(told.clone().into());
-        assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (1, 0));
+        let ended = Arc::new(Count::default());
+        pool.shut_down(ended.clone().into());
+        assert_eq!((pool.others(), ended.0.load(Ordering::Relaxed)), (1, 0));
         pool.start_thread(1);
-        assert_eq!((pool.others(), told.0.load(Ordering::Relaxed)), (0, 1));
+        assert_eq!((pool.others(), ended.0.load(Ordering::Relaxed)), (0, 1));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Builder, DEFAULT_NAME};
 use crate::builder::error::BuildError;
-use crate::config::{self, Config, ParkSpin};
+use crate::config::{self, Config, ParkSpin, Placement};
 use crate::task::details::origin::MAX_NAME_BYTES;
 
 impl Builder {
@@ -95,12 +95,18 @@ impl Builder {
         if config.thread_name.contains('\0') {
             return Err(BuildError::invalid("thread_name", format_args!("{:?}", config.thread_name), "leave out NUL"));
         }
+        if let Some(seed) = config.seed {
+            check_seeded(config, seed)?;
+        }
         let mut config = config.clone();
         if config.is_current_thread {
             config.workers = 1;
             config.max_spare_workers = 0;
             config.enable_stealing = false;
             config.max_lifo_polls_per_tick = 0;
+            if config.seed.is_some() {
+                set_seeded(&mut config);
+            }
             return Ok(config);
         }
         // The default must not refuse a small budget.
@@ -113,4 +119,31 @@ impl Builder {
         in_range("max_spare_workers", config.max_spare_workers as u64, 0, config::MAX_WORKERS as u64)?;
         Ok(config)
     }
+}
+
+/// Checks the settings of a runtime with a seed.
+fn check_seeded(config: &Config, seed: u64) -> Result<(), BuildError> {
+    let invalid = |what: &str, remedy: &str| Err(BuildError::invalid("seed", format_args!("{seed} {what}"), remedy));
+    if !config.is_current_thread {
+        return invalid("in a multi-thread runtime", "use Builder::new_current_thread()");
+    }
+    if config.tokio_compat {
+        return invalid("with tokio_compat", "leave one of them out: no seed controls the thread of the Tokio runtime");
+    }
+    if config.poll_limit == 0 {
+        return Err(BuildError::invalid("poll_limit", 0, "give at least 1"));
+    }
+    Ok(())
+}
+
+/// Leaves out the services whose threads would affect the order of polls. A dump, which a console
+/// requests through the control socket, polls each waiting task. Tasks are placed in the global
+/// queue, because the only worker draws from that one and its ring.
+fn set_seeded(config: &mut Config) {
+    config.placement = Placement::Global;
+    config.sentinel_interval = None;
+    config.incident_after_ns = None;
+    config.incident_stacks = false;
+    config.control_socket = false;
+    config.local_queue_capacity = config.local_queue_capacity.max(config::SEEDED_QUEUE_CAPACITY);
 }

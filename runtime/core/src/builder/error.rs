@@ -6,6 +6,7 @@ use std::io;
 /// Error returned when a runtime could not be built. The message names the setting and the remedy.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let error = volt::Builder::new_multi_thread().worker_threads(100_000).build().unwrap_err();
 /// assert!(error.is_invalid_setting());
 /// assert!(error.to_string().starts_with("worker_threads is 100000"));

@@ -38,6 +38,7 @@ impl Builder {
     /// which replaces stuck workers in all runtimes of the program, calls it for spare workers.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     ///
     /// let next = AtomicUsize::new(0);
@@ -61,6 +62,7 @@ impl Builder {
     /// before its first task or job.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::mpsc;
     ///
     /// let (started, starts) = mpsc::sync_channel(64);
@@ -87,6 +89,7 @@ impl Builder {
     /// shutdown waits for the function, within its limit.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     ///
@@ -117,6 +120,7 @@ impl Builder {
     /// worker.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::mpsc;
     ///
     /// let (parked, parks) = mpsc::sync_channel(1);
@@ -141,6 +145,7 @@ impl Builder {
     /// thread. It should return quickly, since a task may be waiting for this worker.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::mpsc;
     ///
     /// let (woken, wakes) = mpsc::sync_channel(1);
@@ -170,6 +175,7 @@ impl Builder {
     /// without end.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::Arc;
     /// use std::sync::atomic::{AtomicUsize, Ordering};
     ///
@@ -198,6 +204,7 @@ impl Builder {
     /// takes place inside a poll of a task of the runtime itself, for which no callback is called.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_current_thread()
     ///     .on_before_task_poll(|task| println!("{} begins", task.id()))
     ///     .on_after_task_poll(|task| println!("{} ends", task.id()))
@@ -236,6 +243,7 @@ impl Builder {
     /// [`try_spawn`](crate::handle::Handle::try_spawn) returns the future.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::sync::mpsc;
     ///
     /// let (ended, ends) = mpsc::channel();

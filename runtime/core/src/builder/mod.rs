@@ -20,7 +20,7 @@ use crate::clock;
 use crate::config::hooks::Hooks;
 use crate::config::{self, Config, ParkSpin, Placement};
 use crate::context;
-use crate::context::compat::Compat;
+use crate::driver::compat::Compat;
 use crate::driver::turn::Driver;
 use crate::failures::Failures;
 use crate::handle::Handle;
@@ -36,14 +36,15 @@ const DEFAULT_NAME: &str = "volt";
 
 /// Builds a [`Runtime`] with custom settings.
 ///
-/// Every setting has a default. The methods are in three groups. The first one is for everyday use:
+/// Every setting has a default. The methods are in groups. The first one is for everyday use:
 /// names, sizes, shutdown, clocks for tests. *Callbacks* are functions of the program that the
-/// runtime calls. *Tuning* adjusts the scheduler. [`build`] checks the settings and starts the
-/// runtime.
+/// runtime calls. *Tuning* adjusts the scheduler. *Simulation*, with the feature `sim`, is for
+/// tests. [`build`] checks the settings and starts the runtime.
 ///
 /// [`build`]: Self::build
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread()
 ///     .name("api")
 ///     .worker_threads(2)
@@ -114,6 +115,8 @@ impl Builder {
             is_io_disabled: false,
             is_time_disabled: false,
             hooks: Hooks::default(),
+            seed: None,
+            poll_limit: config::POLL_LIMIT,
             given_name: None,
         };
         Self { has_lifo_polls: false, spare_workers: None, test_clock: None, config }
@@ -135,6 +138,7 @@ impl Builder {
     /// no effect.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_current_thread().build()?;
     /// let here = std::thread::current().id();
     /// runtime.block_on(async {
@@ -267,6 +271,7 @@ impl Builder {
     /// creation; otherwise Tokio panics.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::time::Duration;
     ///
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).tokio_compat(true).build()?;
@@ -305,6 +310,10 @@ impl Builder {
 
     /// Checks the settings and starts the runtime.
     ///
+    /// If Volt is part of a library that the program has loaded, such as an extension of an
+    /// interpreter, the library stays loaded from then on, also after `dlclose`: signal handlers
+    /// of Volt stay installed.
+    ///
     /// # Errors
     ///
     /// Fails if a setting is out of bounds; the message names the setting and a remedy. Also fails
@@ -312,6 +321,7 @@ impl Builder {
     pub fn build(self) -> Result<Runtime, BuildError> {
         let name = self.checked_name()?;
         let config = self.checked_config()?;
+        volt_stacks::loaded::stay();
         let registration = registry::register(name);
         let failures = Arc::new(Failures::new(registration.name(), config.sentinel_interval.is_some()));
         let driver = Driver::new(config.backend_type, config.max_io_completions, failures.clone());
@@ -319,7 +329,8 @@ impl Builder {
             Some(backend) => BuildError::system(format_args!("backend_type {backend:?} cannot be used"), error),
             None => BuildError::system("the I/O driver cannot be opened", error),
         })?;
-        if let Some(is_paused) = self.test_clock {
+        let test_clock = if config.seed.is_some() { Some(true) } else { self.test_clock };
+        if let Some(is_paused) = test_clock {
             driver.use_test_clock(is_paused);
         }
         let owner = Owner::default();
@@ -349,7 +360,7 @@ impl Builder {
         let shared = Arc::new(shared);
         let weak: std::sync::Weak<Shared> = Arc::downgrade(&shared);
         owner.get_or_init(|| weak.clone());
-        shared.failures.set_watcher(weak.clone());
+        shared.failures().set_watcher(weak.clone());
         if shared.config.tokio_compat {
             // A weak pointer: Tokio keeps this closure while any of its handles exists, and Volt
             // owns such a handle.
@@ -374,7 +385,7 @@ impl Builder {
             let workers = shared.config.workers;
             BuildError::system(format!("thread {name} of {workers} workers cannot be started{stack}"), error)
         };
-        if shared.seat.is_some() {
+        if shared.workers.shared_core.is_some() {
             // Its worker is the thread in `block_on`; the shutdown runs it to its end.
             shared.worker_starts();
         }
@@ -407,6 +418,7 @@ impl Runtime {
     /// Same as [`Builder::build`](crate::builder::Builder::build).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Runtime::new()?;
     /// assert_eq!(runtime.block_on(async { 1 + 1 }), 2);
     /// # Ok::<(), volt::BuildError>(())
@@ -447,6 +459,10 @@ fn start_worker(
 /// Starts the thread of a spare worker; see `scheduler::spares`.
 fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHandle<()>> {
     let spare = shared.clone();
+    // The sentinel's thread, which calls this, is in no runtime. The user's function that names
+    // threads may use the one that it is called for.
+    let handle = Handle::new(shared.clone());
+    let _entered = context::enter(&handle);
     let name = format!("spare-{}", slot - shared.config.workers);
     let thread = start_worker(shared, &name, move || spare.run_spare(slot));
     thread
@@ -457,6 +473,9 @@ mod check;
 pub mod error;
 mod hooks;
 mod inside;
+mod local;
+#[cfg(feature = "sim")]
+mod seed;
 #[cfg(test)]
 mod tests;
 // In `volt`, rustdoc shows `impl` blocks in the order of the source: the block of this file first.

@@ -41,6 +41,7 @@ impl Builder {
     /// Panics if `interval` is 0.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).event_interval(61).build()?;
     /// assert_eq!(runtime.handle().snapshot().config.budget_per_tick, 61);
     /// # Ok::<(), volt::BuildError>(())
@@ -173,6 +174,7 @@ impl Builder {
     /// Panics if `interval` is 0.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).global_queue_interval(31).build()?;
     /// assert_eq!(runtime.handle().snapshot().config.max_global_queue_interval, 31);
     /// # Ok::<(), volt::BuildError>(())
@@ -253,6 +255,7 @@ impl Builder {
     /// Panics if `events` is 0.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).max_io_events_per_tick(1024).build()?;
     /// # drop(runtime);
     /// # Ok::<(), volt::BuildError>(())
@@ -300,6 +303,7 @@ impl Builder {
     /// helped.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).park_spin(volt::ParkSpin::Off).build()?;
     /// assert_eq!(runtime.block_on(runtime.spawn(async { 1 + 1 })).unwrap(), 2);
     /// # Ok::<(), volt::BuildError>(())
@@ -319,7 +323,7 @@ impl Builder {
     }
 
     /// Sets how many spare workers may replace workers that are stuck in a poll or in
-    /// [`block_in_place`](crate::task::control::block_in_place::block_in_place): 0 to 1024; 0
+    /// [`block_in_place`](crate::task::block_in_place): 0 to 1024; 0
     /// disables them. Default: as many as there are workers, but at least 4 and at most 64. Spare
     /// workers start when they are needed, stop running tasks one second after the last stall, and
     /// exit 10 s after that. Raise it if many tasks block at a time. `volt_spare_workers` reports
@@ -393,18 +397,15 @@ impl Builder {
     /// Sets whether tasks inherit the `tracing` span in which they are spawned. Default false: the
     /// span `volt.task` of a task has no parent. With true, it is a child of the spawner's span, so
     /// the log lines of the task carry that span, too. If the log's filter disables the span
-    /// `volt.task`, the task runs directly in the spawner's span. A job of `spawn_blocking` always
-    /// does.
-    ///
-    /// Each task has one reference to the spawner's span until the task has completed and its
-    /// handle was dropped. Until then, the subscriber keeps that span with its fields, and the
-    /// spans around it, and does not report them as closed. Leave it disabled if tasks spawn their
-    /// own successors: each span would keep the previous one, and memory would grow without a
-    /// bound.
-    /// A task without a name that is spawned inside a span costs as much as a task with a name: an
-    /// allocation when it is spawned, and entering the span at each poll. No metric shows it.
+    /// `volt.task`, the task runs directly in the spawner's span, as a job of `spawn_blocking`
+    /// always does. The subscriber keeps the spawner's span, and those around it, open until the
+    /// task has completed and its handle was dropped. Leave it disabled if tasks spawn their own
+    /// successors: each span would keep the previous one, and memory would grow without a bound. A
+    /// task without a name that is spawned inside a span then costs as much as one with a name: an
+    /// allocation, and entering the span at each poll. No metric shows it.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).inherit_spans(true).build()?;
     /// runtime.block_on(async {
     ///     let request = tracing::info_span!("request", id = 7);
@@ -421,8 +422,8 @@ impl Builder {
     /// Sets whether the flight recorder is on from the start, so that a recording can include
     /// events from before its own start. Default false, since each poll costs a few ns more while
     /// it is on. `volt-console record` enables it while it records, and `record --on` permanently.
-    /// Enable it to investigate rare problems that are
-    /// noticed only afterwards. `volt_recorder_on` reports whether it is on.
+    /// Enable it to investigate rare problems that are noticed only afterwards. `volt_recorder_on`
+    /// reports whether it is on.
     pub fn flight_recorder(mut self, is_on: bool) -> Self {
         self.config.flight_recorder = is_on;
         self
@@ -430,33 +431,28 @@ impl Builder {
 
     /// Sets how many records of 24 bytes the flight recorder keeps per worker: a power of two from
     /// 1024 to 1,048,576, default 8192. A poll takes two to four records. The memory is allocated
-    /// once the recorder is on. Raise it to look back further; larger buffers displace more of the
-    /// application from the processor's caches. No metric shows it; a recording covers a longer
+    /// once the recorder is on. Raise it to cover a longer time; larger buffers displace more of
+    /// the application from the processor's caches. No metric shows it; a recording covers a longer
     /// time.
     pub fn flight_records(mut self, records: usize) -> Self {
         self.config.flight_records = records;
         self
     }
 
-    /// Keeps the runtime's state in a file of this directory, its *black box*, so that the state
-    /// outlives a program that is killed. Default none, or the directory in the environment
-    /// variable `VOLT_BLACK_BOX`. Only on Linux.
-    ///
-    /// After `kill -9` or a kill for lack of memory, `volt-console post-mortem DIR` shows which
-    /// task each worker polled and since when, the findings, the memory and, if the [flight
-    /// recorder](Self::flight_recorder) was on, the last events. Workers execute the same
-    /// instructions with and without a black box, but store to a shared mapping of the file. Choose
-    /// a directory in memory, such as `/dev/shm`: on a disk, the kernel may delay a store while it
-    /// writes a page back. While a worker is awake, another thread takes four snapshots a second.
-    ///
-    /// A file has 1.6 MiB, 2 KiB per worker and spare worker and, for each thread that records
-    /// events, [`flight_records`](Self::flight_records) of 24 bytes, rounded up to 64 KiB. The
-    /// kernel allocates the pages beforehand, so a full disk cannot end the program. Do not
-    /// truncate a file while the program runs; it may be deleted. Files of the program's last three
-    /// runs are kept, and at most eight of each run. If the file cannot be created, the program
-    /// reports that on stderr and in the log, and continues.
+    /// Keeps the runtime's state in a file of this directory, its *black box*, which outlives a
+    /// program that is killed. Default none, or the directory in the environment variable
+    /// `VOLT_BLACK_BOX`. Only on Linux. `volt-console post-mortem DIR` shows which task each worker
+    /// polled and since when, the findings, the memory and, if the [flight
+    /// recorder](Self::flight_recorder) was on, the last events. Choose a directory in memory, such
+    /// as `/dev/shm`: on a disk, the kernel may delay a worker's store to the file while it writes
+    /// a page back. A file has 1.6 MiB, 2 KiB per worker and spare worker and, for each thread that
+    /// records events, [`flight_records`](Self::flight_records) of 24 bytes, rounded up to 64 KiB.
+    /// Do not truncate it while the program runs. Files of the program's last three runs are kept,
+    /// and at most eight of each run. If the file cannot be created, the program reports that on
+    /// stderr and in the log, and continues.
     ///
     /// ```no_run
+    /// # use volt_core as volt;
     /// let builder = volt::Builder::new_multi_thread().name("api").flight_recorder(true);
     /// let runtime = builder.black_box("/dev/shm/boxes").build()?;
     /// assert_eq!(runtime.block_on(async { 1 + 1 }), 2);

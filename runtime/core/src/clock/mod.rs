@@ -71,6 +71,16 @@ pub(crate) fn now_ns() -> u64 {
     KEPT.with(|kept| CLOCK.now_ns_by(kept))
 }
 
+/// Returns the present time as [`now_ns`] does, or `None` if that takes longer than usual.
+#[inline]
+pub(crate) fn try_now_ns() -> Option<u64> {
+    #[cfg(test)]
+    if let Some(now_ns) = simulated::now_ns() {
+        return Some(now_ns);
+    }
+    KEPT.with(|kept| CLOCK.now_ns_of(kept))
+}
+
 /// Returns the present time, after a comparison with `Instant`. The comparison costs one reading of
 /// `Instant`.
 ///
@@ -196,7 +206,7 @@ pub(crate) mod injected {
 
     /// What happens to the counter from now on.
     #[derive(Clone, Copy, Debug)]
-    pub(crate) enum Bend {
+    pub(crate) enum CounterFault {
         /// It is injected: it runs at 2.5 GHz, and the kernel trusts it.
         PutIn,
         /// It steps ahead by this many cycles, or back if the number is negative.
@@ -209,18 +219,18 @@ pub(crate) mod injected {
     /// The speed of a counter of 2.5 GHz.
     pub(crate) const CYCLES_PER_MS: u64 = 2_500_000;
 
-    pub(crate) fn bend(bend: Bend) {
+    pub(crate) fn inject(fault: CounterFault) {
         let mut counter = COUNTER.lock().unwrap();
         let now_ns = instant_ns();
         (counter.from_cycles, counter.from_ns) = (counter.at(now_ns), now_ns);
-        match bend {
-            Bend::PutIn => {
+        match fault {
+            CounterFault::PutIn => {
                 counter.from_cycles = 1 << 60;
                 counter.cycles_per_ms = CYCLES_PER_MS;
             }
-            Bend::Step(by) => counter.from_cycles = counter.from_cycles.wrapping_add_signed(by),
-            Bend::CyclesPerMs(cycles_per_ms) => counter.cycles_per_ms = cycles_per_ms,
-            Bend::Distrust => counter.is_trusted = false,
+            CounterFault::Step(by) => counter.from_cycles = counter.from_cycles.wrapping_add_signed(by),
+            CounterFault::CyclesPerMs(cycles_per_ms) => counter.cycles_per_ms = cycles_per_ms,
+            CounterFault::Distrust => counter.is_trusted = false,
         }
         // ORDERING: Release; pairs with the Acquire in `with`.
         IS_IN.store(true, Ordering::Release);
@@ -228,7 +238,7 @@ pub(crate) mod injected {
 
     /// Runs `f` under the lock, so that no reading from before a step is returned after it.
     fn with<T>(f: impl FnOnce(&Counter) -> T) -> Option<T> {
-        // ORDERING: Acquire; pairs with the Release in `bend`.
+        // ORDERING: Acquire; pairs with the Release in `inject`.
         IS_IN.load(Ordering::Acquire).then(|| f(&COUNTER.lock().unwrap()))
     }
 

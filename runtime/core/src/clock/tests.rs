@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
-use super::injected::{Bend, CYCLES_PER_MS, bend};
+use super::injected::{CYCLES_PER_MS, CounterFault, inject};
 use super::*;
 use crate::builder::Builder;
 use crate::driver::spin::spin_until;
@@ -17,13 +17,13 @@ use crate::runtime::Runtime;
 /// Set in such a child process.
 const IN_CHILD: &str = "VOLT_CLOCK_TEST";
 /// Maximum time for any step, on a machine that is busy with other work.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const HOURS: i64 = 5 * 3_600_000 * CYCLES_PER_MS as i64;
 
 /// Runs `test` in a child process, with an injected counter.
 fn with_counter(test: impl FnOnce()) {
     if env::var_os(IN_CHILD).is_some() {
-        bend(Bend::PutIn);
+        inject(CounterFault::PutIn);
         test();
         return;
     }
@@ -41,7 +41,7 @@ fn with_counter(test: impl FnOnce()) {
 fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < PATIENCE, "{what}: never, at {} ns by the clock", now_ns());
+        assert!(began.elapsed() < TIMEOUT, "{what}: never, at {} ns by the clock", now_ns());
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -132,30 +132,30 @@ fn survives(fault: impl FnOnce(), text: &str, recovers: bool) {
 
 #[test]
 fn a_counter_that_steps_back_by_hours_is_survived() {
-    with_counter(|| survives(|| bend(Bend::Step(-HOURS)), "stepped back", true));
+    with_counter(|| survives(|| inject(CounterFault::Step(-HOURS)), "stepped back", true));
 }
 
 #[test]
 fn a_counter_that_jumps_ahead_by_hours_is_survived() {
-    with_counter(|| survives(|| bend(Bend::Step(HOURS)), "jumped ahead", true));
+    with_counter(|| survives(|| inject(CounterFault::Step(HOURS)), "jumped ahead", true));
 }
 
 #[test]
 fn a_counter_that_stops_is_survived() {
-    with_counter(|| survives(|| bend(Bend::CyclesPerMs(0)), "stands still", false));
+    with_counter(|| survives(|| inject(CounterFault::CyclesPerMs(0)), "stands still", false));
 }
 
 #[test]
 fn a_counter_that_runs_at_half_its_speed_is_survived() {
-    with_counter(|| survives(|| bend(Bend::CyclesPerMs(CYCLES_PER_MS / 2)), "fell behind", true));
+    with_counter(|| survives(|| inject(CounterFault::CyclesPerMs(CYCLES_PER_MS / 2)), "fell behind", true));
 }
 
 #[test]
 fn a_counter_that_loses_the_kernels_trust_is_survived() {
     let distrust = || {
-        bend(Bend::Distrust);
+        inject(CounterFault::Distrust);
         // Immediately, instead of in ten seconds.
-        CLOCK.ask_again();
+        CLOCK.query_again();
     };
     with_counter(|| survives(distrust, "no longer keeps time", false));
 }
@@ -172,7 +172,7 @@ fn a_worker_that_never_rests_finds_that_the_counter_stopped() {
             }
         });
         wait_until("the counter is used", || runtime.handle().snapshot().clock.unwrap().is_fast);
-        bend(Bend::CyclesPerMs(0));
+        inject(CounterFault::CyclesPerMs(0));
         let sleeping = runtime.spawn(async { crate::sleep::sleep(Duration::from_millis(5)).await });
         wait_until("a timer fires", || sleeping.is_finished());
         assert!(faults() > 0);
@@ -199,7 +199,7 @@ fn a_log_that_blocks_on_a_clock_fault_stops_no_timer() {
             }
         });
         wait_until("the counter is used", || telemetry().is_fast);
-        bend(Bend::Step(-HOURS));
+        inject(CounterFault::Step(-HOURS));
         wait_until("the log blocks", || is_blocked.load(Ordering::Acquire));
         for _ in 0..3 {
             let sleeping = runtime.spawn(async { crate::sleep::sleep(Duration::from_millis(5)).await });
@@ -220,7 +220,7 @@ fn a_slew_of_500_ppm_is_followed_without_a_fault() {
         });
         wait_until("the counter is used", || telemetry().is_fast);
         for cycles_per_ms in [CYCLES_PER_MS + CYCLES_PER_MS / 2000, CYCLES_PER_MS - CYCLES_PER_MS / 2000] {
-            bend(Bend::CyclesPerMs(cycles_per_ms));
+            inject(CounterFault::CyclesPerMs(cycles_per_ms));
             let began = Instant::now();
             wait_until("the clock follows", || began.elapsed() > Duration::from_millis(50) && error_ns() < 20_000);
         }
@@ -235,9 +235,9 @@ fn a_spin_ends_even_if_the_clock_stops() {
         let began = Instant::now();
         while !telemetry().is_fast {
             check();
-            assert!(began.elapsed() < PATIENCE, "the counter is used");
+            assert!(began.elapsed() < TIMEOUT, "the counter is used");
         }
-        bend(Bend::CyclesPerMs(0));
+        inject(CounterFault::CyclesPerMs(0));
         let shown_ns = now_ns();
         assert!(!spin_until(1_000, 1, || false) && !spin_until(40_000, 16, || false));
         assert_eq!(now_ns(), shown_ns, "the clock went on, the test tests nothing");

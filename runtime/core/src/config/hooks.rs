@@ -32,6 +32,7 @@ pub(crate) type TaskHook = Arc<dyn Fn(&TaskMeta<'_>) + Send + Sync>;
 /// [`Builder::on_task_spawn`](crate::builder::Builder::on_task_spawn).
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_current_thread()
 ///     .on_task_spawn(|task| println!("task {} of {}", task.id(), task.spawned_at()))
 ///     .build()?;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// same id.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let (one, other) = (volt::Runtime::new()?, volt::Runtime::new()?);
 /// assert_ne!(one.handle().id(), other.handle().id());
 /// # Ok::<(), volt::BuildError>(())
@@ -43,6 +44,7 @@ impl fmt::Display for Id {
 /// [`Handle::runtime_flavor`](crate::handle::Handle::runtime_flavor).
 ///
 /// ```
+/// # use volt_core as volt;
 /// use volt::runtime::RuntimeFlavor;
 ///
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;

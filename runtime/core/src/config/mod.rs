@@ -126,6 +126,13 @@ pub(crate) const FLIGHT_RECORDS: usize = 8192;
 /// The most records of a lane: 24 MiB per thread.
 pub(crate) const MAX_FLIGHT_RECORDS: usize = 1 << 20;
 
+/// The most polls of a runtime with a seed, which take some seconds. A test that needs more is
+/// probably in a loop.
+pub(crate) const POLL_LIMIT: u64 = 10_000_000;
+/// The slots of the ring of a runtime with a seed. Tasks beyond these wait in the global queue, and
+/// are not among those from which the next one is drawn.
+pub(crate) const SEEDED_QUEUE_CAPACITY: usize = 1024;
+
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
 const _: () =
     assert!(MIN_GLOBAL_QUEUE_BATCH <= GLOBAL_QUEUE_BATCH_SIZE && MIN_GLOBAL_QUEUE_BATCH <= MAX_GLOBAL_QUEUE_BATCH);
@@ -157,7 +164,7 @@ pub enum Backend {
 ///
 /// `TwoChoices` and `LeastLoaded` put the task into a worker's inbox and wake that worker. Other
 /// workers may steal it from there. Both skip workers that cannot run it soon: those in
-/// [`block_in_place`](crate::task::control::block_in_place::block_in_place), those that the
+/// [`block_in_place`](crate::task::block_in_place), those that the
 /// sentinel declared stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the
 /// task goes to the global queue. Spare workers are never chosen; they steal.
 ///
@@ -268,6 +275,10 @@ pub struct Config {
     /// Whether timers panic.
     pub(crate) is_time_disabled: bool,
     pub(crate) hooks: Hooks,
+    /// From which the order of polls is drawn. Only in a current-thread runtime.
+    pub(crate) seed: Option<u64>,
+    /// The most polls of a runtime with a seed.
+    pub(crate) poll_limit: u64,
     /// The name that the program has set.
     pub(crate) given_name: Option<String>,
 }

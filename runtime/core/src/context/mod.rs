@@ -1,5 +1,6 @@
 //! The current runtime of this thread, and whether the thread may block. (Which worker the thread
-//! is, if any, is in `scheduler/current`.) `compat` is the companion Tokio runtime.
+//! is, if any, is in `scheduler/worker/current`.) `here` has the methods of a handle that concern
+//! the calling thread, and `block_in_place` lets a task block its thread.
 //!
 //! `volt::spawn`, timers and sockets need no handle: they use the current runtime. A worker's
 //! thread enters its runtime when it starts and leaves it when it ends. `block_on` and `enter`
@@ -14,14 +15,16 @@ use std::rc::Rc;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use self::compat::Entered;
 use crate::coop;
+use crate::driver::compat::Entered;
 use crate::driver::test_clock;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
-use crate::scheduler::current;
+use crate::scheduler::lease::DriverLease;
+use crate::scheduler::worker::current;
 
-pub(crate) mod compat;
+pub(crate) mod block_in_place;
+mod here;
 
 thread_local! {
     /// The runtimes that were entered and not left; the last one is current. The `Rc` is counted on
@@ -56,6 +59,9 @@ const NO_RUNTIME: &str = "this must be called inside a Volt runtime: in a task, 
 /// The panic message if the program has disabled I/O.
 const NO_IO: &str =
     "A Tokio 1.x context was found, but IO is disabled. Call `enable_io` on the runtime builder to enable IO.";
+/// The panic message for I/O in a runtime with a seed.
+const IO_WITH_SEED: &str = "a runtime with a seed has no sockets, signals and child processes, since the kernel decides when they are \
+                            ready: use `volt::sim::net`, or build the runtime without `Builder::seed`";
 /// The panic message if the program has disabled timers.
 const NO_TIME: &str = "A Tokio 1.x context was found, but timers are disabled. Call `enable_time` on the runtime builder to \
                        enable timers.";
@@ -64,6 +70,7 @@ const NO_TIME: &str = "A Tokio 1.x context was found, but timers are disabled. C
 /// current runtime.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let error = volt::Handle::try_current().unwrap_err();
 /// assert!(error.is_missing_context() && !error.is_thread_local_destroyed());
 /// ```
@@ -103,6 +110,7 @@ impl std::error::Error for TryCurrentError {}
 /// A guard may outlive the shutdown of its runtime:
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
 /// let _entered = runtime.enter();
 /// runtime.shutdown_background();
@@ -218,27 +226,29 @@ pub fn handle() -> Rc<Handle> {
 /// Returns the driver of the current runtime, for sockets, signals and child processes.
 ///
 /// # Panics
-/// Outside a runtime, in a child process that was forked from the runtime's program, and in a
-/// runtime whose [`disable_io`](crate::builder::Builder::disable_io) was called.
+/// Outside a runtime, in a child process that was forked from the runtime's program, in a
+/// runtime whose [`disable_io`](crate::builder::Builder::disable_io) was called, and in one with a
+/// seed.
 #[track_caller]
 pub fn driver() -> Arc<Driver> {
     let handle = handle();
     let shared = handle.shared();
-    shared.home.expect_here();
+    shared.identity.home.expect_here();
     assert!(!shared.config.is_io_disabled, "{NO_IO}");
-    shared.driver.clone()
+    assert!(shared.seeded.is_none(), "{IO_WITH_SEED}");
+    shared.workers.driver.clone()
 }
 
-/// Returns the driver of the current runtime, for timers.
+/// Returns a lease on the driver of the current runtime, for timers.
 ///
 /// # Panics
 /// Outside a runtime, in a child process that was forked from the runtime's program, and in a
 /// runtime whose [`disable_time`](crate::builder::Builder::disable_time) was called.
 #[track_caller]
-pub fn timers() -> Arc<Driver> {
+pub fn timers() -> DriverLease {
     let read = |handle: &Rc<Handle>| {
         let shared = handle.shared();
-        (shared.home, shared.config.is_time_disabled, shared.driver.clone())
+        (shared.identity.home, shared.config.is_time_disabled, DriverLease::of(&shared.workers.driver))
     };
     // Checked here and not in the closure, so that a panic names the caller.
     match of_current(read) {
@@ -261,11 +271,31 @@ pub(crate) fn test_now() -> Option<Instant> {
 fn test_now_here() -> Option<Instant> {
     let now = |entered: &RefCell<Vec<Rc<Handle>>>| {
         let entered = entered.borrow();
-        let clock = entered.last()?.shared().driver.test_clock.as_ref()?;
+        let clock = entered.last()?.shared().workers.driver.test_clock.as_ref()?;
         Some(clock.now().now)
     };
     // If the thread is ending, no runtime is current.
     ENTERED.try_with(now).ok().flatten()
+}
+
+/// For the crate `volt`: returns the next number that the seed of the current runtime draws for the
+/// program, or `None` without such a runtime.
+#[doc(hidden)]
+pub fn draw() -> Option<u64> {
+    of_current(|handle| handle.shared().seeded.as_ref().map(|seeded| seeded.draw())).ok().flatten()
+}
+
+/// For the crate `volt`: returns which of the branches of a `select!` the seed of the current
+/// runtime draws, or `None` without such a runtime.
+#[doc(hidden)]
+pub fn draw_branch(branches: u64) -> Option<u64> {
+    of_current(|handle| handle.shared().seeded.as_ref().map(|seeded| seeded.draw_branch(branches))).ok().flatten()
+}
+
+/// For the crate `volt`: as [`draw`], a number in `0..n`, or 0 for `n = 0`.
+#[doc(hidden)]
+pub fn draw_below(n: u64) -> Option<u64> {
+    of_current(|handle| handle.shared().seeded.as_ref().map(|seeded| seeded.draw_below(n))).ok().flatten()
 }
 
 /// Returns whether this thread runs a task or the future of a `block_on`, and so must not block.

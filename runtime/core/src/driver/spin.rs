@@ -33,6 +33,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use volt_shim::CachePadded;
 use volt_stacks::fork;
 
 use crate::clock;
@@ -43,7 +44,7 @@ use crate::config::ParkSpin;
 const SHORT_NS: u64 = 100_000;
 /// Spins that last longer than this on average cost more processor time than the sleeps that they
 /// save.
-const DEAR_NS: u64 = 12_000;
+const COSTLY_NS: u64 = 12_000;
 /// Short sleeps in a row before a first spin.
 const LEAST_NEEDED: u32 = 2;
 /// The same after many spins that failed.
@@ -107,7 +108,7 @@ impl Habit {
 
     fn note_spin(&mut self, took_ns: u64, has_come: bool) {
         self.average_ns = self.average_ns - self.average_ns / SHARE + took_ns / SHARE;
-        if has_come && self.average_ns <= DEAR_NS {
+        if has_come && self.average_ns <= COSTLY_NS {
             self.needed = (self.needed / 2).max(LEAST_NEEDED);
         } else {
             *self = Self { streak: 0, needed: (2 * self.needed).min(MOST_NEEDED), average_ns: 0 };
@@ -141,9 +142,9 @@ pub(crate) fn spin_until(limit_ns: u64, checks_per_reading: u64, has_come: impl 
 
 /// `| forks 32 | spinning threads 32 |`, counted in a program that was forked this many times. In a
 /// forked child, the number is of threads that exist only in the parent, and is ignored.
-struct Spinning(AtomicU64);
+struct Spinning(CachePadded<AtomicU64>);
 
-static SPINNING: Spinning = Spinning(AtomicU64::new(0));
+static SPINNING: Spinning = Spinning(CachePadded(AtomicU64::new(0)));
 
 /// The right of one thread to spin, in the program with this number of forks.
 struct Permit<'s> {
@@ -246,7 +247,7 @@ mod tests {
         let mut habit = used_to(LEAST_NEEDED);
         let mut spins = 0;
         while habit.is_worth(SPIN) {
-            habit.note_spin(2 * DEAR_NS, true);
+            habit.note_spin(2 * COSTLY_NS, true);
             spins += 1;
             assert!(spins < 10, "never given up");
         }
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn spinning_threads_are_limited_to_the_processors_per_program() {
-        let spinning = Spinning(AtomicU64::new(0));
+        let spinning = Spinning(CachePadded(AtomicU64::new(0)));
         let all_of = |forks| Vec::from_iter(std::iter::from_fn(|| spinning.permit(forks, 3)).take(9));
         let parents = all_of(0);
         assert_eq!(parents.len(), 3);

@@ -8,13 +8,14 @@ impl Handle {
     /// Returns the id of the runtime. No other runtime of the program has the same id.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let inside = runtime.block_on(async { volt::Handle::current().id() });
     /// assert_eq!(inside, runtime.handle().id());
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub fn id(&self) -> Id {
-        self.shared.id
+        self.shared.identity.id
     }
 
     /// Returns the name that the program has set with
@@ -25,6 +26,7 @@ impl Handle {
     /// the name already.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("api").build()?;
     /// assert_eq!(runtime.handle().name(), Some("api"));
     /// # Ok::<(), volt::BuildError>(())
@@ -39,9 +41,39 @@ impl Handle {
         self.shared.config.inherit_spans
     }
 
+    /// Returns a hash of the order of polls so far, in a runtime with a
+    /// [seed](crate::builder::Builder::seed); `None` in any other.
+    ///
+    /// It covers which tasks were ready before each poll, in the order in which they were woken,
+    /// with the main future last, which of them was polled, and at what time of the simulated
+    /// clock. If two runs of a program have the same fingerprint, they polled their tasks in the
+    /// same order. If the same seed gives two fingerprints, the program depends on something that
+    /// the seed does not control.
+    ///
+    /// ```
+    /// # use volt_core as volt;
+    /// let fingerprint = |seed| {
+    ///     let runtime = volt::Builder::new_current_thread().seed(seed).build().unwrap();
+    ///     runtime.block_on(async {
+    ///         let tasks = [volt::spawn(async {}), volt::spawn(async {})];
+    ///         for task in tasks {
+    ///             task.await.unwrap();
+    ///         }
+    ///     });
+    ///     runtime.handle().schedule_fingerprint().unwrap()
+    /// };
+    /// assert_eq!(fingerprint(1), fingerprint(1));
+    /// assert_ne!(fingerprint(1), fingerprint(2));
+    /// ```
+    #[cfg(feature = "sim")]
+    pub fn schedule_fingerprint(&self) -> Option<u64> {
+        self.shared.seeded.as_ref().map(|seeded| seeded.fingerprint())
+    }
+
     /// Returns which threads poll the tasks of the runtime.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::runtime::RuntimeFlavor;
     ///
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -55,6 +87,7 @@ impl Handle {
     /// Returns the metrics of the runtime. [`snapshot`](Self::snapshot) returns more of them.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(2).build()?;
     /// assert_eq!(runtime.handle().metrics().num_workers(), 2);
     /// # Ok::<(), volt::BuildError>(())

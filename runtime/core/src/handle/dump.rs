@@ -14,7 +14,7 @@ use std::thread;
 use volt_telemetry::dump::{Dump, Query};
 
 use super::Handle;
-use crate::scheduler::dump::limit::{Limit, TIME_MAX};
+use crate::scheduler::readers::limit::{Limit, TIME_MAX};
 
 /// The remark if making the dump panics.
 const PANICKED: &str = "making the dump panicked, see the program's stderr: report it as a bug";
@@ -97,17 +97,17 @@ impl Handle {
     /// Panics in a child process that was forked from the runtime's program.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
-    /// let (sender, receiver) = volt::sync::oneshot::channel::<u32>();
-    /// runtime.spawn(async { receiver.await });
+    /// runtime.spawn(async { volt::time::sleep(std::time::Duration::from_secs(3600)).await });
     /// let dump = runtime.block_on(async {
-    ///     while volt::runtime::Handle::current().snapshot().tasks.alive == 0 {
+    ///     let handle = volt::Handle::current();
+    ///     while handle.snapshot().tasks.alive == 0 {
     ///         volt::task::yield_now().await;
     ///     }
-    ///     volt::runtime::Handle::current().dump().await
+    ///     handle.dump().await
     /// });
     /// println!("{}", dump.text());
-    /// # drop(sender);
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub async fn dump(&self) -> Dump {
@@ -123,6 +123,7 @@ impl Handle {
     /// Same as [`dump`](Self::dump).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::telemetry::dump::Query;
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -134,9 +135,9 @@ impl Handle {
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub async fn dump_with(&self, query: Query) -> Dump {
-        self.shared.home.expect_here();
+        self.shared.identity.home.expect_here();
         let shared = self.shared.clone();
-        let name = shared.name.clone();
+        let name = shared.identity.name.clone();
         let (limit, canceller) = Limit::new(TIME_MAX);
         let dump = match on_thread(move || shared.dump(&query, &limit)) {
             Ok(waiting) => waiting.await,

@@ -1,14 +1,12 @@
 //! The handle of a runtime: spawns tasks and takes snapshots, from any thread.
 //!
-//! The methods that affect the calling thread (`enter`, `block_on`) are in `here`, those that
-//! describe the runtime in `about`, dumps of its tasks in `dump`, its metrics under Tokio's names
-//! in `metrics`, and requests that are counted by HTTP route in `request`.
+//! The methods that describe the runtime are in `about`, dumps of its tasks in `dump`, and its
+//! metrics under Tokio's names in `metrics`. Those that affect the calling thread (`enter`,
+//! `block_on`) are in `context/here`.
 
 mod about;
 mod dump;
-mod here;
 pub mod metrics;
-pub mod request;
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +17,7 @@ use volt_telemetry::Snapshot;
 use volt_telemetry::recording::event::Event;
 
 use crate::config::identity::ThreadNumber;
-use crate::scheduler::listing::processes::ProcessSource;
+use crate::scheduler::readers::processes::ProcessSource;
 use crate::scheduler::shared::Shared;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
@@ -35,6 +33,7 @@ use crate::task::refused::TrySpawnError;
 /// new runtime after the fork.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let handle = runtime.handle().clone();
 /// let answer = std::thread::spawn(move || handle.block_on(handle.spawn(async { 42 })).unwrap());
@@ -56,12 +55,14 @@ impl Handle {
         &self.shared
     }
 
-    /// Spawns a task onto the runtime; see `volt::spawn`. May be called on any thread.
+    /// Spawns a task onto the runtime; see [`volt::spawn`](crate::spawn()). May be called on any
+    /// thread.
     ///
     /// # Panics
     /// Panics in a child process that was forked from the runtime's program.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let handle = runtime.handle().clone();
     /// let thread = std::thread::spawn(move || handle.spawn(async { 6 * 7 }));
@@ -112,7 +113,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.shared.home.expect_here();
+        self.shared.identity.home.expect_here();
         self.shared.try_spawn(future, name, location)
     }
 
@@ -129,7 +130,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.shared.home.expect_here();
+        self.shared.identity.home.expect_here();
         self.shared.spawn(future, name, location)
     }
 
@@ -149,7 +150,7 @@ impl Handle {
         F: Future + 'static,
         F::Output: 'static,
     {
-        self.shared.home.expect_here();
+        self.shared.identity.home.expect_here();
         // Code outside Volt may search the message for its beginning, which is the same in Tokio.
         assert!(
             self.shared.config.local_to == Some(ThreadNumber::here()),
@@ -174,6 +175,7 @@ impl Handle {
     /// such an event would be recorded twice.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use volt::telemetry::recording::event::Event;
     ///
     /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -192,6 +194,7 @@ impl Handle {
     /// Panics in a child process that was forked from the runtime's program.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(2).build()?;
     /// let snapshot = runtime.handle().snapshot();
     /// assert_eq!(snapshot.workers.iter().filter(|worker| !worker.is_spare).count(), 2);
@@ -200,7 +203,7 @@ impl Handle {
     /// ```
     #[track_caller]
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.home.expect_here();
+        self.shared.identity.home.expect_here();
         self.shared.snapshot()
     }
 }
@@ -214,6 +217,6 @@ impl RefUnwindSafe for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("runtime", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("Handle").field("runtime", &self.shared.identity.name).finish_non_exhaustive()
     }
 }

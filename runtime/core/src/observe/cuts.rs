@@ -1,25 +1,17 @@
 //! Makes a reply that is too large fit a frame. The least useful parts are removed first.
 //!
-//! The names of the parts of a snapshot that were removed are stored in its `incomplete`. The order
-//! is: the stacks of incidents, except the newest ones; the other stacks; the histograms of HTTP
-//! routes; the routes; the histograms of workers; the workers. Stacks are the largest part, and
-//! belong to incidents that were sent before. Without histograms and workers there is nothing left
-//! to draw.
-//!
-//! A list loses rows. A dump loses the outer ends of the stacks of running tasks, then groups, then
-//! all of these stacks and the running tasks. Its `groups_left_out` and `remarks` report that.
+//! A snapshot loses parts in the order of `recorder::cuts`. A list loses rows. A dump loses the
+//! outer ends of the stacks of running tasks, then groups, then all of these stacks and the running
+//! tasks. Its `groups_left_out` and `remarks` report that.
 
 use std::io;
 
 use volt_telemetry::dump::Dump;
-use volt_telemetry::histogram::Histogram;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::wire::Reply;
 
 use super::registry::Registry;
-
-/// Incidents that keep their stacks at first: as many as a screen displays.
-const STACKS_KEPT: usize = 8;
+use crate::recorder::cuts;
 
 /// Calls of a running task that are kept while there are groups to remove.
 const CALLS_KEPT: usize = 16;
@@ -27,34 +19,6 @@ const CALLS_KEPT: usize = 16;
 const CALLS_CUT: &str = "calls of running tasks were left out, since the dump was too large for a message";
 /// The remark if running tasks were removed.
 const RUNNING_CUT: &str = "running tasks were left out, since the dump was too large for a message";
-
-/// The names of the fields that are removed, and a function that removes them and returns whether
-/// there were any.
-type Cut = (&'static [&'static str], fn(&mut Snapshot) -> bool);
-
-const CUTS: [Cut; 6] = [
-    (&["incidents.stack"], |snapshot| cut_stacks(snapshot, STACKS_KEPT)),
-    (&["incidents.stack"], |snapshot| cut_stacks(snapshot, 0)),
-    (&["routes.duration"], |snapshot| {
-        snapshot.routes.iter_mut().for_each(|route| route.duration = Histogram::default());
-        !snapshot.routes.is_empty()
-    }),
-    (&["routes"], |snapshot| {
-        let has_any = !snapshot.routes.is_empty();
-        snapshot.routes.clear();
-        has_any
-    }),
-    (&["poll_time", "schedule_delay"], |snapshot| {
-        for worker in &mut snapshot.workers {
-            (worker.poll_time, worker.schedule_delay) = (Histogram::default(), Histogram::default());
-        }
-        true
-    }),
-    (&["workers"], |snapshot| {
-        snapshot.workers.clear();
-        true
-    }),
-];
 
 /// Encodes the reply as a frame. Removes parts of its snapshots until it fits.
 ///
@@ -65,25 +29,14 @@ pub(super) fn encode_cutting(reply: &mut Reply, max_bytes: usize, registry: &Reg
     if fitting.is_err() {
         registry.count(|health| health.snapshots_cut += 1);
     }
-    for step in 0..CUTS.len() {
+    for step in 0..cuts::STEPS {
         if fitting.is_ok() {
             break;
         }
-        snapshots(reply).iter_mut().for_each(|snapshot| _ = cut(snapshot, step));
+        snapshots(reply).iter_mut().for_each(|snapshot| _ = cuts::cut(snapshot, step));
         fitting = reply.to_frame(max_bytes);
     }
     fitting
-}
-
-/// Removes the part number `step` of a snapshot, the least useful ones first. Returns `false` if
-/// there are no more parts.
-pub(crate) fn cut(snapshot: &mut Snapshot, step: usize) -> bool {
-    let Some((fields, cut)) = CUTS.get(step) else { return false };
-    if cut(snapshot) {
-        let missing: Vec<_> = fields.iter().filter(|field| !snapshot.lacks(field)).collect();
-        snapshot.incomplete.extend(missing.into_iter().map(|field| (*field).to_owned()));
-    }
-    true
 }
 
 fn snapshots(reply: &mut Reply) -> &mut [Snapshot] {
@@ -92,18 +45,6 @@ fn snapshots(reply: &mut Reply) -> &mut [Snapshot] {
         Reply::Flush { flush } => flush.snapshot.as_deref_mut().map_or(&mut [], std::slice::from_mut),
         _ => &mut [],
     }
-}
-
-/// Removes all stacks except those of the newest `kept` incidents.
-fn cut_stacks(snapshot: &mut Snapshot, kept: usize) -> bool {
-    let mut is_any = false;
-    let older = snapshot.incidents.latest.iter_mut().rev().skip(kept);
-    for incident in older.filter(|incident| !incident.stack.is_empty()) {
-        incident.stack = Vec::new();
-        incident.stack_error = Some("left out, since the snapshot was too large".to_owned());
-        is_any = true;
-    }
-    is_any
 }
 
 /// Encodes the reply as a frame. Shortens its list until it fits. If it does not fit even then,

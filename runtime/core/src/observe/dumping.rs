@@ -17,7 +17,7 @@ use volt_telemetry::wire::Reply;
 use super::cost::processor_time;
 use super::recording::FAULT;
 use super::registry::{Observed, Registry};
-use crate::scheduler::dump::limit::{Canceller, Limit, TIME_MAX};
+use crate::scheduler::readers::limit::{Canceller, Limit, TIME_MAX};
 
 /// How often the server checks whether the dump is complete.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -6,12 +6,13 @@
 //! * `limits`: what clients may cost;
 //! * `listener`: the socket in its folder;
 //! * `connection`: one client, the bytes in and the bytes out;
-//! * `cuts`: removes parts of a snapshot that is too large;
+//! * `cuts`: removes parts of a reply that is too large;
 //! * `recording`: the flushes for a client that records;
 //! * `server`: the event loop;
 //! * `registry`: the list of runtimes, and the end of the thread;
 //! * `observer`: the start and the main function of the thread;
 //! * `page`: the page of metrics, with a separate thread and a port;
+//! * `request`: a request to a server, counted by its HTTP route;
 //! * `quit`: the dump on SIGQUIT, with a separate thread.
 //!
 //! Invariants:
@@ -27,17 +28,39 @@
 //!   last runtime has ended.
 //! * *It never stops the application*: without a socket the program continues, with a warning.
 
-mod connection;
 mod cost;
-pub(crate) mod cuts;
-mod dumping;
+
 mod limits;
+
 mod listener;
-mod observer;
-pub mod page;
-pub(crate) mod quit;
+
+pub(crate) mod registry;
+
+mod cuts;
+
 mod recording;
-pub mod registry;
+
+mod dumping;
+
+mod connection;
+
+pub(crate) mod quit;
+
+mod request;
+
 mod server;
+
+mod observer;
+
+pub(crate) mod page;
+
 #[cfg(test)]
 mod tests;
+
+// The items of `volt::observe`.
+pub use {
+    crate::scheduler::readers::processes::ProcessSource,
+    page::metrics_addr,
+    registry::{health, program, socket_path},
+    request::{Renamer, Request},
+};

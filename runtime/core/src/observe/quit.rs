@@ -46,7 +46,7 @@ use volt_telemetry::dump::Query;
 
 use super::recording::FAULT;
 use super::registry;
-use crate::scheduler::dump::limit::{Limit, TIME_MAX};
+use crate::scheduler::readers::limit::{Limit, TIME_MAX};
 
 /// The variable that requests dumps.
 const VARIABLE: &str = "VOLT_DUMP_ON_SIGQUIT";

@@ -43,18 +43,18 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins a recording with the records of the last `look_back` that are still in the rings.
+    /// Begins a recording with the records of the last `before` that are still in the rings.
     /// Also returns the recording's head. `None` if the runtime has ended.
     pub(super) fn begin(
         name: &str,
         runtime: Weak<dyn Observed>,
-        look_back: Duration,
+        before: Duration,
         now: Instant,
     ) -> Option<(Recording, Head)> {
         let found = runtime.upgrade()?;
         let recorder = found.recorder()?;
-        let from_ns = clock::now_ns().saturating_sub(clock::saturating_ns(look_back));
-        let drain = if look_back.is_zero() { Drain::from_now(recorder) } else { Drain::look_back(recorder, from_ns) };
+        let from_ns = clock::now_ns().saturating_sub(clock::saturating_ns(before));
+        let drain = if before.is_zero() { Drain::from_now(recorder) } else { Drain::since(recorder, from_ns) };
         let head = recorder.head(&program_name(), name);
         let (pieces, on) = (VecDeque::new(), recorder.hold());
         drop(found);
@@ -86,9 +86,9 @@ impl Recording {
     }
 
     fn collect(&mut self, now: Instant) -> Result<(), String> {
-        let gone = || "the runtime has ended".to_owned();
-        let runtime = self.runtime.upgrade().ok_or_else(gone)?;
-        let flush = self.drain.collect(runtime.names().ok_or_else(gone)?);
+        let has_ended = || "the runtime has ended".to_owned();
+        let runtime = self.runtime.upgrade().ok_or_else(has_ended)?;
+        let flush = self.drain.collect(runtime.names().ok_or_else(has_ended)?);
         if self.snapshot_at <= now {
             let snapshot = runtime.snapshot();
             let (at_ns, snapshot) = (snapshot.at_ns, Some(Box::new(snapshot)));

@@ -57,7 +57,7 @@ use super::listener::SocketFile;
 use crate::clock;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
-use crate::scheduler::dump::limit::Limit;
+use crate::scheduler::readers::limit::Limit;
 use crate::task::details::origin::MAX_NAME_BYTES;
 
 /// What a runtime exposes to observers. Called on the observer's thread and on any thread that
@@ -108,6 +108,7 @@ pub(crate) fn register(wanted: &str) -> Registration {
 /// without the socket.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let program = volt::observe::program();
 /// assert_eq!(program.pid, std::process::id());
 /// for runtime in &program.runtimes {

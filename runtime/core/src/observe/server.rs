@@ -32,7 +32,7 @@ use mio::{Events, Interest, Poll, Token};
 use volt_telemetry::socket;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
 
-use super::connection::{Asked, Connection, Gone};
+use super::connection::{Closed, Connection, Requested};
 use super::cost::processor_time;
 use super::cuts::{encode_cutting, encode_shortening};
 use super::dumping::Dumping;
@@ -93,8 +93,8 @@ impl Server {
         self.answer(registry, now);
         for index in 0..self.clients.len() {
             let Some(client) = &self.clients[index] else { continue };
-            if let Err(gone) = client.check(now) {
-                self.remove(index, gone, registry);
+            if let Err(closed) = client.check(now) {
+                self.remove(index, closed, registry);
             }
         }
         Ok(is_woken)
@@ -220,8 +220,8 @@ impl Server {
                 registry.count(|health| health.throttles += 1);
                 served = served.and_then(|()| client.flush(now, &self.limits));
             }
-            if let Err(gone) = served {
-                self.remove(index, gone, registry);
+            if let Err(closed) = served {
+                self.remove(index, closed, registry);
             }
         }
     }
@@ -230,13 +230,13 @@ impl Server {
         for index in 0..self.clients.len() {
             let Some(client) = &mut self.clients[index] else { continue };
             client.tick(now);
-            if let Err(gone) = send_dump(client, registry, &self.limits, now) {
-                self.remove(index, gone, registry);
+            if let Err(closed) = send_dump(client, registry, &self.limits, now) {
+                self.remove(index, closed, registry);
                 continue;
             }
             let Some(client) = &mut self.clients[index] else { continue };
-            if let Err(gone) = client.send_recording(now, &self.limits, registry) {
-                self.remove(index, gone, registry);
+            if let Err(closed) = client.send_recording(now, &self.limits, registry) {
+                self.remove(index, closed, registry);
             }
         }
         if !self.clients.iter().flatten().any(Connection::is_owed) {
@@ -250,15 +250,15 @@ impl Server {
             if let Reply::Snapshot { lost, .. } = &mut reply {
                 *lost = client.lost();
             }
-            let frame = encode_or_say_why(&mut reply, self.limits.reply_bytes, registry);
+            let frame = encode_or_explain(&mut reply, self.limits.reply_bytes, registry);
             let is_sent = client.answer(frame, &self.limits);
             answered.push(index);
             registry.count(|health| {
                 health.snapshots += u64::from(is_sent);
                 health.snapshots_lost += u64::from(!is_sent);
             });
-            if let Err(gone) = client.flush(now, &self.limits) {
-                self.remove(index, gone, registry);
+            if let Err(closed) = client.flush(now, &self.limits) {
+                self.remove(index, closed, registry);
             }
         }
         let took = processor_time().saturating_sub(began);
@@ -268,14 +268,14 @@ impl Server {
                 && client.charge(took, now, &self.limits)
             {
                 registry.count(|health| health.throttles += 1);
-                if let Err(gone) = client.flush(now, &self.limits) {
-                    self.remove(index, gone, registry);
+                if let Err(closed) = client.flush(now, &self.limits) {
+                    self.remove(index, closed, registry);
                 }
             }
         }
     }
 
-    fn remove(&mut self, index: usize, gone: Gone, registry: &Registry) {
+    fn remove(&mut self, index: usize, closed: Closed, registry: &Registry) {
         let Some(mut client) = self.clients[index].take() else { return };
         self.paid_at[index] = client.paid_at();
         // Deregistered explicitly: a forked child may hold the descriptor too, and closing ours
@@ -283,28 +283,28 @@ impl Server {
         let _ = self.poll.registry().deregister(&mut client.socket);
         registry.count(|health| {
             health.clients -= 1;
-            match gone {
-                Gone::Left => {}
-                Gone::Malformed => health.dropped_malformed += 1,
-                Gone::Silent => health.dropped_silent += 1,
-                Gone::Slow => health.dropped_slow += 1,
+            match closed {
+                Closed::Left => {}
+                Closed::Malformed => health.dropped_malformed += 1,
+                Closed::Silent => health.dropped_silent += 1,
+                Closed::Slow => health.dropped_slow += 1,
             }
         });
     }
 }
 
-fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Gone> {
+fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Closed> {
     client.flush(now, limits)?;
     match client.read(now, limits)? {
-        Asked::Nothing | Asked::Snapshot => Ok(()),
-        Asked::Other(request) => {
+        Requested::Nothing | Requested::Snapshot => Ok(()),
+        Requested::Other(request) => {
             let reply = reply_to(request, client, registry, now);
             match reply.unwrap_or_else(|message| Some(Reply::Error { message })) {
                 Some(reply) => send(reply, client, limits, now),
                 None => Ok(()),
             }
         }
-        Asked::Unknown => {
+        Requested::Unknown => {
             let message = format!(
                 "this program uses version {} of the protocol, which does not have this request",
                 wire::VERSION
@@ -318,7 +318,7 @@ fn serve_one(client: &mut Connection, registry: &Registry, limits: &Limits, now:
 }
 
 /// Sends the dump of a client, if it is complete.
-fn send_dump(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Gone> {
+fn send_dump(client: &mut Connection, registry: &Registry, limits: &Limits, now: Instant) -> Result<(), Closed> {
     let Some((reply, took)) = client.dumping.as_ref().and_then(Dumping::take) else { return Ok(()) };
     client.dumping = None;
     send(reply, client, limits, now)?;
@@ -328,7 +328,7 @@ fn send_dump(client: &mut Connection, registry: &Registry, limits: &Limits, now:
     client.flush(now, limits)
 }
 
-fn send(mut reply: Reply, client: &mut Connection, limits: &Limits, now: Instant) -> Result<(), Gone> {
+fn send(mut reply: Reply, client: &mut Connection, limits: &Limits, now: Instant) -> Result<(), Closed> {
     if let Some(frame) = encode_shortening(&mut reply, limits.reply_bytes) {
         client.push(frame, limits);
     }
@@ -343,24 +343,24 @@ fn reply_to(
     registry: &Registry,
     now: Instant,
 ) -> Result<Option<Reply>, String> {
-    let gone = || "the runtime has ended".to_owned();
+    let has_ended = || "the runtime has ended".to_owned();
     let reply = match request {
         Request::Dump { runtime, query } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
             client.dumping = Some(Dumping::begin(runtime, query, registry)?);
             return Ok(None);
         }
-        Request::Record { runtime, look_back_ms } => {
+        Request::Record { runtime, before_ms } => {
             let (name, runtime) = registry.find(runtime.as_deref())?;
-            let look_back = Duration::from_millis(look_back_ms);
-            let (recording, head) = Recording::begin(&name, runtime, look_back, now).ok_or_else(gone)?;
+            let before = Duration::from_millis(before_ms);
+            let (recording, head) = Recording::begin(&name, runtime, before, now).ok_or_else(has_ended)?;
             client.recording = Some(recording);
             Ok(Reply::Recording { head: Box::new(head) })
         }
         Request::Recorder { runtime, is_on } => {
             let (name, runtime) = registry.find(runtime.as_deref())?;
-            let runtime = runtime.upgrade().ok_or_else(gone)?;
-            let recorder = runtime.recorder().ok_or_else(gone)?;
+            let runtime = runtime.upgrade().ok_or_else(has_ended)?;
+            let recorder = runtime.recorder().ok_or_else(has_ended)?;
             if let Some(is_on) = is_on {
                 recorder.switch(is_on);
             }
@@ -369,7 +369,7 @@ fn reply_to(
         }
         Request::Why { runtime, task } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
-            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let runtime = runtime.upgrade().ok_or_else(has_ended)?;
             // As for snapshots: a panic in there affects one answer, not the socket.
             let why = catch_unwind(AssertUnwindSafe(|| runtime.why(&task)));
             let why = why.map_err(|_| FAULT.to_owned())?;
@@ -382,13 +382,13 @@ fn reply_to(
         }
         Request::Tasks { runtime, query } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
-            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let runtime = runtime.upgrade().ok_or_else(has_ended)?;
             let list = catch_unwind(AssertUnwindSafe(|| runtime.tasks(&query))).map_err(|_| FAULT.to_owned())?;
             Ok(Reply::Tasks(Box::new(list)))
         }
         Request::Processes { runtime, query } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;
-            let runtime = runtime.upgrade().ok_or_else(gone)?;
+            let runtime = runtime.upgrade().ok_or_else(has_ended)?;
             let list = catch_unwind(AssertUnwindSafe(|| runtime.processes(&query))).map_err(|_| FAULT.to_owned())?;
             Ok(Reply::Processes(Box::new(list)))
         }
@@ -411,7 +411,7 @@ fn take_snapshot(registry: &Registry) -> Reply {
     }
 }
 
-fn encode_or_say_why(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
+fn encode_or_explain(reply: &mut Reply, max_bytes: usize, registry: &Registry) -> Vec<u8> {
     encode_cutting(reply, max_bytes, registry).unwrap_or_else(|error| {
         *reply = Reply::Error { message: format!("the snapshot does not fit: {error}") };
         reply.to_frame(MAX_REPLY_BYTES).expect("a line of text is a frame")

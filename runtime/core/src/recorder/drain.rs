@@ -3,8 +3,8 @@
 //!
 //! A thread of an observer has a [`Drain`] and calls [`Drain::collect`] repeatedly while something
 //! is recorded, every [`Drain::next_in`]. The result is a *flush*: the records since the previous
-//! one. A drain that looks back begins with the records that are already in the rings. After a
-//! trigger, its first flush must be collected immediately, since the events of interest are being
+//! one. A drain since an earlier time begins with the records that are already in the rings. After
+//! a trigger, its first flush must be collected immediately, since the events of interest are being
 //! overwritten.
 //!
 //! An ordinary case: a worker has polled a new task twice since the previous flush. The drain
@@ -40,7 +40,7 @@ use crate::clock;
 
 /// Names of tasks and processes that are looked up per flush. The others are looked up when those
 /// tasks are polled again.
-const MAX_TASKS_ASKED: usize = 256;
+const NAMES_PER_FLUSH_MAX: usize = 256;
 /// Places for tasks whose names were looked up, a power of two. If two tasks share a place, their
 /// names may be written more than once.
 const TASKS_SENT: usize = 16_384;
@@ -97,7 +97,7 @@ struct Sent {
 
 impl Drain {
     /// Creates a drain that begins with the records in the rings from `from_ns` on.
-    pub(crate) fn look_back(recorder: &Arc<Recorder>, from_ns: u64) -> Self {
+    pub(crate) fn since(recorder: &Arc<Recorder>, from_ns: u64) -> Self {
         // It is unknown when the missed events happened, so all since the recorder was switched on
         // count.
         Self::new(recorder, from_ns, RingReader::from_oldest, 0)
@@ -136,7 +136,7 @@ impl Drain {
                 chunks.push(Chunk { track: place as u32, lost, records });
             }
         }
-        self.pace(complete_until_ns, &chunks);
+        self.adapt_interval(complete_until_ns, &chunks);
         // (3)
         let texts = self.sent.texts(&chunks, names);
         // (4)
@@ -150,7 +150,7 @@ impl Drain {
         self.wait
     }
 
-    fn pace(&mut self, now_ns: u64, chunks: &[Chunk]) {
+    fn adapt_interval(&mut self, now_ns: u64, chunks: &[Chunk]) {
         let half = self.lanes.iter().filter_map(|lane| lane.reader.as_ref()).map(RingReader::capacity).min();
         let half = half.unwrap_or(0) as u64 / 2;
         let most = chunks.iter().map(|chunk| chunk.records.len() as u64 + chunk.lost).max().unwrap_or(0);
@@ -189,7 +189,7 @@ impl Sent {
                         texts.extend(text.map(|text| Text::new(Table::Location, location.into(), text)));
                     }
                     let place = &mut self.tasks[task as usize % TASKS_SENT];
-                    if *place != task && asked < MAX_TASKS_ASKED {
+                    if *place != task && asked < NAMES_PER_FLUSH_MAX {
                         *place = task;
                         asked += 1;
                         texts.extend(names.task(task).map(|text| Text::new(Table::Task, task, text)));
@@ -200,7 +200,7 @@ impl Sent {
                 | Event::MessageLost { process, .. }
                 | Event::ProcessRestart { supervisor: process } => {
                     let place = &mut self.processes[(process >> 32) as usize % PROCESSES_SENT];
-                    if *place != Some(process) && asked < MAX_TASKS_ASKED {
+                    if *place != Some(process) && asked < NAMES_PER_FLUSH_MAX {
                         *place = Some(process);
                         asked += 1;
                         texts.extend(names.process(process).map(|text| Text::new(Table::Process, process, text)));
@@ -276,7 +276,7 @@ mod tests {
         let recorder = Recorder::new(2, 0, 8, true);
         let first = recorder.claim(FIRST).unwrap();
         first.note(1, Event::SearchBegin);
-        let (mut back, mut now) = (Drain::look_back(&recorder, 0), Drain::from_now(&recorder));
+        let (mut back, mut now) = (Drain::since(&recorder, 0), Drain::from_now(&recorder));
         first.note(2, Event::SearchBegin);
         let names = AllNames::default();
         // Claimed only now.
@@ -296,7 +296,7 @@ mod tests {
         let recorder = Recorder::new(1, 0, 8, true);
         let writer = recorder.claim(FIRST).unwrap();
         (0..4).for_each(|at_ns| writer.note(at_ns, Event::SearchBegin));
-        let mut drain = Drain::look_back(&recorder, 2);
+        let mut drain = Drain::since(&recorder, 2);
         let flush = drain.collect(&AllNames::default());
         assert_eq!((numbers(&flush), flush.lost()), (vec![(0, vec![2, 3])], 0));
         (10..30).for_each(|at_ns| writer.note(at_ns, Event::SearchBegin));
@@ -343,13 +343,13 @@ mod tests {
         let chunk = |count| [Chunk { track: 0, lost: 0, records: vec![Record::default(); count] }];
         drain.collect(&AllNames::default());
         drain.collected_at_ns = Some(0);
-        drain.pace(10_000_000, &chunk(512));
+        drain.adapt_interval(10_000_000, &chunk(512));
         assert_eq!(drain.next_in(), Duration::from_millis(10));
-        drain.pace(20_000_000, &chunk(2048));
+        drain.adapt_interval(20_000_000, &chunk(2048));
         assert_eq!(drain.next_in(), Duration::from_micros(2_500));
-        drain.pace(30_000_000, &chunk(1));
+        drain.adapt_interval(30_000_000, &chunk(1));
         assert_eq!(drain.next_in(), WAIT.1);
-        drain.pace(30_000_000, &chunk(1_000));
+        drain.adapt_interval(30_000_000, &chunk(1_000));
         assert_eq!(drain.next_in(), WAIT.0);
         drop(writer);
     }

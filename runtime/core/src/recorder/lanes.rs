@@ -105,6 +105,11 @@ impl Recorder {
         RecorderHandle { flag: self.flag(), recorder: self.clone(), track, writer: OnceCell::new() }
     }
 
+    /// Returns the file with the cells and the rings, if one is wanted.
+    pub(crate) fn black_box(&self) -> Option<&Arc<BlackBox>> {
+        self.black_box.as_ref()
+    }
+
     /// Returns the number of records per lane.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
@@ -433,7 +438,7 @@ mod tests {
         let held = recorder.outside.lock();
         recorder.note_outside(6, wake(2));
         drop(held);
-        let [mut first, mut second] = [(); 2].map(|()| Drain::look_back(&recorder, 0));
+        let [mut first, mut second] = [(); 2].map(|()| Drain::since(&recorder, 0));
         let mut late = Drain::from_now(&recorder);
         for drain in [&mut first, &mut second] {
             let flush = drain.collect(&Nameless);

@@ -2,7 +2,7 @@
 //!
 //! The workers are past their last task, but each may still run destructors of user code: those of
 //! thread-locals. Usually there are none, and a thread ends within some 10 µs. So the thread that
-//! shuts the runtime down first tries for `PATIENCE` to join the threads itself ([`join_soon`]). A
+//! shuts the runtime down first tries for `TIMEOUT` to join the threads itself ([`join_soon`]). A
 //! destructor may need a timer or a socket, so that thread must turn the driver if it has to wait
 //! for longer; then another thread joins the rest ([`Joiner`]), since the standard library's join
 //! has no time limit.
@@ -23,13 +23,13 @@ use crate::scheduler::shared::Shared;
 /// How long the thread that shuts a runtime down tries to join the others itself. Starting another
 /// thread for that takes some 50 µs.
 #[cfg(all(target_os = "linux", not(miri)))]
-const PATIENCE: Duration = Duration::from_millis(1);
+const TIMEOUT: Duration = Duration::from_millis(1);
 
-/// Joins those of `threads` that end within `PATIENCE` and before `deadline`. Returns the others.
+/// Joins those of `threads` that end within `TIMEOUT` and before `deadline`. Returns the others.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn join_soon(mut threads: Vec<JoinThread<()>>, deadline: Option<Instant>) -> Vec<JoinThread<()>> {
-    let patience = Instant::now() + PATIENCE;
-    let until = deadline.map_or(patience, |deadline| deadline.min(patience));
+    let until_timeout = Instant::now() + TIMEOUT;
+    let until = deadline.map_or(until_timeout, |deadline| deadline.min(until_timeout));
     loop {
         threads = threads.into_iter().filter_map(|thread| try_join(thread).err()).collect();
         if threads.is_empty() || Instant::now() >= until {
@@ -91,7 +91,7 @@ impl Joiner {
                     let _ended = thread.join();
                     // ORDERING: Release; pairs with the Acquire in `Joiner::left`.
                     left.fetch_sub(1, Ordering::Release);
-                    shared.driver.unpark();
+                    shared.workers.driver.unpark();
                 }
             }
         };
@@ -103,7 +103,7 @@ impl Joiner {
             // This is the thread that shuts the runtime down, and not a worker, so it may block on
             // the log.
             tracing::warn!(
-                target: "volt", runtime = %shared.name, %error,
+                target: "volt", runtime = %shared.identity.name, %error,
                 "no thread could be started to join the runtime's threads: the shutdown does not wait for them"
             );
         }

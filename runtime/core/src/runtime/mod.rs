@@ -30,23 +30,33 @@ use self::joiner::{Joiner, join_soon};
 use crate::context;
 use crate::driver::turn::Driver;
 use crate::handle::Handle;
-use crate::handle::metrics::RuntimeMetrics;
 use crate::observe::registry::{Observed, Registration};
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
-use crate::scheduler::dump::limit::Limit;
-use crate::scheduler::seat::Seat;
+use crate::scheduler::readers::limit::Limit;
 use crate::scheduler::sentinel::program::Watched;
 use crate::scheduler::shared::Shared;
+use crate::scheduler::shared_core::SharedCore;
 use crate::scheduler::worker::Worker;
 use crate::stats::locations::of_number;
 use crate::task::join::JoinHandle;
 use crate::task::refused::TrySpawnError;
 
 mod joiner;
+mod local;
+
+// The items of `volt::runtime` that are not at the root of this crate.
+pub use {
+    crate::config::hooks::TaskMeta,
+    crate::config::identity::{Id, RuntimeFlavor},
+    crate::context::TryCurrentError,
+    crate::handle::metrics::RuntimeMetrics,
+    crate::scheduler::worker::current::worker_index,
+    local::{LocalOptions, LocalRuntime},
+};
 
 /// The most tasks that the report of an incomplete shutdown names.
-const LEFT_OVERS_NAMED: usize = 8;
+const REMAINING_NAMED: usize = 8;
 
 /// The Volt runtime: worker threads, timers, the I/O driver and a pool for blocking work.
 ///
@@ -66,6 +76,7 @@ const LEFT_OVERS_NAMED: usize = 8;
 /// [`shutdown_background`](Self::shutdown_background) there.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Runtime::new()?;
 /// let answer = runtime.block_on(async {
 ///     volt::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -102,12 +113,14 @@ impl Runtime {
         &self.handle
     }
 
-    /// Spawns a task onto the runtime; see `volt::spawn`. May be called on any thread.
+    /// Spawns a task onto the runtime; see [`volt::spawn`](crate::spawn()). May be called on any
+    /// thread.
     ///
     /// The tasks of a current-thread runtime make progress only during
     /// [`block_on`](Self::block_on).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let task = runtime.spawn(async { 6 * 7 });
     /// assert_eq!(runtime.block_on(task).unwrap(), 42);
@@ -139,6 +152,7 @@ impl Runtime {
     /// `volt::task::spawn_blocking`.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let job = runtime.spawn_blocking(|| std::fs::metadata("/"));
     /// assert!(runtime.block_on(job).unwrap().unwrap().is_dir());
@@ -168,6 +182,7 @@ impl Runtime {
     /// from the runtime's program; and if the future panics.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let name = String::from("ada");
     /// let length = runtime.block_on(async { name.len() });
@@ -209,6 +224,7 @@ impl Runtime {
     /// `limit` is zero. Use [`shutdown_background`](Self::shutdown_background) there.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// use std::time::Duration;
     ///
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
@@ -230,13 +246,14 @@ impl Runtime {
     /// returns.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let inner = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// runtime.block_on(async move { inner.shutdown_background() });
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub fn shutdown_background(mut self) {
-        if self.handle.shared().home.is_here() {
+        if self.handle.shared().identity.home.is_here() {
             self.end(Some(Instant::now()));
         }
     }
@@ -254,7 +271,7 @@ impl Runtime {
         if self.registration.is_none() {
             return;
         }
-        if !self.handle.shared().home.is_here() {
+        if !self.handle.shared().identity.home.is_here() {
             self.forget();
             return;
         }
@@ -278,8 +295,8 @@ impl Runtime {
         let Some(registration) = self.registration.take() else { return };
         let shared = self.handle.shared();
         shared.close();
-        // Nothing else has the seat: `block_on` borrows the runtime.
-        if let Some(core) = shared.seat.as_ref().and_then(Seat::try_take) {
+        // Nothing else has the core: `block_on` borrows the runtime.
+        if let Some(core) = shared.workers.shared_core.as_ref().and_then(SharedCore::try_take) {
             // The last polls and the destructors may use the runtime, as on a worker's thread.
             let _entered = context::try_enter(&self.handle);
             Worker::new(shared.clone(), 0, core).run_to_end(deadline);
@@ -297,7 +314,7 @@ impl Runtime {
             threads.extend(shared.spares.take_threads());
             joiner = (!has_passed()).then(|| Joiner::start(shared, join_soon(threads, deadline)));
         }
-        shared.blocking.shut_down(Waker::from(Arc::new(DriverWaker(shared.driver.clone()))));
+        shared.blocking.shut_down(Waker::from(Arc::new(DriverWaker(shared.workers.driver.clone()))));
         let (blocking, ending) = loop {
             let left = (shared.blocking.others(), joiner.as_ref().map_or(0, Joiner::left));
             // If a worker is left, the deadline has passed with that worker stuck. Then the
@@ -305,11 +322,11 @@ impl Runtime {
             if left == (0, 0) || workers > 0 || has_passed() {
                 break left;
             }
-            if shared.driver.is_paused() {
-                shared.driver.shut_down();
+            if shared.workers.driver.is_paused() {
+                shared.workers.driver.shut_down();
             }
             let at_most = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            shared.driver.turn_without_workers(at_most);
+            shared.workers.driver.turn_without_workers(at_most);
         };
         if let Some(joiner) = joiner {
             joiner.end();
@@ -317,24 +334,24 @@ impl Runtime {
         if let Some(reader) = reader {
             reader.end(deadline);
         }
-        shared.driver.shut_down();
+        shared.workers.driver.shut_down();
         if let Some(tokio) = shared.compat() {
             tokio.shut_down(deadline);
         }
         drop(registration);
-        if let Some(black_box) = &shared.black_box {
+        if let Some(black_box) = shared.recorder.black_box() {
             black_box.shut_down();
         }
         if !is_watched {
             // With a sentinel, another thread logs these, one that may block.
-            shared.failures.leave();
-            shared.failures.tell_rest();
+            shared.failures().leave();
+            shared.failures().log_rest();
         }
         if workers + blocking + ending > 0 {
-            let (tasks, named) = shared.left_overs(LEFT_OVERS_NAMED);
+            let (tasks, named) = shared.remaining_tasks(REMAINING_NAMED);
             let named = named.join(", ");
             tracing::warn!(
-                target: "volt", runtime = %shared.name, workers, tasks, blocking_threads = blocking,
+                target: "volt", runtime = %shared.identity.name, workers, tasks, blocking_threads = blocking,
                 ending_threads = ending, %named,
                 "tasks or threads still run after the shutdown of the runtime"
             );
@@ -366,7 +383,7 @@ impl RefUnwindSafe for Runtime {}
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime").field("name", &self.handle.shared().name).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("name", &self.handle.shared().identity.name).finish_non_exhaustive()
     }
 }
 
@@ -406,7 +423,7 @@ impl Names for Shared {
     }
 
     fn task(&self, id: u64) -> Option<String> {
-        self.registry.name_by_id(id)
+        self.workers.registry.name_by_id(id)
     }
 
     fn process(&self, number: u64) -> Option<String> {

@@ -2,7 +2,7 @@
 //!
 //! All of it is read on the thread that polls the task, so no synchronization is needed.
 
-use super::current::{with_worker, worker_index};
+use super::worker::current::{with_worker, worker_index};
 use crate::task::current;
 use crate::task::header::Header;
 use crate::task::id::Id;

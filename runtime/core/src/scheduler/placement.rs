@@ -16,8 +16,8 @@
 //! worker may begin to block right after it was chosen; then a thief takes the task, as from a
 //! ring.
 //!
-//! Spares are never chosen. A stand-in is on duty only for a moment, and it steals from inboxes
-//! like any thief.
+//! Spares are never chosen. A stand-in is active only for a moment, and it steals from inboxes like
+//! any thief.
 //!
 //! The least-loaded scan starts at a rotating index (otherwise all ties would go to worker 0) and
 //! ends at the first idle worker. Two choices: Mitzenmacher, "The Power of Two Choices in
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::remote::Remote;
-use super::staff::Staff;
+use super::slots::WorkerSlots;
 use crate::clock;
 use crate::config::{Placement, STUCK_AFTER};
 
@@ -47,11 +47,11 @@ impl Placer {
     /// Returns the worker whose inbox takes the next task; `None` = the global queue. `remotes` are
     /// those of the workers, without spares.
     #[inline]
-    pub(crate) fn choose(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
+    pub(crate) fn choose(&self, remotes: &[Arc<Remote>], slots: &WorkerSlots) -> Option<usize> {
         match self.placement {
             Placement::Global => None,
-            Placement::TwoChoices => self.two_choices(remotes, staff),
-            Placement::LeastLoaded => self.least_loaded(remotes, staff),
+            Placement::TwoChoices => self.two_choices(remotes, slots),
+            Placement::LeastLoaded => self.least_loaded(remotes, slots),
         }
     }
 
@@ -60,18 +60,18 @@ impl Placer {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn two_choices(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
+    fn two_choices(&self, remotes: &[Arc<Remote>], slots: &WorkerSlots) -> Option<usize> {
         let count = remotes.len();
         let mixed = mix(self.next_turn() as u64);
         let one = reduce(mixed as u32, count);
         // A different one, with the same probability for each.
         let other = (one + 1 + reduce((mixed >> 32) as u32, count.saturating_sub(1))) % count;
         let now_ns = LazyCell::new(clock::now_ns);
-        let open = [one, other].into_iter().filter(|worker| is_open(*worker, &remotes[*worker], staff, || *now_ns));
+        let open = [one, other].into_iter().filter(|worker| is_open(*worker, &remotes[*worker], slots, || *now_ns));
         open.min_by_key(|worker| load(&remotes[*worker]))
     }
 
-    fn least_loaded(&self, remotes: &[Arc<Remote>], staff: &Staff) -> Option<usize> {
+    fn least_loaded(&self, remotes: &[Arc<Remote>], slots: &WorkerSlots) -> Option<usize> {
         let count = remotes.len();
         let start = self.next_turn() % count;
         let now_ns = LazyCell::new(clock::now_ns);
@@ -79,7 +79,7 @@ impl Placer {
         for worker in (start..count).chain(0..start) {
             let remote = &remotes[worker];
             let load = load(remote);
-            if best.is_some_and(|(least, _)| load >= least) || !is_open(worker, remote, staff, || *now_ns) {
+            if best.is_some_and(|(least, _)| load >= least) || !is_open(worker, remote, slots, || *now_ns) {
                 continue;
             }
             if load == 0 {
@@ -91,11 +91,11 @@ impl Placer {
     }
 }
 
-/// Returns whether a worker can run a task soon: it is on duty, neither blocks nor is declared
+/// Returns whether a worker can run a task soon: it is active, neither blocks nor is declared
 /// stuck, and is not in a long poll. The clock is read only for workers that are in a poll.
-fn is_open(worker: usize, remote: &Remote, staff: &Staff, now_ns: impl Fn() -> u64) -> bool {
+fn is_open(worker: usize, remote: &Remote, slots: &WorkerSlots, now_ns: impl Fn() -> u64) -> bool {
     let is_stuck = || remote.cells.poll_for_ns(now_ns()) >= Some(clock::saturating_ns(STUCK_AFTER));
-    staff.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
+    slots.is_present(worker) && !(remote.cells.is_in_poll() && is_stuck())
 }
 
 /// Returns how many tasks a worker holds or runs.
@@ -130,8 +130,8 @@ mod tests {
     use crate::scheduler::core::Core;
     use crate::scheduler::remote::slot;
     use crate::stats::placed::Placed;
+    use crate::task::block_in_place;
     use crate::task::cell::{Nowhere, new_task};
-    use crate::task::control::block_in_place::block_in_place;
     use crate::task::control::yield_now::yield_now;
     use crate::task::header::Notified;
     use crate::task::id::Id;
@@ -146,10 +146,10 @@ mod tests {
     }
 
     fn chosen(placement: Placement, workers: usize) -> Vec<usize> {
-        let ((remotes, _cores), staff) = (remotes(workers), Staff::new(workers, 0));
+        let ((remotes, _cores), slots) = (remotes(workers), WorkerSlots::new(workers, 0));
         let placer = Placer::new(placement);
         let mut counts = vec![0; workers];
-        (0..7_000).for_each(|_| counts[placer.choose(&remotes, &staff).expect("nobody is stuck")] += 1);
+        (0..7_000).for_each(|_| counts[placer.choose(&remotes, &slots).expect("nobody is stuck")] += 1);
         counts
     }
 
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn global_chooses_no_worker() {
         let (remotes, _cores) = remotes(2);
-        assert_eq!(Placer::new(Placement::Global).choose(&remotes, &Staff::new(2, 0)), None);
+        assert_eq!(Placer::new(Placement::Global).choose(&remotes, &WorkerSlots::new(2, 0)), None);
     }
 
     fn task() -> Notified {
@@ -178,8 +178,8 @@ mod tests {
     }
 
     /// Returns the different results of a hundred choices.
-    fn choices(placer: &Placer, remotes: &[Arc<Remote>], staff: &Staff) -> Vec<Option<usize>> {
-        let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes, staff)).collect();
+    fn choices(placer: &Placer, remotes: &[Arc<Remote>], slots: &WorkerSlots) -> Vec<Option<usize>> {
+        let mut choices: Vec<_> = (0..100).map(|_| placer.choose(remotes, slots)).collect();
         choices.sort_unstable();
         choices.dedup();
         choices
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_less_loaded_is_chosen() {
-        let staff = Staff::new(2, 0);
+        let slots = WorkerSlots::new(2, 0);
         for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
             let placer = Placer::new(placement);
             // For each place in which a worker can hold a task.
@@ -201,10 +201,10 @@ mod tests {
                     // A poll that counts as just begun for an hour.
                     _ => _ = remotes[0].cells.begin_poll(task().header(), clock::now_ns() + clock::saturating_ns(HOUR)),
                 }
-                assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {place}");
+                assert_eq!(choices(&placer, &remotes, &slots), [Some(1)], "{placement:?}, {place}");
                 // If both hold tasks, the one that holds fewer.
                 (0..2).for_each(|_| cores[1].ring.push(task()).unwrap());
-                assert_eq!(choices(&placer, &remotes, &staff), [Some(0)], "{placement:?}, {place}");
+                assert_eq!(choices(&placer, &remotes, &slots), [Some(0)], "{placement:?}, {place}");
             }
         }
     }
@@ -216,25 +216,25 @@ mod tests {
             let began_at_ns = clock::now_ns().saturating_sub(clock::saturating_ns(STUCK_AFTER));
             remote.cells.begin_poll(task.header(), began_at_ns);
         };
-        type Stop<'a> = &'a dyn Fn(&Staff, &Remote, usize);
+        type Stop<'a> = &'a dyn Fn(&WorkerSlots, &Remote, usize);
         let stops: [(&str, Stop<'_>); 3] = [
             ("in a long poll", &|_, remote, _| begin_long_poll(remote)),
-            ("stuck", &|staff, _, worker| assert!(staff.declare_stuck(worker))),
-            ("blocking", &|staff, _, worker| staff.begin_blocking(worker)),
+            ("stuck", &|slots, _, worker| assert!(slots.declare_stuck(worker))),
+            ("blocking", &|slots, _, worker| slots.begin_blocking(worker)),
         ];
         for placement in [Placement::TwoChoices, Placement::LeastLoaded] {
             for (what, stop) in stops {
                 let placer = Placer::new(placement);
-                let ((remotes, mut cores), staff) = (remotes(2), Staff::new(2, 2));
+                let ((remotes, mut cores), slots) = (remotes(2), WorkerSlots::new(2, 2));
                 (0..5).for_each(|_| cores[1].ring.push(self::task()).unwrap());
-                assert_eq!(choices(&placer, &remotes, &staff), [Some(0)]);
-                stop(&staff, &remotes[0], 0);
-                assert_eq!(choices(&placer, &remotes, &staff), [Some(1)], "{placement:?}, {what}, with an empty queue");
-                stop(&staff, &remotes[1], 1);
-                assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}");
+                assert_eq!(choices(&placer, &remotes, &slots), [Some(0)]);
+                stop(&slots, &remotes[0], 0);
+                assert_eq!(choices(&placer, &remotes, &slots), [Some(1)], "{placement:?}, {what}, with an empty queue");
+                stop(&slots, &remotes[1], 1);
+                assert_eq!(choices(&placer, &remotes, &slots), [None], "{placement:?}, all {what}");
                 // A stand-in is not a candidate.
-                assert!(staff.call().is_some());
-                assert_eq!(choices(&placer, &remotes, &staff), [None], "{placement:?}, all {what}, beside a spare");
+                assert!(slots.call().is_some());
+                assert_eq!(choices(&placer, &remotes, &slots), [None], "{placement:?}, all {what}, beside a spare");
             }
         }
     }
@@ -289,7 +289,8 @@ mod tests {
 
     fn sum_of_loads(runtime: &Runtime) -> u64 {
         let shared = runtime.handle().shared();
-        (shared.remotes_in_use().iter().map(|remote| load(remote)).sum::<usize>() + shared.injector.len()) as u64
+        (shared.workers.remotes_in_use().iter().map(|remote| load(remote)).sum::<usize>()
+            + shared.workers.injector.len()) as u64
     }
 
     /// The tasks here never wait for anything: each one that is alive is queued or running. While

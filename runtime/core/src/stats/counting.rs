@@ -37,6 +37,12 @@ pub(crate) fn now_ns() -> u64 {
     now_ns_after(0)
 }
 
+/// Returns the present time as [`now_ns`] does, or `None` if that takes longer than usual.
+#[inline]
+pub(crate) fn try_now_ns() -> Option<u64> {
+    if IS_TIMED { clock::try_now_ns() } else { Some(0) }
+}
+
 /// Returns the present time, after a poll that began at `last_ns`. The scheduler uses this reading
 /// too, so its checks by time cost nothing more.
 #[inline]

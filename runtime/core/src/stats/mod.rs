@@ -8,18 +8,26 @@
 //! cells.
 
 #[cfg(not(loom))]
-pub(crate) mod blame;
-#[cfg(not(loom))]
-pub(crate) mod cells;
-#[cfg(not(loom))]
 pub(crate) mod counting;
+
 #[cfg(not(loom))]
 pub(crate) mod locations;
+
 #[cfg(not(loom))]
 pub(crate) mod numbers;
+
+#[cfg(not(loom))]
+pub(crate) mod blame;
+
 pub(crate) mod placed;
+
 #[cfg(not(loom))]
 pub(crate) mod reasons;
+
 #[cfg(not(loom))]
 pub(crate) mod routes;
+
 pub(crate) mod tally;
+
+#[cfg(not(loom))]
+pub(crate) mod cells;

@@ -1,4 +1,5 @@
-//! Reasons that are counted separately: why a worker woke up, and why it checked the global queue.
+//! Reasons that are counted separately: why a worker woke up, why it checked the global queue, and
+//! how a task ended.
 
 /// Why a worker woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,4 +20,15 @@ pub(crate) enum Trigger {
     Elapsed,
     /// There is nothing left to poll locally or to steal.
     Empty,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its future returned.
+    Completed,
+    /// It was aborted, or its runtime was shut down.
+    Cancelled,
+    /// Its future panicked.
+    Panicked,
 }

@@ -2,9 +2,10 @@
 //!
 //! Each runtime has one table, which every thread that handles a request writes to. A table has
 //! `PLACES` routes, found by a hash of method and path with open addressing in at most `PROBES`
-//! steps. Routes that find no place share one more, *other*. A place is never freed, so every
-//! number only grows, and the index of a place keeps its meaning: while a worker handles a request,
-//! its cells have the index of the route.
+//! steps. Routes that find no place share one more, *other*. A place is never freed, so its index
+//! keeps its meaning: while a worker handles a request, its cells have the index of the route.
+//! Every number only grows, except the number of requests that have begun: a request that gets
+//! another name begins in the place of the new one instead.
 //!
 //! Unlike the other cells these have many writers, so they are counted with read-modify-writes.
 //! Each of these costs 5 to 20 ns: little for a request, but too much for each poll of a task.
@@ -44,6 +45,7 @@ pub(crate) struct RouteTable(OnceLock<Box<[OnceLock<Place>; PLACES + 1]>>);
 pub(crate) struct Place {
     method: &'static str,
     path: Box<str>,
+    /// Requests that have begun and did not get another name.
     pub(crate) begun: AtomicU64,
     outcomes: [AtomicU64; 3],
     duration: SharedHistogram,
@@ -78,9 +80,12 @@ impl RouteTable {
         self.0.get()?.get(index)?.get()
     }
 
-    /// Returns the routes in any order.
+    /// Returns the routes in any order. Leaves out those that were only the first name of requests
+    /// which then got another one.
     pub(crate) fn read(&self) -> Vec<Route> {
-        self.0.get().into_iter().flat_map(|places| places.iter()).filter_map(OnceLock::get).map(Place::read).collect()
+        let places = self.0.get().into_iter().flat_map(|places| places.iter()).filter_map(OnceLock::get);
+        let is_used = |route: &Route| route.active + route.ended() > 0 || route.busy_ns > 0;
+        places.map(Place::read).filter(is_used).collect()
     }
 }
 

@@ -284,6 +284,7 @@ pub(crate) fn with<R>(f: impl FnOnce(Option<&Task>) -> R) -> R {
 /// as outside. See [`try_id`].
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let task = runtime.spawn(async { volt::task::id() });
 /// let id = task.id();

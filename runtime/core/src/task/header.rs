@@ -22,7 +22,9 @@ use super::id::Id;
 use super::stage::Stage;
 use super::state::State;
 use crate::queue::lifo::RawPointer;
+use crate::stats::cells::PolledTask;
 use crate::stats::counting;
+use crate::stats::reasons::Ended;
 
 /// The place of a task that is not in the registry.
 pub(crate) const NO_PLACE: Place = Place { slot: u32::MAX, shard: 0 };
@@ -130,9 +132,9 @@ pub enum Ran {
     Ended(Ended),
 }
 
-/// A [`Ran`] in two words, which a function returns in registers: the task to enqueue, with the
-/// lowest bit set if it woke itself, or one of the numbers below in place of a pointer; and when
-/// the poll ended.
+/// A [`Ran`] and when the poll ended, in two words, which a function returns in registers. The
+/// first is the task to enqueue, with the lowest bit set if it woke itself, or one of the numbers
+/// below in place of a pointer.
 #[must_use = "a task that was woken during its poll has to be enqueued again"]
 pub(crate) struct PackedRan(*mut (), u64);
 
@@ -148,15 +150,16 @@ const fn number_of(ended: Ended) -> usize {
 }
 
 impl PackedRan {
+    /// Packs `ran`. For `Ran::Ended`, `ended_at_ns` returns when the poll ended.
     #[inline(always)]
-    pub(crate) fn pack(ran: Ran) -> Self {
+    pub(crate) fn pack(ran: Ran, ended_at_ns: impl FnOnce() -> u64) -> Self {
         match ran {
             Ran::Pending { at_ns } => Self(ptr::without_provenance_mut(PENDING), at_ns),
             Ran::Woken { task, by_itself, at_ns } => {
                 let raw = task.0.into_raw().as_ptr().cast::<()>();
                 Self(raw.map_addr(|addr| addr | usize::from(by_itself)), at_ns)
             }
-            Ran::Ended(ended) => Self(ptr::without_provenance_mut(number_of(ended)), 0),
+            Ran::Ended(ended) => Self(ptr::without_provenance_mut(number_of(ended)), ended_at_ns()),
         }
     }
 
@@ -179,11 +182,11 @@ impl PackedRan {
         ENDS.get((self.0.addr() / 2).wrapping_sub(1)).copied()
     }
 
-    /// Returns when the poll ended, unless the task ended. The task's account was updated at
-    /// that time, while the caller still was its runner.
+    /// Returns when the poll ended, ns. The account of a task that waits, or was woken, was updated
+    /// at that time, while the caller still was its runner.
     #[inline(always)]
-    pub(crate) fn at_ns(&self) -> Option<u64> {
-        self.ended().is_none().then_some(self.1)
+    pub(crate) fn at_ns(&self) -> u64 {
+        self.1
     }
 
     #[inline(always)]
@@ -203,15 +206,34 @@ impl PackedRan {
     }
 }
 
-/// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Its future returned.
-    Completed,
-    /// It was aborted, or its runtime was shut down.
-    Cancelled,
-    /// Its future panicked.
-    Panicked,
+impl PolledTask for Header {
+    #[inline]
+    fn id(&self) -> u64 {
+        self.id.as_u64()
+    }
+
+    #[inline]
+    fn spawned_at(&self) -> (&'static Location<'static>, bool) {
+        match self.extra() {
+            None => (self.origin.location(), true),
+            Some(extra) => (extra.location, false),
+        }
+    }
+
+    #[inline]
+    fn place_number(&self) -> u64 {
+        self.place().as_u64()
+    }
+
+    #[inline]
+    fn submitted_at_ns(&self) -> u64 {
+        self.submitted_at_ns()
+    }
+
+    #[inline]
+    fn count_delay(&self, delay_ns: u64, now_ns: u64) {
+        self.account.begin(delay_ns, now_ns);
+    }
 }
 
 impl Header {
@@ -222,16 +244,6 @@ impl Header {
     #[inline]
     pub(crate) fn location(&self) -> &'static Location<'static> {
         self.origin.location()
-    }
-
-    /// Returns the spawn location, and whether that is all that is known about the task's origin:
-    /// it has no name and no span.
-    #[inline]
-    pub(crate) fn told_location(&self) -> (&'static Location<'static>, bool) {
-        match self.extra() {
-            None => (self.origin.location(), true),
-            Some(extra) => (extra.location, false),
-        }
     }
 
     /// Returns the task's name and spans, if it has any.
@@ -452,20 +464,21 @@ mod tests {
     #[test]
     fn a_result_in_two_words_is_unpacked_as_it_was() {
         for ended in [Ended::Completed, Ended::Cancelled, Ended::Panicked] {
-            let packed = PackedRan::pack(Ran::Ended(ended));
-            assert_eq!((packed.ended(), packed.at_ns()), (Some(ended), None));
+            let packed = PackedRan::pack(Ran::Ended(ended), || 5);
+            assert_eq!((packed.ended(), packed.at_ns()), (Some(ended), 5));
             assert!(!packed.is_pending() && !packed.has_woken_itself());
             assert!(matches!(packed.unpack(), Ran::Ended(same) if same == ended));
         }
-        let packed = PackedRan::pack(Ran::Pending { at_ns: 7 });
-        assert_eq!((packed.ended(), packed.at_ns()), (None, Some(7)));
+        let is_no_end = || unreachable!("the task has not ended");
+        let packed = PackedRan::pack(Ran::Pending { at_ns: 7 }, is_no_end);
+        assert_eq!((packed.ended(), packed.at_ns()), (None, 7));
         assert!(packed.is_pending() && !packed.has_woken_itself());
         assert!(matches!(packed.unpack(), Ran::Pending { at_ns: 7 }));
         for woken_itself in [false, true] {
             let (task, join) = new_task(async { 3 }, Nowhere, Id::next(), Location::caller(), None);
             let id = task.header().id;
-            let packed = PackedRan::pack(Ran::Woken { task, by_itself: woken_itself, at_ns: u64::MAX });
-            assert_eq!((packed.ended(), packed.at_ns()), (None, Some(u64::MAX)));
+            let packed = PackedRan::pack(Ran::Woken { task, by_itself: woken_itself, at_ns: u64::MAX }, is_no_end);
+            assert_eq!((packed.ended(), packed.at_ns()), (None, u64::MAX));
             assert_eq!((packed.is_pending(), packed.has_woken_itself()), (false, woken_itself));
             let Ran::Woken { task, by_itself, at_ns } = packed.unpack() else { panic!("it was woken") };
             assert_eq!((task.header().id, by_itself, at_ns), (id, woken_itself, u64::MAX));

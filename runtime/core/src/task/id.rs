@@ -11,6 +11,8 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
 
+use volt_shim::CachePadded;
+
 /// The number of ids in a block: small enough that ids stay short, large enough that taking a block
 /// costs nothing noticeable.
 const BLOCK: u64 = 64;
@@ -26,6 +28,7 @@ thread_local! {
 /// later on another thread may have a lower id.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let task = runtime.spawn(async { volt::task::id() });
 /// let outside = task.id();
@@ -42,7 +45,7 @@ impl Id {
         if let Some(id) = simulated::next() {
             return id;
         }
-        static BLOCKS: AtomicU64 = AtomicU64::new(0);
+        static BLOCKS: CachePadded<AtomicU64> = CachePadded(AtomicU64::new(0));
         let id = next_number(&NEXT, &BLOCKS);
         Self(NonZeroU64::new(id).expect("2^64 tasks take longer than a program runs"))
     }

@@ -38,6 +38,7 @@ use crate::coop;
 /// Awaiting `&mut handle` is cancel safe: if that future is dropped, the output stays in the task.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let output = runtime.block_on(async { volt::spawn(async { 6 * 7 }).await });
 /// assert_eq!(output.unwrap(), 42);
@@ -76,6 +77,7 @@ impl<T> JoinHandle<T> {
     /// not started is not called.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     /// runtime.block_on(async {
     ///     let task = volt::spawn(std::future::pending::<()>());
@@ -151,6 +153,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// task.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// runtime.block_on(async {
 ///     let task = volt::spawn(std::future::pending::<()>());
@@ -200,6 +203,7 @@ impl fmt::Debug for AbortHandle {
 /// panicked.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let error = runtime.block_on(async { volt::spawn(async { panic!("no") }).await }).unwrap_err();
 /// assert!(error.is_panic());
@@ -291,6 +295,7 @@ impl JoinError {
     /// Panics if the task did not panic; see [`try_into_panic`](Self::try_into_panic).
     ///
     /// ```should_panic
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     /// let error = runtime.block_on(async { volt::spawn(async { panic!("no") }).await }).unwrap_err();
     /// std::panic::resume_unwind(error.into_panic());

@@ -10,36 +10,48 @@ pub(crate) mod state;
 
 pub(crate) mod stage;
 
-mod handover;
-
 #[cfg(not(loom))]
-pub mod id;
-
-#[cfg(not(loom))]
-pub mod details;
-
-#[cfg(not(loom))]
-pub mod resources;
-
-pub mod waits;
-
-#[cfg(not(loom))]
-pub mod header;
-
-#[cfg(not(loom))]
-pub(crate) mod trace;
-
-#[cfg(not(loom))]
-pub(crate) mod waker;
+pub(crate) mod id;
 
 #[cfg(not(loom))]
 pub mod contain;
 
 #[cfg(not(loom))]
+pub mod details;
+
+#[cfg(not(loom))]
+pub mod header;
+
+mod handover;
+
+#[cfg(not(loom))]
+pub mod resources;
+
+#[cfg(not(loom))]
 pub mod current;
 
 #[cfg(not(loom))]
+pub(crate) mod trace;
+
+#[cfg(not(loom))]
+pub(crate) mod registry;
+
+pub mod waits;
+
+#[cfg(not(loom))]
 pub(crate) mod wakes;
+
+#[cfg(not(loom))]
+pub(crate) mod waker;
+
+#[cfg(not(loom))]
+pub(crate) mod join;
+
+#[cfg(not(loom))]
+pub(crate) mod refused;
+
+#[cfg(not(loom))]
+pub(crate) mod control;
 
 #[cfg(not(loom))]
 pub mod schedule;
@@ -47,14 +59,16 @@ pub mod schedule;
 #[cfg(not(loom))]
 pub mod cell;
 
+// The items of `volt::task`.
 #[cfg(not(loom))]
-pub mod join;
-
-#[cfg(not(loom))]
-pub mod refused;
-
-#[cfg(not(loom))]
-pub(crate) mod registry;
-
-#[cfg(not(loom))]
-pub mod control;
+pub use {
+    crate::context::block_in_place::block_in_place,
+    control::{
+        shield::{Shield, ShieldError, is_cancellation_effective, is_cancelled, shield},
+        yield_now::{consume_budget, yield_now},
+    },
+    current::{id, try_id},
+    id::Id,
+    join::{AbortHandle, JoinError, JoinHandle},
+    refused::TrySpawnError,
+};

@@ -8,7 +8,7 @@
 //! Writers: operations in a poll for a dump. Reader: the dump, on the same thread, after the poll.
 //!
 //! Each record has a *key*, which identifies the primitive. So a dump can count the tasks that
-//! await the same one, and list them. The key is the address of the primitive, or a number that its
+//! await the same one, and list them. The key is the address of the primitive, or of what its
 //! handles share if each of them is at another address. A primitive may be freed after its poll,
 //! and another one be created at its address before the dump ends. Then the two count as one.
 //!
@@ -21,11 +21,8 @@
 //! lock of the table and the look-up cost a tenth of what a message to a waiting task costs.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::AtomicU64;
 
 use volt_telemetry::dump::Resource;
-
-use super::id::next_number;
 
 /// The number of resources that one poll may record.
 const RESOURCES_MAX: usize = 16;
@@ -37,8 +34,6 @@ pub enum Key {
     Address(usize),
     /// The address of a channel, of which a sender awaits that the receivers are dropped.
     Receivers(usize),
-    /// The number of a channel whose handles are at different addresses.
-    Channel(u64),
     /// The id of the task whose end is awaited.
     Task(u64),
 }
@@ -53,12 +48,6 @@ impl Key {
     /// sender.
     pub fn receivers_of<T: ?Sized>(channel: *const T) -> Self {
         Self::Receivers(channel.addr())
-    }
-
-    /// Returns the number of a new channel, for its handles.
-    pub fn next_channel() -> u64 {
-        static BLOCKS: AtomicU64 = AtomicU64::new(0);
-        next_number(&NEXT, &BLOCKS)
     }
 }
 
@@ -90,8 +79,6 @@ thread_local! {
     /// Whether this thread polls a task for a dump.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
     static NOTED: RefCell<Noted> = const { RefCell::new(Noted { awaited: Vec::new(), is_cut: false }) };
-    /// The next number for a channel, as in `id`.
-    static NEXT: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Records what a pending operation awaits, if this poll is for a dump.
@@ -144,7 +131,7 @@ mod tests {
     use super::*;
 
     fn channel(senders: u64) -> Awaited {
-        Awaited::new(Key::Channel(senders), "mpsc", Resource { senders: Some(senders), ..Resource::default() })
+        Awaited::new(Key::Task(senders), "mpsc", Resource { senders: Some(senders), ..Resource::default() })
     }
 
     #[test]

@@ -1,8 +1,28 @@
 //! [`Schedule`]: what a task requires of the scheduler that runs it. A task depends on this trait
 //! only, not on a scheduler.
 
+use std::ptr::NonNull;
+
 use super::header::{Header, Notified, Task};
 use super::join::Refused;
+
+/// The part of a scheduler that belongs to the calling thread, such as a worker. Only the scheduler
+/// that made it can use it.
+#[derive(Clone, Copy, Debug)]
+pub struct Here(NonNull<()>);
+
+impl Here {
+    #[inline]
+    pub(crate) fn of<T>(part: &T) -> Self {
+        Self(NonNull::from(part).cast())
+    }
+
+    /// Returns the pointer that `of` was called with.
+    #[inline]
+    pub(crate) fn pointer<T>(self) -> NonNull<T> {
+        self.0.cast()
+    }
+}
 
 /// What a task requires of the scheduler that runs it.
 pub trait Schedule: Send + Sync + 'static {
@@ -10,15 +30,18 @@ pub trait Schedule: Send + Sync + 'static {
     const IS_COUNTED: bool;
     /// Enqueues a task that was woken.
     fn schedule(&self, task: Notified);
-    /// Returns whether the calling thread belongs to this scheduler and keeps it alive. If so,
-    /// [`schedule_here`](Self::schedule_here) may be called.
-    fn is_here(&self) -> bool {
-        false
+    /// Returns the calling thread's part of this scheduler, which keeps the scheduler alive, if the
+    /// thread has one. It is valid until the caller returns.
+    fn here(&self) -> Option<Here> {
+        None
     }
     /// Enqueues a task as [`schedule`](Self::schedule) does, on a thread of this scheduler. It has
     /// no `self`: the scheduler in the task's cell may be freed as soon as other threads can see
     /// the task.
-    fn schedule_here(_task: Notified) {
+    ///
+    /// # Safety
+    /// A call of [`here`](Self::here) for this task returned `here` to the calling function.
+    unsafe fn schedule_here(_here: Here, _task: Notified) {
         unreachable!("no thread is this scheduler's own");
     }
     /// Returns whether the scheduler is shutting down, so that tasks are cancelled instead of

@@ -148,7 +148,7 @@ pub(super) fn is_on() -> bool {
 }
 
 /// Reports an operation of a waker of `task`.
-pub(super) fn tell_waker(task: &Task, op: &'static str) {
+pub(super) fn trace_waker(task: &Task, op: &'static str) {
     if let Some(id) = task.header().extra().and_then(|extra| extra.console.id()) {
         tracing::trace!(target: "tokio::task::waker", op, task.id = id.into_u64());
     }

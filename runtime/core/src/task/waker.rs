@@ -145,5 +145,5 @@ unsafe fn drop_waker(data: *const ()) {
 unsafe fn report(data: *const (), op: &'static str) {
     // SAFETY: by contract.
     let task = unsafe { borrow(data) };
-    trace::tell_waker(&task, op);
+    trace::trace_waker(&task, op);
 }

@@ -28,10 +28,10 @@ impl Header {
         extra: Option<Box<Extra>>,
         vtable: &'static Vtable,
     ) -> Self {
-        let nobody = (By::Unknown as u64, None);
+        let unknown = (By::Unknown as u64, None);
         let now_ns = counting::now_ns();
         let birth = (now_ns >> BIRTH_UNIT_BITS).min(BIRTH_MAX) as u32;
-        let (woken_by, woken_from) = if counting::IS_ON { current::with_waker(words_of) } else { nobody };
+        let (woken_by, woken_from) = if counting::IS_ON { current::with_waker(words_of) } else { unknown };
         Self {
             state: State::new(),
             vtable,
@@ -57,7 +57,13 @@ impl Header {
     /// before the task is enqueued.
     #[inline]
     pub(super) fn stamp_wake(&self) {
-        self.stamp_submission(counting::now_ns());
+        self.stamp_wake_at(counting::now_ns());
+    }
+
+    /// Same as [`stamp_wake`](Self::stamp_wake), with the present time.
+    #[inline]
+    pub(super) fn stamp_wake_at(&self, now_ns: u64) {
+        self.stamp_submission(now_ns);
         if counting::IS_ON {
             let (woken_by, woken_from) = current::with_waker(words_of);
             // ORDERING: Relaxed; single-writer cell: see `submitted_at_ns`.

@@ -2,25 +2,26 @@
 //!
 //! A program spawns tasks in hundreds of places, and a few of them delay other tasks. A series for
 //! each place would be hundreds of series. Series only for the current top places would come and
-//! go, and their counters would jump. Therefore a location with a significant effect gets a *seat*,
-//! as long as one is free, and keeps it. All other locations share the series [`OTHER`].
+//! go, and their counters would jump. Therefore a location with a significant effect gets its own
+//! series, as long as there are fewer than [`LOCATIONS_MAX`], and keeps it. All other locations
+//! share the series [`OTHER`].
 //!
 //! Writer: a reader of snapshots keeps one [`Locations`] for each runtime, and updates it with each
 //! snapshot. [`Metric::samples_with`](super::Metric::samples_with) reads it.
 //!
 //! # Invariants
 //!
-//! * *Counters only grow*: the counts of a location before it got its seat stay in [`OTHER`].
+//! * *Counters only grow*: the counts of a location before it got its series stay in [`OTHER`].
 //! * *Nothing is lost*: all series of a runtime add up to its blame table.
-//! * *Bounded*: [`LOCATIONS_MAX`] seats, and one entry for each location of the runtime's own
+//! * *Bounded*: [`LOCATIONS_MAX`] series, and one entry for each location of the runtime's own
 //!   table, which is bounded.
 //!
 //! # Rejected alternatives
 //!
 //! * The top locations of each scrape: series would vanish, and return with a jump that looks like
 //!   a burst.
-//! * Seats in order of appearance: the locations that spawn first, at the start of the program,
-//!   would take them.
+//! * Series in order of appearance: the locations that spawn first, at the start of the program,
+//!   would get them.
 
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ pub const LOCATIONS_MAX: usize = 10;
 /// The label of all other locations.
 pub const OTHER: &str = "other";
 
-/// Delay that a location must have caused to get a seat: that of one stuck poll.
+/// Delay that a location must have caused to get a series: that of one stuck poll.
 const WORTH_DELAY_NS: u64 = 10_000_000;
 /// Its minimum share of all delay, one in this many: a smaller one would be a flat line in any
 /// panel.
@@ -66,8 +67,8 @@ pub struct Location {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Locations {
-    /// In the order in which the locations got them.
-    seats: Vec<Location>,
+    /// The locations with a series, in the order in which they got it.
+    shown: Vec<Location>,
     other: Location,
     /// Every location as it was in the latest snapshot that contained it.
     seen: HashMap<String, Location>,
@@ -75,30 +76,30 @@ pub struct Locations {
 
 impl Default for Locations {
     fn default() -> Self {
-        Self { seats: Vec::new(), other: Location::new(OTHER), seen: HashMap::new() }
+        Self { shown: Vec::new(), other: Location::new(OTHER), seen: HashMap::new() }
     }
 }
 
 impl Locations {
     /// Adds the blame table of the next snapshot.
     pub fn take(&mut self, blame: &[Blame]) {
-        self.give_seats(blame);
+        self.add_locations(blame);
         for blame in blame {
             let now = Location::of(blame);
             let grown = now.since(self.seen.get(&blame.spawned_at).unwrap_or(&Location::default()));
-            let seat = self.seats.iter_mut().find(|seat| seat.spawned_at == blame.spawned_at);
-            seat.unwrap_or(&mut self.other).add(&grown);
+            let location = self.shown.iter_mut().find(|location| location.spawned_at == blame.spawned_at);
+            location.unwrap_or(&mut self.other).add(&grown);
             self.seen.insert(blame.spawned_at.clone(), now);
         }
     }
 
-    /// Returns the locations with a seat, in the order in which they got it, and [`OTHER`] last.
+    /// Returns the locations with a series, in the order in which they got it, and [`OTHER`] last.
     pub fn shown(&self) -> impl Iterator<Item = &Location> {
-        self.seats.iter().chain([&self.other])
+        self.shown.iter().chain([&self.other])
     }
 
-    fn give_seats(&mut self, blame: &[Blame]) {
-        let free = LOCATIONS_MAX - self.seats.len();
+    fn add_locations(&mut self, blame: &[Blame]) {
+        let free = LOCATIONS_MAX - self.shown.len();
         if free == 0 {
             return;
         }
@@ -108,10 +109,10 @@ impl Locations {
             let is_much = caused_ns >= WORTH_DELAY_NS && caused_ns.saturating_mul(WORTH_SHARE) >= all_ns;
             blame.spawned_at != OTHER && (is_much || blame.stalls > 0)
         };
-        let is_new = |blame: &&Blame| self.seats.iter().all(|seat| seat.spawned_at != blame.spawned_at);
+        let is_new = |blame: &&Blame| self.shown.iter().all(|location| location.spawned_at != blame.spawned_at);
         let mut wanted: Vec<&Blame> = blame.iter().filter(is_worth_it).filter(is_new).collect();
         wanted.sort_by_key(|blame| std::cmp::Reverse((blame.delay_caused_ns, blame.stalls)));
-        self.seats.extend(wanted.iter().take(free).map(|blame| Location::new(&blame.spawned_at)));
+        self.shown.extend(wanted.iter().take(free).map(|blame| Location::new(&blame.spawned_at)));
     }
 }
 

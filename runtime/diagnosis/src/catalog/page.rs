@@ -20,12 +20,14 @@ pub fn markdown_page() -> String {
          * The sentinel is the thread that finds stuck polls.\n\
          * A worker's queues: LIFO slot (polled next), ring, batch (from the global queue), inbox (from other\n\
          \x20 threads).\n\
-         * The [guide](guide.md#terms) explains other terms, such as tick and spawn location.\n\n\
+         * The [guide](guide/terms.md) explains other terms, such as tick and spawn location.\n\n\
          A program serves these metrics with the crate `volt-exporter`, or without code if the environment\n\
-         variable `VOLT_METRICS` is set; the [guide](guide.md#metrics) compares the ways. The crate's\n\
+         variable `VOLT_METRICS` is set; the [guide](guide/metrics.md) compares the ways. The crate's\n\
          `/metrics` also contains the application's own metrics and, on Linux and FreeBSD, `process_*`. The\n\
          sidecar `volt-exporter` adds the labels `program` and `pid` to every metric. Metrics that are pushed\n\
-         with OTLP (feature `otlp` of the exporter) have the second name, without a suffix for kind and unit.\n\n",
+         with OTLP (feature `otlp` of the exporter) have the second name, without a suffix for kind and unit.\n\
+         `volt_exporter::publish_to_recorder` publishes these metrics into a recorder of the crate `metrics`,\n\
+         under the first name; the [guide](guide/metrics.md#publish-into-your-own-recorder) lists what differs there.\n\n",
         first * 1e9
     );
     page += "| Metric and OpenTelemetry name | Kind | Unit | Labels | Description |\n|---|---|---|---|---|\n";

@@ -13,8 +13,8 @@ const WORKER: &[&str] = &["runtime", "worker"];
 const LOCATION: &[&str] = &["runtime", "location"];
 const ROUTE: &[&str] = &["runtime", "method", "route"];
 
-/// The duties that have a series. A worker with a duty that is unknown to this reader is 0 in all
-/// of them.
+/// The values of `duty` that have a series. A worker with a value that is unknown to this reader is
+/// 0 in all of them.
 const DUTIES: [Duty; 4] = [Duty::Present, Duty::Stuck, Duty::Blocking, Duty::Off];
 
 /// Every metric, in the order in which `/metrics` and the documentation show them.

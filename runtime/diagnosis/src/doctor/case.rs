@@ -5,8 +5,8 @@
 //! * *Two snapshots of one runtime*: a [`Span`] exists only between two snapshots of the same
 //!   runtime that are at least [`INTERVAL_MIN_NS`] apart. Rules that compare two snapshots require
 //!   one.
-//! * *On duty at both*: statements about a worker's share of the time only concern workers that
-//!   were on duty at both snapshots, since spare workers come and go.
+//! * *Active at both*: statements about a worker's share of the time only concern workers that were
+//!   active at both snapshots, since spare workers come and go.
 
 use volt_telemetry::snapshot::{Duty, Snapshot, Worker};
 
@@ -49,8 +49,8 @@ impl<'a> Span<'a> {
     }
 
     /// Returns whether no thread ran a current-thread runtime at its beginning or at its end.
-    pub(super) fn is_seat_free(&self) -> bool {
-        self.then.is_seat_free() || self.now.is_seat_free()
+    pub(super) fn is_undriven(&self) -> bool {
+        self.then.is_undriven() || self.now.is_undriven()
     }
 
     /// Returns its length.
@@ -78,7 +78,7 @@ impl<'a> Span<'a> {
         is_so(self.then) && is_so(self.now)
     }
 
-    /// Returns the workers that were on duty at both snapshots.
+    /// Returns the workers that were active at both snapshots.
     pub(super) fn pairs(&self) -> impl Iterator<Item = Pair<'_>> {
         let rates = self.rates.workers.iter();
         let pairs = self.then.workers.iter().zip(&self.now.workers).zip(rates);

@@ -14,7 +14,7 @@
 //!
 //! 1. Only findings of [`Severity::Warning`] and worse are reported, while they are current.
 //! 2. A stall is reported only after its stack was read or could not be read: slightly later, but
-//!    with its line. If the stack is not read within `STACK_PATIENCE_NS`, the stall is reported
+//!    with its line. If the stack is not read within `STACK_TIMEOUT_NS`, the stall is reported
 //!    without it, and its evidence contains that the stack is not read yet.
 //! 3. A finding that is past, and was last seen after the previous snapshot, is reported as begun
 //!    and ended. This happens if the reader was busy for longer than findings are kept: the thread
@@ -26,7 +26,7 @@
 //!
 //! * *In pairs*: an end follows its beginning, and the next beginning follows that end.
 //! * *Bounded*: `KNOWN_MAX` findings are kept. A finding that begins when all of these are open is
-//!   counted in [`unheard`](Course::unheard).
+//!   counted in [`left_out`](Course::left_out).
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::snapshot::Snapshot;
@@ -38,8 +38,8 @@ use super::key::Key;
 const QUIET_NS: u64 = 60_000_000_000;
 /// How long a stall waits for its stack before it is reported without it. Less than [`HOLD_NS`],
 /// after which a stall that is over is past.
-const STACK_PATIENCE_NS: u64 = 10_000_000_000;
-const _: () = assert!(STACK_PATIENCE_NS < HOLD_NS);
+const STACK_TIMEOUT_NS: u64 = 10_000_000_000;
+const _: () = assert!(STACK_TIMEOUT_NS < HOLD_NS);
 /// Maximum number of findings that are kept, open or recently over.
 const KNOWN_MAX: usize = 64;
 
@@ -81,7 +81,7 @@ pub enum Turn {
 #[derive(Clone, Debug, Default)]
 pub struct Course {
     known: Vec<Known>,
-    unheard: u64,
+    left_out: u64,
     /// When the previous snapshot was taken.
     checked_at_ns: Option<u64>,
 }
@@ -92,7 +92,7 @@ struct Known {
     finding: Finding,
     phase: Phase,
     /// When its beginning was reported.
-    told_at_ns: u64,
+    reported_at_ns: u64,
     suppressed: u64,
 }
 
@@ -111,7 +111,7 @@ impl Course {
         let checked_at_ns = self.checked_at_ns.replace(now.at_ns);
         let is_open = |finding: &&Finding| finding.seen.is_current && finding.severity >= Severity::Warning;
         let open = now.findings.iter().flatten().filter(is_open).map(|finding| (Key::of(finding), finding));
-        let has_waited = |finding: &Finding| now.at_ns.saturating_sub(finding.seen.first_at_ns) >= STACK_PATIENCE_NS;
+        let has_waited = |finding: &Finding| now.at_ns.saturating_sub(finding.seen.first_at_ns) >= STACK_TIMEOUT_NS;
         let open: Vec<_> = open.filter(|(key, finding)| !key.is_provisional() || has_waited(finding)).collect();
         // A finding that waited for its stack has not ended: it has another key now.
         let is_open = |key: &Key| open.iter().any(|(open, _)| open == key);
@@ -152,30 +152,36 @@ impl Course {
         }
         if self.known.len() == KNOWN_MAX {
             let Some(over) = self.known.iter().position(|known| known.phase == Phase::Over) else {
-                self.unheard += 1;
+                self.left_out += 1;
                 return None;
             };
             self.known.swap_remove(over);
         }
         let finding = finding.clone();
-        self.known.push(Known { key, finding: finding.clone(), phase: Phase::Open, told_at_ns: now_ns, suppressed: 0 });
+        self.known.push(Known {
+            key,
+            finding: finding.clone(),
+            phase: Phase::Open,
+            reported_at_ns: now_ns,
+            suppressed: 0,
+        });
         Some(Turn::Began { finding, suppressed: 0 })
     }
 
     /// Returns whether any reported finding has not ended yet.
-    pub fn is_unwell(&self) -> bool {
+    pub fn has_open_finding(&self) -> bool {
         self.known.iter().any(|known| known.phase == Phase::Open)
     }
 
     /// Returns the number of findings that were not reported because there were too many.
-    pub fn unheard(&self) -> u64 {
-        self.unheard
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 }
 
 impl Known {
     fn is_quiet(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.told_at_ns) < QUIET_NS
+        now_ns.saturating_sub(self.reported_at_ns) < QUIET_NS
     }
 
     /// Updates the state with the current finding, if there is one.
@@ -195,7 +201,7 @@ impl Known {
             self.phase = Phase::Hushed;
             return None;
         }
-        (self.phase, self.told_at_ns) = (Phase::Open, now_ns);
+        (self.phase, self.reported_at_ns) = (Phase::Open, now_ns);
         Some(Turn::Began { finding: finding.clone(), suppressed: std::mem::take(&mut self.suppressed) })
     }
 }
@@ -224,20 +230,20 @@ mod tests {
         now
     }
 
-    fn told(course: &mut Course, now: &Snapshot) -> Vec<bool> {
+    fn reported(course: &mut Course, now: &Snapshot) -> Vec<bool> {
         course.check(now).into_iter().map(|turn| matches!(turn, Turn::Began { .. })).collect()
     }
 
     #[test]
     fn a_finding_begins_once_and_ends_once() {
         let mut course = Course::default();
-        assert_eq!(told(&mut course, &at(1)), [false; 0]);
-        assert_eq!(told(&mut course, &stuck(2, 7)), [true]);
-        assert!(course.is_unwell());
-        assert_eq!(told(&mut course, &stuck(3, 7)), [false; 0], "it goes on");
-        assert_eq!(told(&mut course, &at(4)), [false]);
-        assert!(!course.is_unwell());
-        assert_eq!(told(&mut course, &at(5)), [false; 0]);
+        assert_eq!(reported(&mut course, &at(1)), [false; 0]);
+        assert_eq!(reported(&mut course, &stuck(2, 7)), [true]);
+        assert!(course.has_open_finding());
+        assert_eq!(reported(&mut course, &stuck(3, 7)), [false; 0], "it goes on");
+        assert_eq!(reported(&mut course, &at(4)), [false]);
+        assert!(!course.has_open_finding());
+        assert_eq!(reported(&mut course, &at(5)), [false; 0]);
     }
 
     #[test]
@@ -245,11 +251,11 @@ mod tests {
         let mut course = Course::default();
         let mut now = stuck(1, 7);
         now.findings.as_mut().unwrap()[0].severity = Severity::Info;
-        assert_eq!(told(&mut course, &now), [false; 0]);
+        assert_eq!(reported(&mut course, &now), [false; 0]);
         let mut now = stuck(2, 7);
         let seen = &mut now.findings.as_mut().unwrap()[0].seen;
         (seen.is_current, seen.last_at_ns) = (false, SECOND);
-        assert_eq!(told(&mut course, &now), [false; 0], "it was last seen before the previous snapshot");
+        assert_eq!(reported(&mut course, &now), [false; 0], "it was last seen before the previous snapshot");
     }
 
     #[test]
@@ -273,9 +279,9 @@ mod tests {
     #[test]
     fn an_early_recurring_finding_is_reported_after_the_minute() {
         let mut course = Course::default();
-        assert_eq!(told(&mut course, &stuck(1, 7)), [true]);
-        assert_eq!(told(&mut course, &at(20)), [false]);
-        let begun: Vec<_> = (30..100).filter(|second| !told(&mut course, &stuck(*second, 7)).is_empty()).collect();
+        assert_eq!(reported(&mut course, &stuck(1, 7)), [true]);
+        assert_eq!(reported(&mut course, &at(20)), [false]);
+        let begun: Vec<_> = (30..100).filter(|second| !reported(&mut course, &stuck(*second, 7)).is_empty()).collect();
         assert_eq!(begun, [61]);
     }
 
@@ -284,13 +290,13 @@ mod tests {
         let mut course = Course::default();
         let mut now = stuck(1, 7);
         now.findings.iter_mut().flatten().for_each(|finding| *finding = finding.clone().without_line(true));
-        assert_eq!(told(&mut course, &now), [false; 0]);
+        assert_eq!(reported(&mut course, &now), [false; 0]);
         let mut now = stuck(2, 7);
         let guilty = Place::Guilty { at: "src/pay.rs:40".into(), function: None };
         now.findings.as_mut().unwrap()[0].locations.insert(0, guilty);
-        assert_eq!(told(&mut course, &now), [true]);
-        assert_eq!(told(&mut course, &now), [false; 0]);
-        assert_eq!(told(&mut course, &stuck(3, 7)), [false, true], "one without a line is another");
+        assert_eq!(reported(&mut course, &now), [true]);
+        assert_eq!(reported(&mut course, &now), [false; 0]);
+        assert_eq!(reported(&mut course, &stuck(3, 7)), [false, true], "one without a line is another");
     }
 
     #[test]
@@ -301,11 +307,11 @@ mod tests {
             Snapshot { findings: Some(all.collect()), ..at(second) }
         };
         let most = KNOWN_MAX as u64;
-        assert_eq!(told(&mut course, &many(1, 0..most)).len(), KNOWN_MAX);
-        assert_eq!(told(&mut course, &many(2, 0..most + 1)), [false; 0]);
-        assert_eq!(course.unheard(), 1);
-        assert_eq!(told(&mut course, &at(3)).len(), KNOWN_MAX);
-        assert_eq!(told(&mut course, &stuck(4, 999)), [true]);
-        assert_eq!((course.unheard(), course.known.len()), (1, KNOWN_MAX));
+        assert_eq!(reported(&mut course, &many(1, 0..most)).len(), KNOWN_MAX);
+        assert_eq!(reported(&mut course, &many(2, 0..most + 1)), [false; 0]);
+        assert_eq!(course.left_out(), 1);
+        assert_eq!(reported(&mut course, &at(3)).len(), KNOWN_MAX);
+        assert_eq!(reported(&mut course, &stuck(4, 999)), [true]);
+        assert_eq!((course.left_out(), course.known.len()), (1, KNOWN_MAX));
     }
 }

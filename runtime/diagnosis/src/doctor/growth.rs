@@ -25,8 +25,9 @@
 //! # Start of a program
 //!
 //! A program that starts may spawn for minutes tasks that it then keeps. For the short window,
-//! growth that began in the first [`START_NS`] is only an info, however long it continues. For the
-//! long window, growth that began [`LONG_START_NS`] after the start or later is a warning.
+//! growth that began in the first [`START_NS`] is only an info, until it has lasted for `START_NS`
+//! and [`MANY`] tasks are alive: then the memory may be full before the long window is over. For
+//! the long window, growth that began [`LONG_START_NS`] after the start or later is a warning.
 //!
 //! # Old counts
 //!
@@ -66,6 +67,9 @@ pub(super) const START_NS: u64 = 60_000_000_000;
 /// minutes, with 20 s to spare for late samples. A warm-up that takes longer than 160 s is mistaken
 /// for a leak.
 pub(super) const LONG_START_NS: u64 = 40_000_000_000;
+/// No program keeps that many tasks of one spawn location after a start of a minute, unless it
+/// serves as many clients: 50 MB or more.
+pub(super) const MANY: u64 = 100_000;
 /// The minimum growth of each step, as a share of the mean step: a busy machine does not run all
 /// programs evenly.
 const STEADY_RATIO: f64 = 0.25;
@@ -164,7 +168,8 @@ impl Growth {
                 true => (last.at_ns.saturating_sub(over_ns), LONG_START_NS),
                 false => (line.grows_since(grown as f64 / over_ns.max(1) as f64), START_NS),
             };
-            let is_at_start = began_at_ns.saturating_sub(self.started_at_ns) < start_ns;
+            let is_huge = last.alive >= MANY && last.at_ns.saturating_sub(began_at_ns) >= START_NS;
+            let is_at_start = began_at_ns.saturating_sub(self.started_at_ns) < start_ns && !is_huge;
             Some(Leak { spawned_at: spawned_at.clone(), alive: last.alive, grown, over_ns, is_at_start })
         };
         self.lines.iter().filter_map(leak).collect()
@@ -277,6 +282,14 @@ mod tests {
     fn a_fast_leak_is_found_within_30_seconds() {
         let (first, _) = found(200, |second| 4_000 * second.saturating_sub(100), |_| 0).unwrap();
         assert!((120..130).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn a_huge_leak_from_the_start_is_found_within_70_seconds() {
+        let (first, last) = found(200, |second| 4_000 * second, |_| 0).unwrap();
+        assert!((60..=70).contains(&first) && last == 199, "{first} to {last}");
+        let many_clients = |second: u64| 10 + 4_000 * second.min(50);
+        assert_eq!(found(400, many_clients, |_| 0), None);
     }
 
     #[test]

@@ -62,8 +62,8 @@ pub(super) fn running_ratio(span: &Span<'_>) -> f64 {
     if ran_ns == 0 { 1.0 } else { ran_ns as f64 / ran_ns.saturating_add(waited_ns) as f64 }
 }
 
-/// Returns how many workers that were on duty at both snapshots used a processor, or waited for
-/// one, most of the time. Spare workers do not count: they are on duty only while another worker is
+/// Returns how many workers that were active at both snapshots used a processor, or waited for one,
+/// most of the time. Spare workers do not count: they are active only while another worker is
 /// stuck.
 fn wanting(span: &Span<'_>) -> u32 {
     let wants = |pair: &Pair<'_>| {
@@ -84,7 +84,7 @@ fn oversubscription(span: &Span<'_>) -> Option<u32> {
     (wanting(span) > processors && own_ratio >= OWN_RATIO).then_some(processors)
 }
 
-pub(super) fn is_run_delay_told(snapshot: &Snapshot) -> bool {
+pub(super) fn is_run_delay_reported(snapshot: &Snapshot) -> bool {
     snapshot.workers.iter().any(|worker| worker.run_delay_ns.is_some() && worker.cpu_ns.is_some())
 }
 
@@ -115,8 +115,8 @@ pub(super) fn cpu_starved(span: &Span<'_>) -> Vec<Finding> {
     .collect()
 }
 
-pub(super) fn are_processors_told(snapshot: &Snapshot) -> bool {
-    snapshot.host.is_some() && is_run_delay_told(snapshot)
+pub(super) fn are_processors_reported(snapshot: &Snapshot) -> bool {
+    snapshot.host.is_some() && is_run_delay_reported(snapshot)
 }
 
 pub(super) fn oversubscribed_threshold() -> String {

@@ -83,13 +83,13 @@ pub(super) fn lost_wakeup(case: &Case<'_>) -> Vec<Finding> {
 
 /// Returns whether all workers are parked, and have been for long, while tasks wait.
 fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
-    let mut on_duty = snapshot.workers.iter().filter(|worker| worker.duty != Duty::Off).peekable();
+    let mut active = snapshot.workers.iter().filter(|worker| worker.duty != Duty::Off).peekable();
     let is_asleep = |worker: &Worker| {
         matches!(worker.phase, Phase::Parked | Phase::Driver)
             && worker.phase_for_ns >= LATE_NS
             && snapshot.is_parked(worker.index as usize)
     };
-    on_duty.peek().is_some() && on_duty.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
+    active.peek().is_some() && active.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
 }
 
 /// Returns the number of tasks in all queues. Excludes tasks that entered the global queue or an
@@ -124,7 +124,7 @@ pub(super) fn parked_while_backlog_threshold() -> String {
 }
 
 pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
-    if span.at_both(is_asleep_over_work) || span.is_seat_free() {
+    if span.at_both(is_asleep_over_work) || span.is_undriven() {
         return Vec::new();
     }
     let asleep = asleep(span);
@@ -137,9 +137,9 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     }
     let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
     let waiting = if is_global { local.saturating_add(span.now.global_queue.len) } else { local };
-    let (parked, on_duty) = (span.now.parked_count(), span.now.on_duty_count());
+    let (parked, active) = (span.now.parked_count(), span.now.on_duty_count());
     let is_or_are = if parked == 1 { "is" } else { "are" };
-    let title = format!("{} although {parked} of {on_duty} workers {is_or_are} parked", wait(waiting));
+    let title = format!("{} although {parked} of {active} workers {is_or_are} parked", wait(waiting));
     let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
         .count("backlog_count", "tasks in the queues of busy workers, lower of both snapshots", local)
         .count("global_count", "tasks in the global queue", span.now.global_queue.len)

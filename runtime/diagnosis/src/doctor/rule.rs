@@ -39,7 +39,7 @@ pub struct RuleEntry {
     pub meaning: &'static str,
     threshold: fn() -> String,
     /// Whether the program reports the input of the rule.
-    is_told: fn(&Snapshot) -> bool,
+    is_reported: fn(&Snapshot) -> bool,
     judge: Judge,
 }
 
@@ -61,7 +61,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::StalledPoll.name(),
         meaning: "Polls block their worker at one place in the code.",
         threshold: stalls::stalled_poll_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Case(stalls::stalled_poll),
     },
     RuleEntry {
@@ -69,7 +69,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::NoYield.name(),
         meaning: "Tasks of one spawn location compute for too long between two awaits and delay other tasks.",
         threshold: stalls::no_yield_threshold,
-        is_told: stalls::is_blame_told,
+        is_reported: stalls::is_blame_reported,
         judge: Judge::Span(stalls::no_yield),
     },
     RuleEntry {
@@ -77,7 +77,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::DriverHeld.name(),
         meaning: "No worker polls the driver (timers and sockets), because every worker is in a poll.",
         threshold: stalls::driver_held_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(stalls::driver_held),
     },
     RuleEntry {
@@ -85,7 +85,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::LostWakeup.name(),
         meaning: "Every worker is parked although tasks wait: a bug in Volt.",
         threshold: queues::lost_wakeup_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Case(queues::lost_wakeup),
     },
     RuleEntry {
@@ -93,7 +93,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::ParkedWhileBacklog.name(),
         meaning: "A worker is parked while tasks wait for another worker.",
         threshold: queues::parked_while_backlog_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(queues::parked_while_backlog),
     },
     RuleEntry {
@@ -101,7 +101,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::GlobalStarved.name(),
         meaning: "Tasks wait in the global queue while the workers run their own tasks.",
         threshold: queues::global_starved_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(queues::global_starved),
     },
     RuleEntry {
@@ -109,7 +109,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::LifoHeld.name(),
         meaning: "A task waits in the LIFO slot of a stuck worker while another worker is parked.",
         threshold: queues::lifo_held_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Case(queues::lifo_held),
     },
     RuleEntry {
@@ -117,7 +117,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::LifoMonopoly.name(),
         meaning: "Tasks that wake each other through the LIFO slot delay the other tasks of their worker.",
         threshold: queues::lifo_monopoly_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(queues::lifo_monopoly),
     },
     RuleEntry {
@@ -125,7 +125,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::Imbalance.name(),
         meaning: "One worker has a backlog while another is idle.",
         threshold: queues::imbalance_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(queues::imbalance),
     },
     RuleEntry {
@@ -133,7 +133,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::StealContention.name(),
         meaning: "Stealing workers compete for the same tasks.",
         threshold: wakes::steal_contention_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(wakes::steal_contention),
     },
     RuleEntry {
@@ -141,7 +141,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::WakeStorm.name(),
         meaning: "Waking workers costs more than the tasks that they then run.",
         threshold: wakes::wake_storm_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(wakes::wake_storm),
     },
     RuleEntry {
@@ -149,7 +149,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::SelfWakeLoop.name(),
         meaning: "A task wakes itself in every poll and does almost no work: it waits by polling.",
         threshold: wakes::self_wake_loop_threshold,
-        is_told: wakes::are_self_wakes_told,
+        is_reported: wakes::are_self_wakes_reported,
         judge: Judge::Span(wakes::self_wake_loop),
     },
     RuleEntry {
@@ -157,7 +157,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::CgroupThrottled.name(),
         meaning: "The control group has used up its CPU quota, and the kernel pauses the program.",
         threshold: machine::cgroup_throttled_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(machine::cgroup_throttled),
     },
     RuleEntry {
@@ -165,7 +165,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::CpuStarved.name(),
         meaning: "Workers are runnable, but the kernel runs other threads.",
         threshold: machine::cpu_starved_threshold,
-        is_told: machine::is_run_delay_told,
+        is_reported: machine::is_run_delay_reported,
         judge: Judge::Span(machine::cpu_starved),
     },
     RuleEntry {
@@ -173,7 +173,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::Oversubscribed.name(),
         meaning: "There are more busy workers than processors, and they wait for each other.",
         threshold: machine::oversubscribed_threshold,
-        is_told: machine::are_processors_told,
+        is_reported: machine::are_processors_reported,
         judge: Judge::Span(machine::oversubscribed),
     },
     RuleEntry {
@@ -181,7 +181,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::ProgramPaused.name(),
         meaning: "The whole program was paused for a while, by the machine and not by its tasks.",
         threshold: machine::program_paused_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(machine::program_paused),
     },
     RuleEntry {
@@ -189,7 +189,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::BlockingPoolSaturated.name(),
         meaning: "All blocking threads are in use, and jobs wait for one.",
         threshold: tasks::blocking_pool_saturated_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(tasks::blocking_pool_saturated),
     },
     RuleEntry {
@@ -197,7 +197,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::TaskLeak.name(),
         meaning: "The number of live tasks of one spawn location keeps growing.",
         threshold: tasks::task_leak_threshold,
-        is_told: tasks::are_alive_told,
+        is_reported: tasks::are_alive_reported,
         judge: Judge::Growth(tasks::task_leak),
     },
     RuleEntry {
@@ -205,15 +205,15 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::LostWaker.name(),
         meaning: "A task waits, but has no waker left: it can only be cancelled.",
         threshold: tasks::lost_waker_threshold,
-        is_told: tasks::are_stranded_told,
+        is_reported: tasks::are_stranded_reported,
         judge: Judge::Span(tasks::lost_waker),
     },
     RuleEntry {
         rule: Rule::Deadlock,
         name: Rule::Deadlock.name(),
-        meaning: "Tasks wait for each other: each for a lock that the next one holds, or for the next one to end.",
+        meaning: "Tasks wait for each other: each for a lock that the next one holds, for room in a channel from which the next one receives, or for the next one to end.",
         threshold: waits::deadlock_threshold,
-        is_told: waits::are_deadlocks_told,
+        is_reported: waits::are_deadlocks_reported,
         judge: Judge::Case(waits::deadlock),
     },
     RuleEntry {
@@ -221,7 +221,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::LockHeld.name(),
         meaning: "A task holds a lock for long, and other tasks wait for it.",
         threshold: waits::lock_held_threshold,
-        is_told: waits::are_held_locks_told,
+        is_reported: waits::are_held_locks_reported,
         judge: Judge::Case(waits::lock_held),
     },
     RuleEntry {
@@ -229,7 +229,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::WaitingForever.name(),
         meaning: "A task waits far longer at a line than tasks usually do there.",
         threshold: waits::waiting_forever_threshold,
-        is_told: waits::are_long_waits_told,
+        is_reported: waits::are_long_waits_reported,
         judge: Judge::Case(waits::waiting_forever),
     },
     RuleEntry {
@@ -237,7 +237,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::MailboxGrowing.name(),
         meaning: "A process handles its messages more slowly than they arrive.",
         threshold: processes::mailbox_growing_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Case(processes::mailbox_growing),
     },
     RuleEntry {
@@ -245,7 +245,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
         name: Rule::RestartStorm.name(),
         meaning: "Processes exit abnormally and are restarted again and again.",
         threshold: processes::restart_storm_threshold,
-        is_told: always,
+        is_reported: always,
         judge: Judge::Span(processes::restart_storm),
     },
 ];
@@ -274,7 +274,7 @@ impl RuleEntry {
     /// Returns whether the rule can judge a program that sends this snapshot: some rules need
     /// numbers that not every version of Volt, and not every kernel, reports.
     pub fn can_judge(&self, snapshot: &Snapshot) -> bool {
-        (self.is_told)(snapshot)
+        (self.is_reported)(snapshot)
     }
 
     /// Returns whether one check suffices for the rule: it does not depend on rates between two

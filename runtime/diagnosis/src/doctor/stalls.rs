@@ -43,6 +43,9 @@ const LIKE_NS: u64 = 10_000_000_000;
 /// How long reading the stack of a poll may take: the first stack requires the program's debug
 /// information.
 const READING_NS: u64 = 5_000_000_000;
+/// Why the finding about a poll that waits for a lock does not name the thread that holds it.
+const HOLDER_UNKNOWN: &str =
+    "unknown, because a lock that blocks a thread, such as std's Mutex, does not record which thread holds it";
 /// How many sampled lines of a function that computes a finding lists.
 const SAMPLED_LINES_MAX: usize = 3;
 /// A short stall recurs if it occurs in this many different seconds within a minute. A program that
@@ -242,6 +245,12 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     if let Some(channel) = &shown.wait_channel {
         finding = finding.word("wait_channel", "kernel wait channel", channel.as_str());
     }
+    if shown.cause == Cause::Lock {
+        finding = finding.word("holder", "holder of the lock", HOLDER_UNKNOWN);
+        if let Some(other) = stuck_meanwhile(case.now, shown) {
+            finding = finding.word("possible_holder", "possible holder, which was stuck at the same time", other);
+        }
+    }
     if let Some(error) = &shown.stack_error {
         let label = if shown.stack.is_empty() { "no stack" } else { "incomplete stack" };
         finding = finding.word("stack_error", label, error.as_str());
@@ -257,6 +266,24 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         .advice(advice(shown.cause))
         .seen_from(first_ns, ended_at_ns(shown).min(case.now.at_ns).max(1));
     Some(finding)
+}
+
+/// Describes the stuck poll that overlaps longest with a poll that waits for a lock of a thread,
+/// and that waits for no lock itself: the task that holds the lock is probably in it.
+fn stuck_meanwhile(now: &Snapshot, waiter: &Incident) -> Option<String> {
+    let overlap_ns = |other: &Incident| {
+        let from_ns = other.began_at_ns.max(waiter.began_at_ns);
+        ended_at_ns(other).min(ended_at_ns(waiter)).saturating_sub(from_ns)
+    };
+    let others =
+        now.incidents.latest.iter().filter(|other| {
+            other.cause != Cause::Lock && is_of_the_task(other.cause) && other.task_id != waiter.task_id
+        });
+    let other = others.filter(|other| overlap_ns(other) > 0).max_by_key(|other| overlap_ns(other))?;
+    let line = other.guilty().map(|frame| Place::of_frame(frame).at().to_owned());
+    let place = line.map_or_else(|| format!("spawned at {}", other.spawned_at), |line| format!("at {line}"));
+    let who = task(other.task_id, other.task_name.as_deref());
+    Some(format!("{who} {place} (cause: {})", other.cause.name()))
 }
 
 /// Describes a poll as ended, if the finding describes it as still stuck.
@@ -326,7 +353,7 @@ fn advice(cause: Cause) -> &'static str {
 
 /// Returns whether the program reports blame. The blame table of a runtime that has not polled is
 /// empty.
-pub(super) fn is_blame_told(snapshot: &Snapshot) -> bool {
+pub(super) fn is_blame_reported(snapshot: &Snapshot) -> bool {
     !snapshot.blame.is_empty() || snapshot.workers.iter().all(|worker| worker.polls == 0)
 }
 
@@ -352,8 +379,8 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
         let net_ns = caused_ns.saturating_sub(grown(|blame| blame.delay_suffered_ns));
         let Some(mean_ns) = busy_ns.checked_div(polls).map(|ns| (ns as f64 * running_ratio) as u64) else { continue };
         // `stalled-poll` reports these, with their cause.
-        let is_told = like(span.now, &now.spawned_at, span.then.at_ns.saturating_sub(LIKE_NS)).is_some();
-        if mean_ns < LONG_POLL_NS || span.share(net_ns) < NET_DELAY_RATIO || is_told {
+        let is_reported = like(span.now, &now.spawned_at, span.then.at_ns.saturating_sub(LIKE_NS)).is_some();
+        if mean_ns < LONG_POLL_NS || span.share(net_ns) < NET_DELAY_RATIO || is_reported {
             continue;
         }
         let title = format!(
@@ -392,12 +419,12 @@ pub(super) fn driver_held_threshold() -> String {
 
 pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
     let (now, driver, timers) = (span.now, &span.now.driver, &span.now.timers);
-    if machine::is_to_blame(span) || span.is_seat_free() {
+    if machine::is_to_blame(span) || span.is_undriven() {
         return Vec::new();
     }
     let is_anything_there = driver.registrations > 0 || timers.armed > 0;
-    let is_somebody_awake = now.parked_count() < now.on_duty_count();
-    let idle_ns = if is_anything_there && is_somebody_awake { driver.idle_ns } else { 0 };
+    let is_any_awake = now.parked_count() < now.on_duty_count();
+    let idle_ns = if is_anything_there && is_any_awake { driver.idle_ns } else { 0 };
     let has_fired = span.grown(|snapshot| snapshot.timers.fired) > 0;
     let lag_ns = if has_fired { timers.last_lag_ns } else { 0 };
     let holds = |worker: &&Worker| {

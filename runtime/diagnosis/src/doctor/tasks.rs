@@ -9,7 +9,7 @@ use volt_telemetry::text::{counted, duration, percent};
 
 use super::case::Span;
 use super::describe::{Describe, spawned};
-use super::growth::{Growth, LEAK_ENDED_RATIO, LEAK_GROWN_MIN, LONG_NS, LONG_START_NS, Leak, SHORT_NS, START_NS};
+use super::growth::{Growth, LEAK_ENDED_RATIO, LEAK_GROWN_MIN, LONG_NS, LONG_START_NS, Leak, MANY, SHORT_NS, START_NS};
 
 /// Maximum number of findings of `task-leak` per runtime.
 const LEAKS_MAX: usize = 16;
@@ -58,7 +58,7 @@ pub(super) fn blocking_pool_saturated(span: &Span<'_>) -> Vec<Finding> {
 
 // ---- task-leak ----------------------------------------------------------------------------------
 
-pub(super) fn are_alive_told(snapshot: &Snapshot) -> bool {
+pub(super) fn are_alive_reported(snapshot: &Snapshot) -> bool {
     snapshot.tasks.spawned == 0 || snapshot.blame.iter().any(|blame| blame.alive.is_some())
 }
 
@@ -67,12 +67,14 @@ pub(super) fn task_leak_threshold() -> String {
         "The live tasks of one spawn location grow by {LEAK_GROWN_MIN} or more over {}, at every check. Or they grow \
          like this over {}, while less than {} as many tasks end as are spawned. The rule stops firing at half of that \
          growth. The finding is {} if the growth may belong to the start-up of the runtime: if it began in the first \
-         {} s for the long window, or in the first {} s for the short one.",
+         {} s for the long window, or in the first {} s for the short one, unless it has lasted for another {} s and \
+         {MANY} tasks are alive.",
         duration(LONG_NS),
         duration(SHORT_NS),
         percent(LEAK_ENDED_RATIO),
         Severity::Info.name(),
         LONG_START_NS / 1_000_000_000,
+        START_NS / 1_000_000_000,
         START_NS / 1_000_000_000,
     )
 }
@@ -95,14 +97,14 @@ fn of_leak(leak: &Leak) -> Finding {
         .rate("grown_per_second", "rate of growth", per_second)
         .spawned_at(&leak.spawned_at)
         .advice(
-            "Check what they wait for (`volt-console tasks`): a channel whose other end stays open, a connection without \
+            "Check what they wait for (`volt-console dump`): a channel whose other end stays open, a connection without \
              a time-out, an endless loop. Abort tasks that are no longer needed, and limit their number.",
         )
 }
 
 // ---- lost-waker ---------------------------------------------------------------------------------
 
-pub(super) fn are_stranded_told(snapshot: &Snapshot) -> bool {
+pub(super) fn are_stranded_reported(snapshot: &Snapshot) -> bool {
     snapshot.tasks.spawned == 0 || snapshot.blame.iter().any(|blame| blame.stranded.is_some())
 }
 

@@ -1,15 +1,16 @@
 //! The verdict on a program in one line: whether it is all right, and if not, which line of code.
 //!
 //! The console's header, `volt-console top` and the live page show the same line. It counts the
-//! current findings by severity, and names the rule and the line of the worst. If there is nothing
-//! to act on, it states for how long that has been so, from the times of past findings.
+//! current findings by severity, and names the rule and the line of the worst. Of equally severe
+//! findings, one with a line is named, because a line can be acted on. If there is nothing to act
+//! on, it states for how long that has been so, from the times of past findings.
 //!
 //! A pure function of the findings in snapshots. For programs that send none, a
 //! [`Watch`](super::Watch) adds them first.
 
 use std::fmt;
 
-use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::finding::{Finding, Place, Severity};
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::text::{counted, duration};
 
@@ -35,18 +36,35 @@ pub struct Verdict {
     /// Number of other current findings.
     pub infos: u64,
     /// The rule of the worst current finding, and its line if it has one.
-    worst: Option<(&'static str, Option<String>)>,
+    worst: Option<(&'static str, Option<Line>)>,
     /// How long there has been no warning, or no finding if `infos` is 0, ns.
     well_ns: u64,
     /// The number of runtimes with findings, even if empty.
     judged: usize,
 }
 
+/// A line of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    /// `file:line`, not empty.
+    at: String,
+    /// Whether the tasks were spawned there, and the line with the problem is not known.
+    is_of_spawn: bool,
+}
+
+impl Line {
+    fn of(finding: &Finding) -> Option<Self> {
+        let place = finding.locations.first()?;
+        let line = Self { at: line_of(place.at()).to_owned(), is_of_spawn: matches!(place, Place::Spawned { .. }) };
+        (!line.at.is_empty()).then_some(line)
+    }
+}
+
 impl Verdict {
     /// Returns the verdict on these runtimes of one program.
     pub fn of<'a>(runtimes: impl IntoIterator<Item = &'a Snapshot>) -> Self {
         let mut verdict = Self::default();
-        let mut worst: Option<&Finding> = None;
+        let mut worst: Option<(&Finding, Option<Line>)> = None;
         // The last time of any finding, and of a warning or worse.
         let (mut now_ns, mut started_at_ns, mut last_ns, mut bad_ns) = (0, u64::MAX, 0, 0);
         for runtime in runtimes {
@@ -69,17 +87,16 @@ impl Verdict {
                     Severity::Info => verdict.infos += 1,
                 }
                 // Of equal ones, the first.
-                if worst.is_none_or(|worst| worst.severity < finding.severity) {
-                    worst = Some(finding);
+                let line = Line::of(finding);
+                let rank = (finding.severity, line.is_some());
+                if worst.as_ref().is_none_or(|(worst, line)| (worst.severity, line.is_some()) < rank) {
+                    worst = Some((finding, line));
                 }
             }
         }
         let since_ns = if verdict.infos > 0 { bad_ns } else { last_ns };
         verdict.well_ns = now_ns.saturating_sub(since_ns.max(started_at_ns.min(now_ns)));
-        verdict.worst = worst.map(|finding| {
-            let line = finding.locations.first().map(|place| line_of(place.at()).to_owned());
-            (finding.rule.name(), line.filter(|line| !line.is_empty()))
-        });
+        verdict.worst = worst.map(|(finding, line)| (finding.rule.name(), line));
         verdict
     }
 
@@ -105,8 +122,9 @@ impl Verdict {
     pub fn in_columns(&self, columns: usize) -> String {
         let over = self.to_string().chars().count().saturating_sub(columns);
         let (Some((rule, Some(line))), true) = (&self.worst, over > 0) else { return self.to_string() };
-        let kept: String = line.chars().skip(over + 1).collect();
-        Self { worst: Some((*rule, Some(format!("…{kept}")))), ..self.clone() }.to_string()
+        let kept: String = line.at.chars().skip(over + 1).collect();
+        let line = Line { at: format!("…{kept}"), ..*line };
+        Self { worst: Some((*rule, Some(line))), ..self.clone() }.to_string()
     }
 }
 
@@ -138,7 +156,8 @@ impl fmt::Display for Verdict {
 impl Verdict {
     fn first(&self) -> String {
         match &self.worst {
-            Some((rule, Some(line))) => format!("{rule} at {line}"),
+            Some((rule, Some(Line { at, is_of_spawn: false }))) => format!("{rule} at {at}"),
+            Some((rule, Some(Line { at, is_of_spawn: true }))) => format!("{rule}, spawned at {at}"),
             Some((rule, None)) => (*rule).to_owned(),
             None => String::new(),
         }
@@ -199,6 +218,15 @@ mod tests {
         );
         assert_eq!(verdict(vec![other, past(Severity::Critical, 500)]), "1 critical: lost-wakeup");
         assert_eq!(verdict(vec![leak.clone(), leak.clone()]), "2 warnings: task-leak at src/b.rs:7");
+        let no_line = found(Rule::CpuStarved, Severity::Critical, "");
+        assert_eq!(
+            verdict(vec![no_line, deadlock.clone()]),
+            "2 critical: deadlock at src/a.rs:33",
+            "of equal ones, one with a line"
+        );
+        let mut spawned = leak.clone();
+        spawned.locations = vec![Place::Spawned { at: "src/b.rs:7:9".into() }];
+        assert_eq!(verdict(vec![spawned]), "1 warning: task-leak, spawned at src/b.rs:7");
         let both = [runtime(vec![leak]), runtime(vec![deadlock])];
         assert_eq!(Verdict::of(&both).to_string(), "1 critical: deadlock at src/a.rs:33; 1 warning");
         assert_eq!(Verdict::of(&both).severity(), Some(Severity::Critical));

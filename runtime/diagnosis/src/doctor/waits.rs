@@ -34,15 +34,15 @@ const ENDED_MIN: u64 = 10;
 /// The tasks of a cycle that a finding describes, by the keys of their evidence.
 const CHAIN: [&str; 8] = ["chain_1", "chain_2", "chain_3", "chain_4", "chain_5", "chain_6", "chain_7", "chain_8"];
 
-pub(super) fn are_deadlocks_told(snapshot: &Snapshot) -> bool {
+pub(super) fn are_deadlocks_reported(snapshot: &Snapshot) -> bool {
     snapshot.deadlocks.is_some()
 }
 
 pub(super) fn deadlock_threshold() -> String {
     format!(
         "Two snapshots find the same tasks in the same waits, in a cycle, for {} or more. The finding is {} if only an \
-         abort can end it. It is a {}, after {}, if something else may, such as a time-out, or if an owned guard is \
-         involved.",
+         abort can end it. It is a {}, after {}, if something else may, such as a time-out, or if an owned guard or a \
+         channel is involved. Channels are bounded ones of `mpsc`, from which a known task receives.",
         duration(CERTAIN_NS),
         Severity::Critical.name(),
         Severity::Warning.name(),
@@ -82,6 +82,10 @@ fn of_deadlock(deadlock: &Deadlock, now_ns: u64) -> Finding {
     let joins = deadlock.links.iter().filter(|link| is_join(link)).count();
     let change = match &deadlock.links[..] {
         [link] if is_join(link) => "Do not pass a task its own JoinHandle, or to code that the task awaits.",
+        links if links.iter().any(is_channel) => {
+            "Receive and send in separate tasks, or in branches of one select!, so that a full channel does not keep \
+             its task from receiving. More capacity only delays this."
+        }
         [_] => "Drop the guard before the task locks again, or pass the guard to the code that needs it.",
         links if joins == links.len() => {
             "Let only one task of these await another, for example the one that spawned it."
@@ -93,6 +97,9 @@ fn of_deadlock(deadlock: &Deadlock, now_ns: u64) -> Finding {
     };
     let end = match deadlock.is_certain {
         true => "Only aborting a task ends this, unless a guard was moved to another task.",
+        false if deadlock.links.iter().any(is_channel) => {
+            "This ends only if another task receives from one of the channels, or closes it."
+        }
         false => "Something else may still wake one of the tasks, such as a time-out.",
     };
     let advice = format!("{change} {end}");
@@ -103,6 +110,7 @@ fn title(deadlock: &Deadlock) -> String {
     let what = if deadlock.is_certain { "deadlock" } else { "probable deadlock" };
     match &deadlock.links[..] {
         [link] if is_join(link) => format!("{what}: {}, spawned at {}, awaits its own end", who(link), link.spawned_at),
+        [link] if is_channel(link) => format!("{what}: {} {} that it receives from itself", who(link), waits(link)),
         [link] => format!("{what}: {} {} that it holds itself", who(link), waits(link)),
         [one, other] => format!(
             "{what}: {} and {} wait for each other: the first {}, the second {}",
@@ -126,9 +134,15 @@ fn chain(link: &DeadlockLink, holder: &DeadlockLink) -> String {
     let waits = format!("{task}, spawned at {}, {} (for {})", link.spawned_at, waits(link), duration(link.waiting_ns));
     let ago = link.held_ns.map(|ns| format!(" ({} ago)", duration(ns))).unwrap_or_default();
     match &link.held_at {
+        Some(at) if is_channel(link) => format!("{waits}, from which {holder} receives at {at}"),
         Some(at) => format!("{waits}, which {holder} acquired at {at}{ago}"),
         None => format!("{waits}: {holder}"),
     }
+}
+
+/// Returns whether the task waits for room in a channel from which the next one receives.
+fn is_channel(link: &DeadlockLink) -> bool {
+    link.awaits == "room"
 }
 
 /// Returns whether the task waits for the end of the next one.
@@ -145,11 +159,12 @@ fn waits(link: &DeadlockLink) -> String {
     match link.awaits.as_str() {
         "others" => format!("awaits a task spawned at {}", link.awaits_at),
         "permits" => format!("awaits a semaphore's permit at {}", link.awaits_at),
+        "room" => format!("awaits room in a channel at {}", link.awaits_at),
         _ => format!("awaits a lock at {}", link.awaits_at),
     }
 }
 
-pub(super) fn are_held_locks_told(snapshot: &Snapshot) -> bool {
+pub(super) fn are_held_locks_reported(snapshot: &Snapshot) -> bool {
     snapshot.held_locks.is_some()
 }
 
@@ -212,7 +227,7 @@ fn of_lock(lock: &HeldLock, locks: u64, now_ns: u64) -> Finding {
     finding.advice(advice).seen_from(began_at_ns.max(1), now_ns.max(1))
 }
 
-pub(super) fn are_long_waits_told(snapshot: &Snapshot) -> bool {
+pub(super) fn are_long_waits_reported(snapshot: &Snapshot) -> bool {
     snapshot.long_waits.is_some()
 }
 

@@ -105,7 +105,7 @@ pub(super) fn wake_storm(span: &Span<'_>) -> Vec<Finding> {
 
 // ---- self-wake-loop -----------------------------------------------------------------------------
 
-pub(super) fn are_self_wakes_told(snapshot: &Snapshot) -> bool {
+pub(super) fn are_self_wakes_reported(snapshot: &Snapshot) -> bool {
     snapshot.blame.iter().any(|blame| blame.self_wakes.is_some())
         || snapshot.workers.iter().any(|worker| worker.self_wakes.is_some())
 }

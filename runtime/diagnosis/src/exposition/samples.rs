@@ -42,6 +42,21 @@ impl Life {
             started_at_ns: runtime.started_at_ns,
         })
     }
+
+    /// Returns the value of the label `runtime` of its series: its name, with the characters
+    /// escaped that would control a terminal.
+    ///
+    /// ```
+    /// use volt_diagnosis::exposition::{Life, Origin};
+    ///
+    /// let life = Life { origin: Origin::new(), name: "a\nb".into(), started_at_ns: 0 };
+    /// assert_eq!(life.label(), r"a\u{a}b");
+    /// ```
+    pub fn label(&self) -> String {
+        let mut label = self.name.clone();
+        make_harmless(&mut label);
+        label
+    }
 }
 
 /// Reads samples, and keeps between collections which spawn locations have series, and the findings
@@ -180,7 +195,9 @@ mod tests {
         let read = Samples::default().read(&[(origin, Some(&program))]);
         let labels = || read.iter().flatten().flat_map(|sample| &sample.labels);
         assert!(labels().any(|label| label == r"evil\u{1b}]0;x\u{7}\u{200b}"));
-        assert!(labels().any(|label| label == r"a\u{1b}[2J\u{202e}b\u{a}"));
+        let life = Life::all(&Origin::new(), &program).next().unwrap().label();
+        assert!(labels().any(|label| *label == life), "{life}");
+        assert_eq!(life, r"a\u{1b}[2J\u{202e}b\u{a}");
         assert!(!labels().any(|label| label.contains(|c: char| c.is_control() || c == '\u{202e}' || c == '\u{200b}')));
     }
 }

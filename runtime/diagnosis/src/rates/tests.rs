@@ -79,14 +79,22 @@ fn half_of_the_workers_may_search_and_one_alone_may_too() {
 }
 
 #[test]
-fn spares_off_duty_do_not_lower_the_mean() {
+fn the_largest_value_is_not_below_the_mean() {
+    let mut histogram = Histogram::default();
+    histogram.record(1_023);
+    let quantiles = Quantiles::of(&histogram);
+    assert_eq!((quantiles.mean_ns, quantiles.max_ns), (Some(1_023), Some(1_023)));
+}
+
+#[test]
+fn inactive_spares_do_not_lower_the_mean() {
     let (earlier, mut later) = (snapshot(2 * SECOND, 100), snapshot(4 * SECOND, 300));
     let spare = Worker { is_spare: true, duty: Duty::Off, ..Worker::default() };
     later.workers.push(spare);
     let mean = Rates::between(&earlier, &later).unwrap().shares.busy_ratio;
     assert_eq!(mean, 0.25);
     later.workers[2].duty = Duty::Present;
-    assert!(Rates::between(&earlier, &later).unwrap().shares.busy_ratio < mean, "one on duty counts");
+    assert!(Rates::between(&earlier, &later).unwrap().shares.busy_ratio < mean, "an active one counts");
     assert_eq!(worker_count(&later), 2);
 }
 

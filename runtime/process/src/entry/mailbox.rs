@@ -7,27 +7,15 @@
 //! There is at most one for each yield that another thread completes (`Output::YIELDS_MAX`), for
 //! each monitor and for each link, and one cancellation.
 //!
-//! # Waiting for room, under `Block`
-//!
-//! A sender that finds no room counts itself as waiting (W1), waits for a permit (W2), and puts its
-//! message in (W3). W3 also decrements the number of waiting senders and of permits. When the
-//! runner takes messages out, it lends the free room to senders that wait and have no permit yet
-//! (L1, under the lock). Then it adds as many permits to the semaphore (L2, without the lock).
-//!
-//! An ordinary case: a mailbox of capacity 1 is full, and sender A waits (W1, W2). The runner takes
-//! the message out, and lends the room to A (L1, L2). Sender B arrives before A runs: it finds no
-//! room, since the room is lent, and waits behind A. Then A puts its message in (W3).
-//!
-//! A sender that gives up between W1 and W3 undoes only its W1. If it had a permit, that goes to
-//! the next waiting sender. A permit for which no sender waits is a surplus; the next sender that
-//! checks for room takes it back.
+//! Under `Block`, a sender that finds no room waits in a queue, in order of arrival: see `room`,
+//! whose steps take place under the lock of the mailbox. `poll_push` has W1 to W3, `drain` L1 and
+//! L2, and `give_up` G1 and G2.
 //!
 //! # Invariants
 //!
 //! * *ORDER*: events leave in the order in which they entered, so messages of one sender stay in
 //!   order.
-//! * *ROOM*: messages in the mailbox + permits lent ≤ capacity. The two sides are equal while more
-//!   senders wait than have permits. So a sender that finds room does not overtake one that waits.
+//! * *ROOM*, and others, of `room`.
 //! * *CLOSED IS EMPTY*: nothing enters after `close`. `close` returns the contents, and its caller
 //!   drops them without the lock: dropping a value runs user code, and dropping a call fails it for
 //!   its caller.
@@ -41,11 +29,11 @@
 //!   read-modify-write per message, and takes a whole batch out at a time.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 use crate::messages::event::{Event, Message};
-use volt::sync::Semaphore;
-use volt::task::consume_budget;
+use crate::room::{Room, Ticket};
 
 /// The default capacity, in messages.
 pub(crate) const CAPACITY: usize = 1024;
@@ -77,24 +65,11 @@ pub(crate) struct Mailbox(Mutex<Queue>);
 #[derive(Debug)]
 struct Queue {
     events: VecDeque<Event>,
-    /// Set when a sender has to wait for the first time.
-    waiters: Option<Box<Waiters>>,
+    room: Room,
     dropped: u64,
-    messages: u32,
     high_water: u32,
-    capacity: u32,
     overflow: Overflow,
     is_closed: bool,
-}
-
-#[derive(Debug)]
-struct Waiters {
-    /// Each permit is room for one message, reserved for a sender that waits.
-    room: Arc<Semaphore>,
-    /// Senders between W1 and W3.
-    waiting: u32,
-    /// Permits that are not used yet, including those between L1 and L2.
-    lent: u32,
 }
 
 /// How full a mailbox is, and was.
@@ -125,7 +100,7 @@ pub(crate) struct Left {
 /// Why a message was refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// There is no room. Contains the message.
+    /// There is no room, and the sender does not wait. Contains the message.
     Full(Message),
     /// The process has exited. Contains the message, which must be dropped without a lock.
     Closed(Message),
@@ -135,62 +110,67 @@ impl Mailbox {
     pub(crate) fn new(capacity: u32, overflow: Overflow) -> Self {
         Self(Mutex::new(Queue {
             events: VecDeque::new(),
-            waiters: None,
+            room: Room::new(capacity),
             dropped: 0,
-            messages: 0,
             high_water: 0,
-            capacity,
             overflow,
             is_closed: false,
         }))
     }
 
-    /// Puts `message` in; under `Block`, waits for room.
-    ///
-    /// Cancel safe: if the future is dropped before it completes, the message is dropped, and has
-    /// not entered the mailbox.
-    pub(crate) async fn push(&self, message: Message) -> Result<Taken, Refused> {
-        // A sender that always finds room must yield to other tasks, too.
-        consume_budget().await;
-        let (message, room) = {
-            let mut queue = self.lock();
-            match queue.put_if_room(message) {
-                // W1.
-                Err(Refused::Full(message)) if queue.overflow == Overflow::Block => (message, queue.wait()),
-                Err(Refused::Full(message)) => {
-                    drop(queue);
-                    return self.try_push(message);
-                }
-                put => return put,
-            }
-        };
-        let place = Place(self);
-        // W2. If this sender gives up here, its permit is returned before its `Place` is dropped.
-        let Ok(permit) = room.acquire().await else { return Err(Refused::Closed(message)) };
-        permit.forget();
-        std::mem::forget(place);
-        // W3.
+    /// Puts the message of a sender that waits for room in, or applies the policy. `Delivery` calls
+    /// it again, with the same arguments, until the result is ready. Under `Block`, if there is no
+    /// room, the message stays in `message`, the place of the sender in the queue in `ticket`, and
+    /// `waker` is woken when room was lent to it.
+    pub(crate) fn poll_push(
+        &self,
+        message: &mut Option<Message>,
+        ticket: &mut Option<Ticket>,
+        waker: &Waker,
+    ) -> Poll<Result<Taken, Refused>> {
+        let Some(pushed) = message.take() else { unreachable!("a send was polled after it completed") };
         let mut queue = self.lock();
-        if let Some(waiters) = &mut queue.waiters {
-            waiters.waiting -= 1;
-            waiters.lent -= 1;
+        let has_room = match &ticket {
+            _ if queue.is_closed => true,
+            None => queue.room.enter(),
+            // W3.
+            Some(ticket) => match queue.room.claim(ticket, waker) {
+                Ok(()) => true,
+                Err(former) => {
+                    drop(queue);
+                    drop(former);
+                    *message = Some(pushed);
+                    return Poll::Pending;
+                }
+            },
+        };
+        if has_room {
+            *ticket = None;
+            Poll::Ready(queue.put(pushed))
+        } else if queue.overflow == Overflow::Block {
+            // W1. The clone of a waker is foreign code, but nothing is half-done if it panics.
+            *ticket = Some(queue.room.wait(waker.clone()));
+            *message = Some(pushed);
+            Poll::Pending
+        } else {
+            Poll::Ready(refuse(queue, pushed))
         }
-        queue.put(message)
     }
 
-    /// Puts `message` in, or applies the policy without waiting. A refusal under `Block` is not
-    /// counted, since the sender may wait.
+    /// Puts `message` in, or applies the policy without waiting.
     pub(crate) fn try_push(&self, message: Message) -> Result<Taken, Refused> {
         let mut queue = self.lock();
-        match queue.put_if_room(message) {
-            Err(Refused::Full(message)) => {
-                queue.dropped += u64::from(queue.overflow != Overflow::Block);
-                let is_told = queue.overflow != Overflow::DropNewest;
-                drop(queue);
-                if is_told { Err(Refused::Full(message)) } else { Ok(Taken::Dropped) }
-            }
-            put => put,
-        }
+        if queue.is_closed || queue.room.enter() { queue.put(message) } else { refuse(queue, message) }
+    }
+
+    /// Removes a sender that waited, and that does not send its message.
+    pub(crate) fn give_up(&self, ticket: Ticket) {
+        let mut woken = Vec::new();
+        // G1.
+        let waker = self.lock().room.give_up(ticket, &mut woken);
+        drop(waker);
+        // G2.
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// Puts in an event other than a message.
@@ -204,32 +184,29 @@ impl Mailbox {
         drop(event);
     }
 
-    /// Counts a message that was refused because its sender does not wait.
-    pub(crate) fn count_refused(&self) {
-        self.lock().dropped += 1;
-    }
-
     /// Moves at most `max` events to `batch`. Returns what is left.
     pub(crate) fn drain(&self, batch: &mut VecDeque<Event>, max: usize) -> Left {
+        let mut woken = Vec::new();
         let mut queue = self.lock();
-        let count = queue.events.len().min(max);
+        let (count, mut messages) = (queue.events.len().min(max), 0);
         batch.reserve(count);
         for _ in 0..count {
             if let Some(event) = queue.events.pop_front() {
-                queue.messages -= u32::from(matches!(event, Event::Message(_)));
+                messages += u32::from(matches!(event, Event::Message(_)));
                 batch.push_back(event);
             }
+        }
+        if messages > 0 {
+            // L1.
+            queue.room.leave(messages, &mut woken);
         }
         let left = queue.left();
         if queue.events.is_empty() && queue.events.capacity() > KEEP {
             queue.events = VecDeque::new();
         }
-        let lent = queue.lend();
         drop(queue);
-        if let Some((room, permits)) = lent {
-            // L2.
-            room.add_permits(permits as usize);
-        }
+        // L2.
+        woken.into_iter().for_each(Waker::wake);
         left
     }
 
@@ -237,20 +214,17 @@ impl Mailbox {
     pub(crate) fn close(&self) -> VecDeque<Event> {
         let mut queue = self.lock();
         queue.is_closed = true;
-        queue.messages = 0;
         let left = std::mem::take(&mut queue.events);
-        // A sender that begins to wait after this finds the mailbox closed.
-        let waiters = queue.waiters.take();
+        let woken = queue.room.close();
         drop(queue);
-        if let Some(waiters) = waiters {
-            waiters.room.close();
-        }
+        // These senders find the mailbox closed.
+        woken.for_each(Waker::wake);
         left
     }
 
     pub(crate) fn depth(&self) -> Depth {
         let queue = self.lock();
-        Depth { messages: queue.messages, high_water: queue.high_water, dropped: queue.dropped }
+        Depth { messages: queue.room.messages(), high_water: queue.high_water, dropped: queue.dropped }
     }
 
     /// Returns what is in the mailbox.
@@ -258,12 +232,8 @@ impl Mailbox {
         self.lock().left()
     }
 
-    pub(crate) fn overflow(&self) -> Overflow {
-        self.lock().overflow
-    }
-
     pub(crate) fn capacity(&self) -> usize {
-        self.lock().capacity as usize
+        self.lock().room.capacity() as usize
     }
 
     /// No user code runs under this lock, so a panic leaves nothing half-done.
@@ -274,77 +244,47 @@ impl Mailbox {
 
 impl Queue {
     fn left(&self) -> Left {
-        Left { has_mail: self.messages > 0, has_events: self.events.len() > self.messages as usize }
+        let messages = self.room.messages() as usize;
+        Left { has_mail: messages > 0, has_events: self.events.len() > messages }
     }
 
-    /// Puts `message` in if there is room, whatever the policy.
-    fn put_if_room(&mut self, message: Message) -> Result<Taken, Refused> {
-        if !self.is_closed && !self.has_room() {
-            return Err(Refused::Full(message));
-        }
-        self.put(message)
-    }
-
+    /// Puts in a message that has entered the room, unless the mailbox is closed.
     fn put(&mut self, message: Message) -> Result<Taken, Refused> {
         if self.is_closed {
             return Err(Refused::Closed(message));
         }
         self.events.push_back(Event::Message(message));
-        self.messages += 1;
-        self.high_water = self.high_water.max(self.messages);
+        self.high_water = self.high_water.max(self.room.messages());
         Ok(Taken::In)
-    }
-
-    /// Whether there is room that is not lent to a waiting sender.
-    fn has_room(&mut self) -> bool {
-        let Some(waiters) = &mut self.waiters else { return self.messages < self.capacity };
-        // Takes back the permits of senders that gave up. One that L2 has not added yet is taken
-        // back the next time.
-        let surplus = waiters.lent.saturating_sub(waiters.waiting);
-        if surplus > 0 {
-            waiters.lent -= waiters.room.forget_permits(surplus as usize) as u32;
-        }
-        self.messages + waiters.lent < self.capacity
-    }
-
-    /// W1. Returns the semaphore to wait for.
-    fn wait(&mut self) -> Arc<Semaphore> {
-        let waiters = self
-            .waiters
-            .get_or_insert_with(|| Box::new(Waiters { room: Arc::new(Semaphore::new(0)), waiting: 0, lent: 0 }));
-        waiters.waiting += 1;
-        waiters.room.clone()
-    }
-
-    /// L1. Returns how many permits must be added, and to which semaphore.
-    fn lend(&mut self) -> Option<(Arc<Semaphore>, u32)> {
-        let waiters = self.waiters.as_mut()?;
-        let free = self.capacity - self.messages - waiters.lent;
-        let permits = free.min(waiters.waiting.saturating_sub(waiters.lent));
-        waiters.lent += permits;
-        (permits > 0).then(|| (waiters.room.clone(), permits))
     }
 }
 
-/// A sender between W1 and W3. Dropped if the sender gives up.
-struct Place<'a>(&'a Mailbox);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if let Some(waiters) = &mut self.0.lock().waiters {
-            waiters.waiting -= 1;
-        }
-    }
+/// Refuses or drops a message for which there is no room and whose sender does not wait.
+fn refuse(mut queue: MutexGuard<'_, Queue>, message: Message) -> Result<Taken, Refused> {
+    queue.dropped += 1;
+    let is_dropped = queue.overflow == Overflow::DropNewest;
+    drop(queue);
+    if is_dropped { Ok(Taken::Dropped) } else { Err(Refused::Full(message)) }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::pin::{Pin, pin};
-    use std::task::{Context, Poll, Waker};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
 
     use super::*;
     use crate::messages::payload::Payload;
+
+    /// Counts the wake-ups of a sender.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn message() -> Message {
         Message { from: None, payload: Payload::empty(), reply: None }
@@ -357,8 +297,27 @@ mod tests {
         mailbox
     }
 
-    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
+    /// A sender that waits for room.
+    struct Sender {
+        message: Option<Message>,
+        ticket: Option<Ticket>,
+        wakes: Arc<Wakes>,
+    }
+
+    impl Sender {
+        fn waiting(mailbox: &Mailbox) -> Self {
+            let mut sender = Self { message: Some(message()), ticket: None, wakes: Arc::default() };
+            assert!(sender.poll(mailbox).is_pending());
+            sender
+        }
+
+        fn poll(&mut self, mailbox: &Mailbox) -> Poll<Result<Taken, Refused>> {
+            mailbox.poll_push(&mut self.message, &mut self.ticket, &Waker::from(self.wakes.clone()))
+        }
+
+        fn wakes(&self) -> usize {
+            self.wakes.0.load(Ordering::Relaxed)
+        }
     }
 
     fn drained(mailbox: &Mailbox) -> usize {
@@ -370,11 +329,10 @@ mod tests {
     #[test]
     fn no_sender_takes_the_room_of_a_waiting_sender() {
         let mailbox = full();
-        let mut waits = pin!(mailbox.push(message()));
-        assert!(poll(waits.as_mut()).is_pending());
-        assert_eq!(drained(&mailbox), 1);
+        let mut waits = Sender::waiting(&mailbox);
+        assert_eq!((drained(&mailbox), waits.wakes()), (1, 1));
         assert!(matches!(mailbox.try_push(message()), Err(Refused::Full(_))));
-        assert!(matches!(poll(waits.as_mut()), Poll::Ready(Ok(Taken::In))));
+        assert!(matches!(waits.poll(&mailbox), Poll::Ready(Ok(Taken::In))));
         assert_eq!(drained(&mailbox), 1);
         assert_eq!(mailbox.depth().high_water, 1);
     }
@@ -382,13 +340,12 @@ mod tests {
     #[test]
     fn cancelling_a_blocked_send_passes_its_slot_to_the_next_sender() {
         let mailbox = full();
-        let mut first = Box::pin(mailbox.push(message()));
-        let mut second = pin!(mailbox.push(message()));
-        assert!(poll(first.as_mut()).is_pending());
-        assert!(poll(second.as_mut()).is_pending());
-        assert_eq!(drained(&mailbox), 1);
-        drop(first);
-        assert!(matches!(poll(second.as_mut()), Poll::Ready(Ok(Taken::In))));
+        let first = Sender::waiting(&mailbox);
+        let mut second = Sender::waiting(&mailbox);
+        assert_eq!((drained(&mailbox), second.wakes()), (1, 0));
+        mailbox.give_up(first.ticket.unwrap());
+        assert_eq!(second.wakes(), 1);
+        assert!(matches!(second.poll(&mailbox), Poll::Ready(Ok(Taken::In))));
         assert_eq!(drained(&mailbox), 1);
         mailbox.try_push(message()).unwrap();
     }
@@ -397,10 +354,9 @@ mod tests {
     fn the_room_of_a_sender_that_gave_up_is_free_if_none_waits() {
         let mailbox = full();
         for _ in 0..3 {
-            let mut gives_up = Box::pin(mailbox.push(message()));
-            assert!(poll(gives_up.as_mut()).is_pending());
+            let gives_up = Sender::waiting(&mailbox);
             assert_eq!(drained(&mailbox), 1);
-            drop(gives_up);
+            mailbox.give_up(gives_up.ticket.unwrap());
             mailbox.try_push(message()).unwrap();
             assert!(matches!(mailbox.try_push(message()), Err(Refused::Full(_))), "it has room for one");
         }
@@ -409,10 +365,10 @@ mod tests {
     #[test]
     fn a_waiting_sender_is_notified_of_the_exit() {
         let mailbox = full();
-        let mut waits = pin!(mailbox.push(message()));
-        assert!(poll(waits.as_mut()).is_pending());
+        let mut waits = Sender::waiting(&mailbox);
         drop(mailbox.close());
-        assert!(matches!(poll(waits.as_mut()), Poll::Ready(Err(Refused::Closed(_)))));
+        assert_eq!(waits.wakes(), 1);
+        assert!(matches!(waits.poll(&mailbox), Poll::Ready(Err(Refused::Closed(_)))));
         assert!(matches!(mailbox.try_push(message()), Err(Refused::Closed(_))));
     }
 }

@@ -15,6 +15,7 @@
 //! 5. The contents of the mailbox are dropped, each value behind its own panic barrier. This comes
 //!    last because it runs user code.
 
+pub(crate) mod delivery;
 pub(crate) mod mailbox;
 pub(crate) mod relations;
 
@@ -25,7 +26,7 @@ use std::task::{Wake, Waker};
 
 use volt_telemetry::recording::event::Loss;
 
-use crate::entry::mailbox::{Mailbox, Overflow, Refused, Taken};
+use crate::entry::mailbox::{Mailbox, Refused, Taken};
 use crate::entry::relations::{Life, PendingUpgrade, Upgrade, Watcher};
 use crate::messages::event::{Event, Message, MonitorId};
 use crate::messages::failure::{ExitReason, Failure, dropped};
@@ -37,25 +38,29 @@ use volt::sync::oneshot;
 use volt::task::AbortHandle;
 
 /// The entry of a process. See the module's documentation.
+///
+/// In this order, the fields that every sender changes are next to the reference counts, which
+/// every sender changes, too. So senders on several processors exchange few cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Entry<S> {
-    pid: Pid,
-    parent: Option<Pid>,
-    system: S,
-    traps_exits: bool,
-    location: &'static Location<'static>,
     pub state: State,
-    pub mailbox: Mailbox,
-    life: Mutex<Life>,
-    name: OnceLock<Arc<str>>,
-    /// The waker of its task. It is set in the first poll, and so before any thread can find the
-    /// process waiting.
-    waker: OnceLock<Waker>,
-    task: OnceLock<AbortHandle>,
-    steps: AtomicU64,
     is_sending: AtomicBool,
     is_cancelled: AtomicBool,
     has_upgrade: AtomicBool,
+    traps_exits: bool,
+    pub mailbox: Mailbox,
+    /// The waker of its task. It is set in the first poll, and so before any thread can find the
+    /// process waiting.
+    waker: OnceLock<Waker>,
+    steps: AtomicU64,
+    system: S,
+    location: &'static Location<'static>,
+    life: Mutex<Life>,
+    name: OnceLock<Arc<str>>,
+    task: OnceLock<AbortHandle>,
+    pid: Pid,
+    parent: Option<Pid>,
 }
 
 /// The part of a system that an entry uses: finds other processes of the node, notifies processes
@@ -165,15 +170,19 @@ impl<S: Home> Entry<S> {
         debug_assert!(set.is_ok(), "a process has one task");
     }
 
-    /// Stores the waker of the task's first poll. Called by the runner in each poll.
-    pub(crate) fn set_waker(&self, waker: &Waker) {
+    /// Returns the waker of its task; `None` before the first poll.
+    pub(crate) fn waker(&self) -> Option<&Waker> {
+        self.waker.get()
+    }
+
+    /// Stores the waker of the task's first poll. Called by the runner in each poll. Returns
+    /// whether this is a poll for a task dump: its waker wakes the same task, and records the stack
+    /// when it is cloned.
+    pub(crate) fn set_waker(&self, waker: &Waker) -> bool {
         let known = self.waker.get_or_init(|| waker.clone());
-        if !known.will_wake(waker) {
-            // A poll for a task dump: its waker wakes the same task, and records the stack when it
-            // is cloned. The clone is not needed for anything else.
-            debug_assert_eq!(known.data(), waker.data(), "all wakers of a task have the same data");
-            drop(waker.clone());
-        }
+        let is_traced = !known.will_wake(waker);
+        debug_assert!(!is_traced || known.data() == waker.data(), "all wakers of a task have the same data");
+        is_traced
     }
 
     /// Returns the number of steps so far, including `init`.
@@ -225,20 +234,9 @@ impl<S: Home> Entry<S> {
         }
     }
 
-    /// E1 to E3 for a message, without waiting for room.
+    /// E1 to E3 (see `state`) for a message, without waiting for room.
     pub(crate) fn try_send(&self, message: Message) -> Result<Taken, Refused> {
         self.sent(self.mailbox.try_push(message))
-    }
-
-    /// E1 to E3 for a message, after waiting for room if the policy is `Block`.
-    pub(crate) async fn send(&self, message: Message) -> Result<(), Refused> {
-        self.sent(self.mailbox.push(message).await).map(|_taken| ())
-    }
-
-    /// Counts a message that was refused under `Block` because its sender does not wait.
-    pub(crate) fn count_refused(&self) {
-        self.mailbox.count_refused();
-        self.system.count_lost(self.pid, Loss::Refused);
     }
 
     /// Requests that the process ends. Only the first request delivers an event.
@@ -257,9 +255,9 @@ impl<S: Home> Entry<S> {
     }
 
     /// Makes the process exit before its next step, with `reason` unless it has a reason already.
-    pub(crate) fn doom(&self, reason: ExitReason) {
-        self.life().doom.get_or_insert_with(|| Box::new(reason));
-        self.doomed();
+    pub(crate) fn request_exit(&self, reason: ExitReason) {
+        self.life().exit_reason.get_or_insert_with(|| Box::new(reason));
+        self.wake_to_exit();
     }
 
     /// Upgrades the process before its next step, which this call causes. `waiter` receives the
@@ -314,17 +312,17 @@ impl<S: Home> Entry<S> {
     }
 
     /// Applies the exit of a linked process: delivers an event if this process traps exits, or else
-    /// dooms it if the exit is abnormal. The event or the doom is in place before `life` is
-    /// unlocked.
+    /// requires it to exit if the exit is abnormal. The event or the reason is in place before
+    /// `life` is unlocked.
     pub(crate) fn exit(&self, mut life: MutexGuard<'_, Life>, pid: Pid, reason: ExitReason) {
         if self.traps_exits {
             self.mailbox.push_event(Event::Exit { pid, reason });
             drop(life);
             self.wake();
         } else if reason.is_abnormal() {
-            life.doom.get_or_insert_with(|| Box::new(reason));
+            life.exit_reason.get_or_insert_with(|| Box::new(reason));
             drop(life);
-            self.doomed();
+            self.wake_to_exit();
         }
     }
 
@@ -395,22 +393,21 @@ impl<S: Home> Entry<S> {
         self.system.ended(self, reason);
     }
 
-    fn doomed(&self) {
-        if self.state.doom() {
+    fn wake_to_exit(&self) {
+        if self.state.request_exit() {
             self.wake_task();
         }
     }
 
-    /// E2 and E3 for a message that entered the mailbox. Counts a message that found no room,
-    /// unless its sender may wait.
-    fn sent(&self, sent: Result<Taken, Refused>) -> Result<Taken, Refused> {
+    /// E2 and E3 for a message that entered the mailbox. Counts a message that was dropped or
+    /// refused because there is no room.
+    pub(crate) fn sent(&self, sent: Result<Taken, Refused>) -> Result<Taken, Refused> {
         match sent {
             Ok(Taken::In) => {
                 if self.state.mail() {
                     self.wake_task();
                 }
             }
-            Err(Refused::Full(_)) if self.mailbox.overflow() == Overflow::Block => {}
             Ok(Taken::Dropped) => self.system.count_lost(self.pid, Loss::Dropped),
             Err(Refused::Full(_)) => self.system.count_lost(self.pid, Loss::Refused),
             Err(Refused::Closed(_)) => {}

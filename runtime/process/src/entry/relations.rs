@@ -49,7 +49,7 @@ pub(crate) type PendingUpgrade = (Upgrade, oneshot::Sender<Result<(), Failure>>)
 #[derive(Default)]
 pub(crate) struct Life {
     /// The reason with which the process must exit; the first one counts. Boxed because it is rare.
-    pub doom: Option<Box<ExitReason>>,
+    pub exit_reason: Option<Box<ExitReason>>,
     /// The upgrade that takes place before the next step.
     pub upgrade: Option<Box<PendingUpgrade>>,
     pub is_dead: bool,

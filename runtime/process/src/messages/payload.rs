@@ -55,6 +55,11 @@ impl Payload {
         Self(Inner::Empty)
     }
 
+    /// Returns whether there is no content.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self.0, Inner::Empty)
+    }
+
     /// Returns whether the payload is a `T`.
     pub fn is<T: Any>(&self) -> bool {
         self.any().is::<T>()
@@ -75,13 +80,11 @@ impl Payload {
     /// # Errors
     /// Returns the payload unchanged if it is something else.
     pub fn downcast<T: Any>(self) -> Result<T, Payload> {
-        if !self.is::<T>() {
-            return Err(self);
-        }
         match self.0 {
+            Inner::Value(value) => value.downcast().map(|value| *value).map_err(|value| Payload(Inner::Value(value))),
+            _ if !self.is::<T>() => Err(self),
             Inner::Empty => unbox(&mut Some(())),
             Inner::Bytes(bytes) => unbox(&mut Some(bytes)),
-            Inner::Value(value) => value.downcast().map(|value| *value).map_err(|value| Payload(Inner::Value(value))),
         }
     }
 

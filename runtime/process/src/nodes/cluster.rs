@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::frame::{Frame, Place};
-use super::line::{Bonds, Line, Sessions, Unsaid};
+use super::line::{Bonds, Line, NotSent, Sessions};
 use super::relay::{Peer, Relay};
 use super::traffic::Traffic;
 use crate::messages::pid::{Node, Pid};
@@ -67,8 +67,8 @@ impl Remote {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn say(&self, line: &Line, frame: &Frame, note: impl FnOnce(&mut Bonds)) -> Result<(), Unsaid> {
-        line.say(&*self.relay, &self.traffic, frame, note)
+    pub(crate) fn send(&self, line: &Line, frame: &Frame, note: impl FnOnce(&mut Bonds)) -> Result<(), NotSent> {
+        line.send(&*self.relay, &self.traffic, frame, note)
     }
 }
 

@@ -11,8 +11,8 @@
 //! purpose, each side numbers its frames:
 //!
 //! * `session`: the sender's number of this conversation. It takes a fresh, higher one whenever it
-//!   starts anew. Every frame contains it, and in `heard` the last session that the sender has
-//!   received from the other side.
+//!   starts anew. Every frame contains it, and in `received_session` the last session that the
+//!   sender has received from the other side.
 //! * `number`: the number of the frame within its session, from 0.
 //!
 //! # Protocol
@@ -23,10 +23,10 @@
 //!    relay repeats that, until 3.
 //! 2. *Welcome*: a side that receives a hello answers with a welcome. So does a side for which a
 //!    welcome opens the conversation.
-//! 3. *Open*: the conversation is open for us once a frame contains our session in `heard`. Before
-//!    that, we send nothing except 1 and 2.
+//! 3. *Open*: the conversation is open for us once a frame contains our session in
+//!    `received_session`. Before that, we send nothing except 1 and 2.
 //! 4. *Stale*: a frame with a session other than the one we have received, or without our session
-//!    in `heard`, belongs to an earlier conversation. It is ignored.
+//!    in `received_session`, belongs to an earlier conversation. It is ignored.
 //! 5. *Duplicate*: a frame whose number we have received already is ignored. So frames are handled
 //!    at most once and in order, whatever the relay does.
 //! 6. *Gap*: a skipped number means that frames were lost. The conversation is broken off: all its
@@ -39,7 +39,7 @@
 //!
 //! # Invariants
 //!
-//! * *ONE ORDER*: frames are numbered and passed to the relay under the lock `talk`.
+//! * *ONE ORDER*: frames are numbered and passed to the relay under the lock `conversation`.
 //! * *SEVERED BEFORE ANEW*: breaking off takes the bonds out, takes the next session and forgets
 //!   theirs, all under one lock. Until `begin`, no frame is handled or sent. So all old bonds end
 //!   and no new ones. If two threads break off at the same time, only one gets the bonds.
@@ -73,7 +73,7 @@ const BACKLOG_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Line {
     pub peer: Peer,
-    talk: Mutex<Talk>,
+    conversation: Mutex<Conversation>,
 }
 
 /// The source of the session numbers for all conversations of a system.
@@ -88,11 +88,11 @@ impl Sessions {
     }
 }
 
-struct Talk {
+struct Conversation {
     sessions: Sessions,
     session: u64,
     next_number: u64,
-    heard: Option<u64>,
+    received_session: Option<u64>,
     expected: u64,
     stage: Stage,
     backlog: VecDeque<BytesMut>,
@@ -114,7 +114,7 @@ enum Stage {
 #[derive(Default)]
 pub(crate) struct Bonds {
     /// Pending calls and lookups of this node, by their numbers.
-    pub asked: HashMap<u64, oneshot::Sender<Outcome>>,
+    pub pending: HashMap<u64, oneshot::Sender<Outcome>>,
     /// Processes of the other node that this node watches, by the numbers of our monitors.
     pub watching: HashMap<MonitorId, (Place, Watcher)>,
     /// Processes of this node that the other node watches, by the numbers of its monitors.
@@ -125,7 +125,7 @@ pub(crate) struct Bonds {
 
 /// Why a frame was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsaid {
+pub(crate) enum NotSent {
     NoConnection,
     /// The relay's queue is full.
     Full,
@@ -135,7 +135,7 @@ pub(crate) enum Unsaid {
 
 /// The result of sending a frame that must not be refused.
 #[must_use]
-pub(crate) enum Said {
+pub(crate) enum Sent {
     Done,
     /// The frame is the first in the backlog. The caller must retry [`flush`](Line::flush) until
     /// the backlog is empty.
@@ -147,7 +147,7 @@ pub(crate) enum Said {
 
 /// What the caller must do about a received frame. `is_opened`: the frame has opened the
 /// conversation.
-pub(crate) enum Heard {
+pub(crate) enum Received {
     /// Handle its content.
     Act { is_opened: bool },
     /// Nothing.
@@ -161,78 +161,78 @@ pub(crate) enum Heard {
 
 impl Line {
     pub(crate) fn new(peer: Peer, sessions: &Sessions) -> Self {
-        let talk = Talk {
+        let conversation = Conversation {
             sessions: sessions.clone(),
             session: sessions.next(),
             next_number: 0,
-            heard: None,
+            received_session: None,
             expected: 0,
             stage: Stage::Greeting,
             backlog: VecDeque::new(),
             bonds: Bonds::default(),
         };
-        Self { peer, talk: Mutex::new(talk) }
+        Self { peer, conversation: Mutex::new(conversation) }
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.talk().is_open()
+        self.conversation().is_open()
     }
 
     /// Passes the bonds to `change`. Returns `None` if the conversation is not open; then it has no
     /// bonds.
     pub(crate) fn bonds<T>(&self, change: impl FnOnce(&mut Bonds) -> T) -> Option<T> {
-        let mut talk = self.talk();
-        talk.is_open().then(|| change(&mut talk.bonds))
+        let mut conversation = self.conversation();
+        conversation.is_open().then(|| change(&mut conversation.bonds))
     }
 
     /// Sends a frame that may be refused. If it was sent, adds its bond by `note`.
-    pub(crate) fn say(
+    pub(crate) fn send(
         &self,
         relay: &dyn Relay,
         traffic: &Traffic,
         frame: &Frame,
         note: impl FnOnce(&mut Bonds),
-    ) -> Result<(), Unsaid> {
+    ) -> Result<(), NotSent> {
         let bytes = frame.encode();
-        let mut talk = self.talk();
-        if !talk.is_open() {
-            return Err(Unsaid::NoConnection);
+        let mut conversation = self.conversation();
+        if !conversation.is_open() {
+            return Err(NotSent::NoConnection);
         }
-        if !talk.backlog.is_empty() {
+        if !conversation.backlog.is_empty() {
             traffic.refused.add(1);
-            return Err(Unsaid::Full);
+            return Err(NotSent::Full);
         }
-        talk.hand_over(self.peer, relay, traffic, bytes).map_err(|(unsaid, _bytes)| unsaid)?;
-        note(&mut talk.bonds);
+        conversation.hand_over(self.peer, relay, traffic, bytes).map_err(|(not_sent, _bytes)| not_sent)?;
+        note(&mut conversation.bonds);
         Ok(())
     }
 
     /// Sends a frame that must not be refused, if `note` returns true. Returns `None` if the
     /// conversation is not open.
-    pub(crate) fn must_say(
+    pub(crate) fn must_send(
         &self,
         relay: &dyn Relay,
         traffic: &Traffic,
         frame: &Frame,
         note: impl FnOnce(&mut Bonds) -> bool,
-    ) -> Option<Said> {
+    ) -> Option<Sent> {
         let bytes = frame.encode();
-        let mut talk = self.talk();
-        let is_said = talk.is_open().then(|| note(&mut talk.bonds))?;
-        Some(if is_said { talk.queue(self.peer, relay, traffic, bytes) } else { Said::Done })
+        let mut conversation = self.conversation();
+        let is_wanted = conversation.is_open().then(|| note(&mut conversation.bonds))?;
+        Some(if is_wanted { conversation.queue(self.peer, relay, traffic, bytes) } else { Sent::Done })
     }
 
     /// Step 1 or 2.
-    pub(crate) fn greet(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
-        self.talk().greet(self.peer, relay, traffic, is_answer)
+    pub(crate) fn greet(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Sent {
+        self.conversation().greet(self.peer, relay, traffic, is_answer)
     }
 
     /// Passes the backlog to the relay. Returns false if some of it is left.
     pub(crate) fn flush(&self, relay: &dyn Relay, traffic: &Traffic) -> bool {
-        let mut talk = self.talk();
-        while let Some(bytes) = talk.backlog.pop_front() {
-            if let Err((Unsaid::Full, bytes)) = talk.hand_over(self.peer, relay, traffic, bytes) {
-                talk.backlog.push_front(bytes);
+        let mut conversation = self.conversation();
+        while let Some(bytes) = conversation.backlog.pop_front() {
+            if let Err((NotSent::Full, bytes)) = conversation.hand_over(self.peer, relay, traffic, bytes) {
+                conversation.backlog.push_front(bytes);
                 return false;
             }
         }
@@ -240,115 +240,115 @@ impl Line {
     }
 
     /// Receives a frame: steps 2 to 7.
-    pub(crate) fn hear(&self, traffic: &Traffic, head: Head, is_hello: bool, is_welcome: bool) -> Heard {
-        let mut talk = self.talk();
-        if matches!(talk.stage, Stage::Severed | Stage::Lost) {
+    pub(crate) fn receive(&self, traffic: &Traffic, head: Head, is_hello: bool, is_welcome: bool) -> Received {
+        let mut conversation = self.conversation();
+        if matches!(conversation.stage, Stage::Severed | Stage::Lost) {
             traffic.stale.add(1);
-            return Heard::Nothing;
+            return Received::Nothing;
         }
-        let knows_ours = head.heard == talk.session;
-        match talk.heard {
-            Some(heard) if head.session < heard => {
+        let knows_ours = head.received_session == conversation.session;
+        match conversation.received_session {
+            Some(received_session) if head.session < received_session => {
                 traffic.stale.add(1);
-                return Heard::Nothing;
+                return Received::Nothing;
             }
-            Some(heard) if head.session > heard && is_hello => {
-                let bonds = talk.break_off();
-                (talk.heard, talk.expected) = (Some(head.session), head.number + 1);
-                return Heard::Broken { bonds, answers: true };
+            Some(received_session) if head.session > received_session && is_hello => {
+                let bonds = conversation.break_off();
+                (conversation.received_session, conversation.expected) = (Some(head.session), head.number + 1);
+                return Received::Broken { bonds, answers: true };
             }
-            Some(heard) if head.session > heard => {
+            Some(received_session) if head.session > received_session => {
                 // Their hello was lost.
                 traffic.lost.add(head.number);
-                return Heard::Broken { bonds: talk.break_off(), answers: false };
+                return Received::Broken { bonds: conversation.break_off(), answers: false };
             }
             Some(_) => {}
             None if is_hello || (is_welcome && knows_ours) => {
-                talk.heard = Some(head.session);
-                talk.expected = head.number;
+                conversation.received_session = Some(head.session);
+                conversation.expected = head.number;
             }
             None => {
                 traffic.stale.add(1);
-                return Heard::Nothing;
+                return Received::Nothing;
             }
         }
-        if head.number < talk.expected {
+        if head.number < conversation.expected {
             traffic.duplicates.add(1);
-            return Heard::Nothing;
+            return Received::Nothing;
         }
-        if head.number > talk.expected {
-            traffic.lost.add(head.number - talk.expected);
-            return Heard::Broken { bonds: talk.break_off(), answers: false };
+        if head.number > conversation.expected {
+            traffic.lost.add(head.number - conversation.expected);
+            return Received::Broken { bonds: conversation.break_off(), answers: false };
         }
-        talk.expected += 1;
+        conversation.expected += 1;
         if !knows_ours && !is_hello {
             traffic.stale.add(1);
-            return Heard::Nothing;
+            return Received::Nothing;
         }
-        let is_opened = knows_ours && talk.stage == Stage::Greeting;
+        let is_opened = knows_ours && conversation.stage == Stage::Greeting;
         if is_opened {
-            talk.stage = Stage::Open;
+            conversation.stage = Stage::Open;
         }
         match is_hello || is_welcome {
-            true => Heard::Greeted { is_opened, answers: is_hello || is_opened },
-            false => Heard::Act { is_opened },
+            true => Received::Greeted { is_opened, answers: is_hello || is_opened },
+            false => Received::Act { is_opened },
         }
     }
 
     /// Starts anew, after all bonds of the conversation that was broken off have ended.
-    pub(crate) fn begin(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
-        let mut talk = self.talk();
-        if talk.stage == Stage::Severed {
-            talk.stage = Stage::Greeting;
+    pub(crate) fn begin(&self, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Sent {
+        let mut conversation = self.conversation();
+        if conversation.stage == Stage::Severed {
+            conversation.stage = Stage::Greeting;
         }
-        talk.greet(self.peer, relay, traffic, is_answer)
+        conversation.greet(self.peer, relay, traffic, is_answer)
     }
 
     /// Ends the conversation because the peer is lost. Returns the bonds.
     pub(crate) fn lose(&self) -> Box<Bonds> {
-        let mut talk = self.talk();
-        let bonds = talk.break_off();
-        talk.stage = Stage::Lost;
+        let mut conversation = self.conversation();
+        let bonds = conversation.break_off();
+        conversation.stage = Stage::Lost;
         bonds
     }
 
-    fn talk(&self) -> MutexGuard<'_, Talk> {
+    fn conversation(&self) -> MutexGuard<'_, Conversation> {
         // If a relay panics under this lock, a frame may be lost, which the peer detects as a gap.
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.conversation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Talk {
+impl Conversation {
     fn is_open(&self) -> bool {
         self.stage == Stage::Open
     }
 
-    fn greet(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Said {
+    fn greet(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, is_answer: bool) -> Sent {
         let is_due = self.stage == Stage::Greeting || (self.is_open() && is_answer);
         // Frames in the backlog will carry the same sessions as a greeting would.
         if !is_due || !self.backlog.is_empty() {
-            return Said::Done;
+            return Sent::Done;
         }
         let frame = if is_answer { Frame::Welcome } else { Frame::Hello };
         self.queue(peer, relay, traffic, frame.encode())
     }
 
     /// Passes a frame to the relay, or adds it to the backlog if the relay's queue is full.
-    fn queue(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, bytes: BytesMut) -> Said {
+    fn queue(&mut self, peer: Peer, relay: &dyn Relay, traffic: &Traffic, bytes: BytesMut) -> Sent {
         let bytes = match self.backlog.is_empty() {
             true => match self.hand_over(peer, relay, traffic, bytes) {
-                Err((Unsaid::Full, bytes)) => bytes,
+                Err((NotSent::Full, bytes)) => bytes,
                 // If the peer is lost, `peer_down` ends the bonds, and the frame is not needed.
-                Ok(()) | Err(_) => return Said::Done,
+                Ok(()) | Err(_) => return Sent::Done,
             },
             false => bytes,
         };
         if self.backlog.len() == BACKLOG_MAX {
-            return Said::Broken(self.break_off());
+            return Sent::Broken(self.break_off());
         }
         self.backlog.push_back(bytes);
         // The thread that added the first frame retries the whole backlog.
-        if self.backlog.len() == 1 { Said::Waits } else { Said::Done }
+        if self.backlog.len() == 1 { Sent::Waits } else { Sent::Done }
     }
 
     fn hand_over(
@@ -357,8 +357,12 @@ impl Talk {
         relay: &dyn Relay,
         traffic: &Traffic,
         mut bytes: BytesMut,
-    ) -> Result<(), (Unsaid, BytesMut)> {
-        let head = Head { session: self.session, heard: self.heard.unwrap_or(0), number: self.next_number };
+    ) -> Result<(), (NotSent, BytesMut)> {
+        let head = Head {
+            session: self.session,
+            received_session: self.received_session.unwrap_or(0),
+            number: self.next_number,
+        };
         put_head(&mut bytes, head);
         let bytes = bytes.freeze();
         match relay.send(peer, bytes.clone()) {
@@ -369,12 +373,12 @@ impl Talk {
             }
             Err(error) => {
                 traffic.refused.add(1);
-                let unsaid = match error {
-                    _ if error.is_full() => Unsaid::Full,
-                    _ if error.is_too_large() => Unsaid::TooLarge,
-                    _ => Unsaid::NoConnection,
+                let not_sent = match error {
+                    _ if error.is_full() => NotSent::Full,
+                    _ if error.is_too_large() => NotSent::TooLarge,
+                    _ => NotSent::NoConnection,
                 };
-                Err((unsaid, bytes.into()))
+                Err((not_sent, bytes.into()))
             }
         }
     }
@@ -384,15 +388,15 @@ impl Talk {
     fn break_off(&mut self) -> Box<Bonds> {
         self.stage = Stage::Severed;
         (self.session, self.next_number) = (self.sessions.next(), 0);
-        (self.heard, self.expected) = (None, 0);
+        (self.received_session, self.expected) = (None, 0);
         self.backlog.clear();
         Box::new(std::mem::take(&mut self.bonds))
     }
 }
 
-impl std::fmt::Debug for Talk {
+impl std::fmt::Debug for Conversation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Talk").field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("Conversation").field("stage", &self.stage).finish_non_exhaustive()
     }
 }
 
@@ -438,10 +442,10 @@ mod tests {
     /// session 7.
     fn open(traffic: &Traffic) -> Line {
         let line = Line::new(PEER, &Sessions::default());
-        let hello = line.hear(traffic, Head { session: 7, heard: 0, number: 0 }, true, false);
-        assert!(matches!(hello, Heard::Greeted { is_opened: false, answers: true }));
-        let welcome = line.hear(traffic, Head { session: 7, heard: 1, number: 1 }, false, true);
-        assert!(matches!(welcome, Heard::Greeted { is_opened: true, answers: true }));
+        let hello = line.receive(traffic, Head { session: 7, received_session: 0, number: 0 }, true, false);
+        assert!(matches!(hello, Received::Greeted { is_opened: false, answers: true }));
+        let welcome = line.receive(traffic, Head { session: 7, received_session: 1, number: 1 }, false, true);
+        assert!(matches!(welcome, Received::Greeted { is_opened: true, answers: true }));
         line
     }
 
@@ -451,7 +455,7 @@ mod tests {
         // ORDERING: Relaxed; one thread.
         sink.is_full.store(true, Ordering::Relaxed);
         loop {
-            if let Said::Broken(bonds) = line.must_say(sink, traffic, &Frame::Probe, |_| true).unwrap() {
+            if let Sent::Broken(bonds) = line.must_send(sink, traffic, &Frame::Probe, |_| true).unwrap() {
                 // ORDERING: Relaxed; one thread.
                 sink.is_full.store(false, Ordering::Relaxed);
                 return bonds;
@@ -467,16 +471,17 @@ mod tests {
         assert_eq!(overrun(&line, &sink, &traffic).watched.len(), 1);
         // A frame that the peer sent before it noticed, and a hello of a new session.
         for (session, number, is_hello) in [(7, 2, false), (8, 0, true), (8, 1, false)] {
-            let heard = line.hear(&traffic, Head { session, heard: 1, number }, is_hello, false);
-            assert!(matches!(heard, Heard::Nothing) && !line.is_open(), "{session} {number}");
+            let received_session =
+                line.receive(&traffic, Head { session, received_session: 1, number }, is_hello, false);
+            assert!(matches!(received_session, Received::Nothing) && !line.is_open(), "{session} {number}");
         }
-        assert!(line.must_say(&sink, &traffic, &Frame::Probe, |_| true).is_none());
-        assert!(matches!(line.greet(&sink, &traffic, false), Said::Done));
+        assert!(line.must_send(&sink, &traffic, &Frame::Probe, |_| true).is_none());
+        assert!(matches!(line.greet(&sink, &traffic, false), Sent::Done));
         let sent = traffic.counts().sent;
-        assert!(matches!(line.begin(&sink, &traffic, false), Said::Done));
+        assert!(matches!(line.begin(&sink, &traffic, false), Sent::Done));
         assert_eq!(traffic.counts().sent, sent + 1, "a hello");
-        let welcome = line.hear(&traffic, Head { session: 8, heard: 2, number: 2 }, false, true);
-        assert!(matches!(welcome, Heard::Greeted { is_opened: true, answers: true }));
+        let welcome = line.receive(&traffic, Head { session: 8, received_session: 2, number: 2 }, false, true);
+        assert!(matches!(welcome, Received::Greeted { is_opened: true, answers: true }));
     }
 
     #[test]
@@ -484,9 +489,9 @@ mod tests {
         let (sink, traffic) = (Sink::default(), Traffic::default());
         let line = open(&traffic);
         drop(line.lose());
-        let hello = line.hear(&traffic, Head { session: 8, heard: 0, number: 0 }, true, false);
-        assert!(matches!(hello, Heard::Nothing));
-        assert!(matches!(line.begin(&sink, &traffic, true), Said::Done));
+        let hello = line.receive(&traffic, Head { session: 8, received_session: 0, number: 0 }, true, false);
+        assert!(matches!(hello, Received::Nothing));
+        assert!(matches!(line.begin(&sink, &traffic, true), Sent::Done));
         assert_eq!((line.is_open(), traffic.counts().sent), (false, 0));
     }
 }

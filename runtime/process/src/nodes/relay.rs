@@ -141,7 +141,7 @@ impl fmt::Display for RelayError {
 impl std::error::Error for RelayError {}
 
 /// The reaction of a system to the calls of its relay; see [`Incoming`].
-pub(crate) trait Hears: Send + Sync {
+pub(crate) trait Receives: Send + Sync {
     fn up(self: Arc<Self>, peer: Peer);
     fn down(self: Arc<Self>, peer: Peer);
     fn received(self: Arc<Self>, from: Peer, frame: Bytes);
@@ -153,13 +153,13 @@ pub(crate) trait Hears: Send + Sync {
 /// system is dropped, calls have no effect.
 #[derive(Clone)]
 pub struct Incoming {
-    system: Weak<dyn Hears>,
+    system: Weak<dyn Receives>,
     me: Peer,
     runtime: Handle,
 }
 
 impl Incoming {
-    pub(crate) fn new(system: Weak<dyn Hears>, me: Peer, runtime: Handle) -> Self {
+    pub(crate) fn new(system: Weak<dyn Receives>, me: Peer, runtime: Handle) -> Self {
         Self { system, me, runtime }
     }
 
@@ -198,9 +198,9 @@ impl Incoming {
         self.with(|system| system.interrupted());
     }
 
-    fn with(&self, tell: impl FnOnce(Arc<dyn Hears>)) {
+    fn with(&self, notify: impl FnOnce(Arc<dyn Receives>)) {
         if let Some(system) = self.system.upgrade() {
-            tell(system);
+            notify(system);
         }
     }
 }

@@ -1,23 +1,14 @@
 //! The list of processes for the console: those that rank highest by a criterion of the query.
 //!
-//! A query is answered in two steps. (1) Choose: walk through the registry, a few processes under a
-//! lock at a time, and keep the pids of the highest-ranking ones, as many as the query requests.
-//! (2) Read: find each of these, and read its current values. The choice of (1) remains valid for a
-//! while. So a client that queries often gets current values of the same processes, and the program
-//! rarely pays for a walk.
-//!
-//! The code runs on the thread of the client, one client at a time.
-//!
-//! Bounds: a walk covers at most `PROCESSES_MAX` processes. For the same query, its result is valid
-//! for `REST` times as long as the walk took. For another query, it is valid for `REST_OF_ANOTHER`
-//! times as long. `scheduler::listing` does the same for tasks. So all clients together use at most
-//! a two-hundredth of a processor, or a tenth while the query changes all the time.
+//! [`choice`] describes the two steps: choose by a walk through the registry, a few processes under
+//! a lock at a time, and read the current values of these. The code runs on the thread of the
+//! client, one client at a time.
 
-use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use volt_telemetry::listing::choice::{self, Choice, Highest};
 use volt_telemetry::processes::{Process, ProcessList, Query, Rank, State};
 use volt_telemetry::text::contains_ignoring_case;
 
@@ -27,31 +18,14 @@ use crate::registry::Registry;
 use crate::report::info::ProcessInfo;
 use crate::state::Lifecycle;
 
-/// The maximum number of processes that a walk covers.
-const PROCESSES_MAX: usize = 4_000_000;
-/// See the module's documentation.
-const REST: u32 = 200;
-const REST_OF_ANOTHER: u32 = 10;
-
 /// The last choice.
 #[derive(Default)]
-pub(crate) struct Listing(Mutex<Option<Chosen>>);
+pub(crate) struct Listing(Mutex<Option<Choice<Rank, Chosen>>>);
 
 struct Chosen {
-    query: Query,
     pids: Vec<Pid>,
     matching: u64,
     is_cut: bool,
-    at: Instant,
-    took: Duration,
-}
-
-impl Chosen {
-    /// Whether this choice is still valid for `query`.
-    fn is_good_for(&self, query: &Query, now: Instant) -> bool {
-        let rest = if self.query == *query { REST } else { REST_OF_ANOTHER };
-        now < self.at + self.took + self.took.saturating_mul(rest)
-    }
 }
 
 impl Listing {
@@ -67,14 +41,14 @@ impl Listing {
         };
         let chosen = &*last.insert(chosen);
         // Step (2).
-        let rows = chosen.pids.iter().filter_map(|pid| registry.get(*pid)).map(|entry| row(&entry)).collect();
+        let rows = chosen.content.pids.iter().filter_map(|pid| registry.get(*pid)).map(|entry| row(&entry)).collect();
         ProcessList {
             query: chosen.query.clone(),
             rows,
-            matching: chosen.matching,
-            is_cut: chosen.is_cut,
-            chosen_ago_ns: now.duration_since(chosen.at).as_nanos() as u64,
-            took_ns: chosen.took.as_nanos() as u64,
+            matching: chosen.content.matching,
+            is_cut: chosen.content.is_cut,
+            chosen_ago_ns: chosen.ago_ns(now),
+            took_ns: chosen.took_ns(),
             ..ProcessList::default()
         }
     }
@@ -86,33 +60,18 @@ impl fmt::Debug for Listing {
     }
 }
 
-fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant) -> Chosen {
+fn choose<S: Home>(registry: &Registry<Entry<S>>, query: &Query, began: Instant) -> Choice<Rank, Chosen> {
     let wanted = query.filter.to_lowercase();
-    let limit = query.limit as usize;
-    let mut matching = 0;
-    // The lowest of the highest-ranking processes is on top.
-    let mut highest = BinaryHeap::with_capacity(limit + 1);
-    let is_complete = registry.walk(PROCESSES_MAX, |entry| {
-        if !has(entry, &wanted) {
-            return;
-        }
-        matching += 1;
-        let ranked = (query.key(weight(entry, query.rank)), entry.pid());
-        if highest.len() < limit || highest.peek().is_some_and(|lowest| ranked < *lowest) {
-            highest.push(ranked);
-            if highest.len() > limit {
-                highest.pop();
-            }
+    let mut highest = Highest::new(query.limit as usize);
+    let is_complete = registry.walk(choice::WALK_MAX, |entry| {
+        if has(entry, &wanted) {
+            let pid = entry.pid();
+            highest.offer((query.key(weight(entry, query.rank)), pid), pid);
         }
     });
-    Chosen {
-        query: query.clone(),
-        pids: highest.into_iter().map(|(_, pid)| pid).collect(),
-        matching,
-        is_cut: !is_complete,
-        at: began,
-        took: began.elapsed(),
-    }
+    let matching = highest.offered();
+    let chosen = Chosen { pids: highest.into_rows(), matching, is_cut: !is_complete };
+    Choice::of_walk(query.clone(), chosen, began)
 }
 
 /// Whether a text that the filter applies to contains `wanted`, which is in lower case.

@@ -80,7 +80,7 @@ struct Failure {
 
 impl Survey {
     /// Samples the processes in `registry`. Returns the values that are not simple counters.
-    pub(crate) fn tell<S: Home>(&self, registry: &Registry<Entry<S>>) -> Processes {
+    pub(crate) fn describe<S: Home>(&self, registry: &Registry<Entry<S>>) -> Processes {
         let mut last = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let taken = match last.take() {
@@ -92,12 +92,12 @@ impl Survey {
         taken.deepest.retain_mut(|watched| {
             let Some(entry) = registry.get(watched.pid) else { return false };
             watched.sample(entry.mailbox.depth(), now);
-            deepest.push(watched.tell(&entry));
+            deepest.push(watched.describe(&entry));
             true
         });
         deepest.sort_by_key(|mailbox: &processes::Mailbox| Reverse(mailbox.len));
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let last_failure = failure.as_ref().map(|failure| failure.tell(now));
+        let last_failure = failure.as_ref().map(|failure| failure.describe(now));
         Processes { states: taken.states, deepest, last_failure, ..Processes::default() }
     }
 
@@ -172,7 +172,7 @@ impl Watched {
         }
     }
 
-    fn tell<S: Home>(&self, entry: &Entry<S>) -> processes::Mailbox {
+    fn describe<S: Home>(&self, entry: &Entry<S>) -> processes::Mailbox {
         let depth = entry.mailbox.depth();
         let is_rising = self.rises > 0;
         let grown = u64::from(self.depth.messages.saturating_sub(self.at_first.messages));
@@ -194,7 +194,7 @@ impl Watched {
 }
 
 impl Failure {
-    fn tell(&self, now: Instant) -> processes::Failure {
+    fn describe(&self, now: Instant) -> processes::Failure {
         processes::Failure {
             pid: self.pid.to_string(),
             name: self.name.as_deref().map(str::to_owned),

@@ -13,12 +13,12 @@ use loom::sync::atomic::AtomicBool;
 use loom::sync::{Arc, Mutex};
 use volt_explore::{breaks, holds};
 
-/// A process: its state word, its mailbox, and whether it is doomed.
+/// A process: its state word, its mailbox, and whether it must exit.
 struct Process {
     state: State,
     messages: [AtomicBool; 2],
     completion: AtomicBool,
-    doom: AtomicBool,
+    has_exit_reason: AtomicBool,
     /// How often `complete` returned true.
     ends: AtomicU32,
 }
@@ -38,7 +38,7 @@ impl Process {
             state: State::new(),
             messages: [places(), places()],
             completion: places(),
-            doom: places(),
+            has_exit_reason: places(),
             ends: AtomicU32::new(0),
         }
     }
@@ -76,9 +76,9 @@ trait Steps: 'static {
         process.state.wake()
     }
 
-    fn doom(process: &Process) -> bool {
-        process.doom.store(true, Ordering::Relaxed);
-        process.state.doom()
+    fn request_exit(process: &Process) -> bool {
+        process.has_exit_reason.store(true, Ordering::Relaxed);
+        process.state.request_exit()
     }
 
     fn complete(process: &Process) -> bool {
@@ -96,8 +96,8 @@ fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
     loop {
         match S::begin(process) {
             Begin::Step => {}
-            Begin::Doomed => {
-                assert!(process.doom.load(Ordering::Relaxed), "doomed for no reason");
+            Begin::Exit => {
+                assert!(process.has_exit_reason.load(Ordering::Relaxed), "it exits without a reason");
                 return process.end();
             }
             Begin::Rest | Begin::Complete => return,
@@ -126,17 +126,17 @@ fn polled<S: Steps>(process: &Process, seen: &mut Seen, has_yielded: bool) {
     }
 }
 
-type Actor = fn(&Process) -> bool;
+type Other = fn(&Process) -> bool;
 
-/// Runs the actors and the runner concurrently. Then polls the task as often as the actors had to
+/// Runs the others and the runner concurrently. Then polls the task as often as the others had to
 /// wake it.
-fn together<S: Steps>(actors: &[Actor], has_yielded: bool) -> (Arc<Process>, Seen) {
+fn together<S: Steps>(others: &[Other], has_yielded: bool) -> (Arc<Process>, Seen) {
     let process = Arc::new(Process::new());
-    let actors: Vec<_> = actors
+    let others: Vec<_> = others
         .iter()
-        .map(|&actor| {
+        .map(|&other| {
             let process = process.clone();
-            thread::spawn(move || actor(&process))
+            thread::spawn(move || other(&process))
         })
         .collect();
     let runner = thread::spawn({
@@ -148,7 +148,7 @@ fn together<S: Steps>(actors: &[Actor], has_yielded: bool) -> (Arc<Process>, See
         }
     });
     let mut seen = runner.join().unwrap();
-    let woken = actors.into_iter().map(|actor| actor.join().unwrap()).filter(|woken| *woken).count();
+    let woken = others.into_iter().map(|other| other.join().unwrap()).filter(|woken| *woken).count();
     assert!(woken <= 1, "a task that is queued is woken again");
     if woken == 1 {
         polled::<S>(&process, &mut seen, has_yielded);
@@ -202,9 +202,9 @@ fn mail_does_not_disturb_and_is_there_with_the_completion() {
 }
 
 /// E2 before E1.
-struct TellsFirst;
+struct NotifiesFirst;
 
-impl Steps for TellsFirst {
+impl Steps for NotifiesFirst {
     fn send(process: &Process, place: usize) -> bool {
         let wakes = process.state.mail();
         process.messages[place].store(true, Ordering::Relaxed);
@@ -220,12 +220,12 @@ impl Steps for TellsFirst {
 
 #[test]
 fn twin_a_message_announced_before_it_is_stored_is_found() {
-    breaks("an event is lost", Some(2), senders::<TellsFirst>);
+    breaks("an event is lost", Some(2), senders::<NotifiesFirst>);
 }
 
 #[test]
 fn twin_a_completion_announced_before_it_is_stored_is_found() {
-    breaks("an event is lost", None, completer::<TellsFirst>);
+    breaks("an event is lost", None, completer::<NotifiesFirst>);
 }
 
 /// E2 is only a plain load if the flag is already set.
@@ -247,14 +247,14 @@ fn twin_an_early_return_on_a_flag_that_is_set_already_is_found() {
 fn end_without_a_check_of(process: &Process, flag: u32, until: Until) -> End {
     let word = process.state.change(|word| match (word.lifecycle(), until) {
         (COMPLETE, _) => None,
-        _ if word.without(flag).has(WOKEN | DOOMED) => Some(word.with_lifecycle(READY)),
+        _ if word.without(flag).has(WOKEN | EXIT) => Some(word.with_lifecycle(READY)),
         (_, Until::Event) if word.without(flag).has(MAIL) => Some(word.with_lifecycle(READY)),
         (_, Until::Completed) => Some(word.without(flag).with_lifecycle(BLOCKED)),
         _ => Some(word.without(flag).with_lifecycle(IDLE)),
     });
     match word.without(flag) {
         word if word.lifecycle() == COMPLETE => End::Complete,
-        word if word.has(WOKEN | DOOMED) || (until == Until::Event && word.has(MAIL)) => End::Again,
+        word if word.has(WOKEN | EXIT) || (until == Until::Event && word.has(MAIL)) => End::Again,
         _ => End::Rest,
     }
 }
@@ -341,36 +341,36 @@ fn twin_one_flag_for_messages_and_completions_is_found() {
 
 // ---- a process that must exit -------------------------------------------------------------------
 
-/// A message, a completion and a doom race with a step. The process exits once, and the reason is
-/// visible.
-fn doomed<S: Steps>() {
-    let (process, seen) = together::<S>(&[first::<S>, S::complete_yield, S::doom], true);
+/// A message, a completion and an exit request race with a step. The process exits once, and the
+/// reason is visible.
+fn exits<S: Steps>() {
+    let (process, seen) = together::<S>(&[first::<S>, S::complete_yield, S::request_exit], true);
     let ends = process.ends.load(Ordering::Relaxed);
-    assert_eq!((ends, process.state.lifecycle()), (1, Lifecycle::Complete), "a doomed process lives");
+    assert_eq!((ends, process.state.lifecycle()), (1, Lifecycle::Complete), "a process that must exit lives");
     assert!(seen.messages + usize::from(process.has_mail()) == 1, "an event is lost");
 }
 
 #[test]
-fn a_doom_that_meets_the_end_of_a_step_ends_the_process() {
-    holds(Some(2), doomed::<AsBuilt>);
+fn an_exit_request_at_the_end_of_a_step_ends_the_process() {
+    holds(Some(2), exits::<AsBuilt>);
 }
 
-struct IgnoresDoom;
+struct IgnoresExit;
 
-impl Steps for IgnoresDoom {
+impl Steps for IgnoresExit {
     fn end(process: &Process, until: Until) -> End {
-        end_without_a_check_of(process, DOOMED, until)
+        end_without_a_check_of(process, EXIT, until)
     }
 }
 
 #[test]
-fn twin_an_end_of_a_step_that_ignores_a_doom_is_found() {
-    breaks("a doomed process lives", Some(2), doomed::<IgnoresDoom>);
+fn twin_an_end_of_a_step_that_ignores_an_exit_is_found() {
+    breaks("a process that must exit lives", Some(2), exits::<IgnoresExit>);
 }
 
 /// The process finishes its step while a shutdown gives up waiting. The first of the two to call
 /// `complete` notifies the others.
-fn two_who_complete<S: Steps>() {
+fn two_completions<S: Steps>() {
     let process = Arc::new(Process::new());
     let runner = thread::spawn({
         let process = process.clone();
@@ -385,15 +385,15 @@ fn two_who_complete<S: Steps>() {
         let process = process.clone();
         move || S::complete(&process)
     });
-    let told = [runner, shutdown].map(|end| end.join().unwrap());
-    assert_eq!(told.iter().filter(|told| **told).count(), 1, "it is notified {told:?}");
+    let ended = [runner, shutdown].map(|end| end.join().unwrap());
+    assert_eq!(ended.iter().filter(|ended| **ended).count(), 1, "it is notified {ended:?}");
     assert_eq!(process.state.begin(), Begin::Complete);
-    assert!(!process.state.mail() && !process.state.wake() && !process.state.doom());
+    assert!(!process.state.mail() && !process.state.wake() && !process.state.request_exit());
 }
 
 #[test]
 fn of_two_completions_of_a_process_one_notifies_the_others() {
-    holds(None, two_who_complete::<AsBuilt>);
+    holds(None, two_completions::<AsBuilt>);
 }
 
 struct CompletesByStore;
@@ -408,7 +408,7 @@ impl Steps for CompletesByStore {
 
 #[test]
 fn twin_an_exit_by_a_store_is_reported_twice() {
-    breaks("it is notified [true, true]", None, two_who_complete::<CompletesByStore>);
+    breaks("it is notified [true, true]", None, two_completions::<CompletesByStore>);
 }
 
 /// A shutdown completes a process in the middle of its step. `end` reports that, and changes
@@ -447,7 +447,7 @@ fn start(system: &System) -> bool {
     !system.is_stopping.load(Ordering::Relaxed)
 }
 
-fn start_asking_before(system: &System) -> bool {
+fn start_checking_before(system: &System) -> bool {
     let may = !system.is_stopping.load(Ordering::Relaxed);
     if may {
         *system.shard.lock().unwrap() = true;
@@ -488,7 +488,7 @@ fn a_process_that_starts_beside_a_shutdown_is_seen_or_refused() {
 
 #[test]
 fn twin_a_start_that_checks_too_early_is_found() {
-    breaks("it starts unseen", None, starting(start_asking_before, stop));
+    breaks("it starts unseen", None, starting(start_checking_before, stop));
 }
 
 #[test]

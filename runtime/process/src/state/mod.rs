@@ -24,7 +24,7 @@
 //! |---|---|---|---|
 //! | WOKEN | the process must step again, whatever it waits for | while READY or RUNNING | a thread that completes a yield, reports an exit or cancels; cleared by `begin` |
 //! | MAIL | the process must step again if it waits for messages | while READY, RUNNING or BLOCKED | a sender; cleared by `begin` |
-//! | DOOMED | the process must exit instead of taking its next step | from `doom` on, never cleared | any thread |
+//! | EXIT | the process must exit instead of taking its next step | from `request_exit` on, never cleared | any thread |
 //! | lifecycle | READY 0, RUNNING 1, BLOCKED 2, IDLE 3, COMPLETE 4 | | see below |
 //!
 //! The lifecycle has these transitions. Any other is a bug, and asserted (`is_legal`):
@@ -32,10 +32,10 @@
 //! | from | to | transition | by | when |
 //! |---|---|---|---|---|
 //! | READY | RUNNING | `begin` | its runner | its task is polled |
-//! | RUNNING | READY | `end` | its runner | the step returned `Continue`, or WOKEN or DOOMED is set; or MAIL is set and the step waits for messages |
+//! | RUNNING | READY | `end` | its runner | the step returned `Continue`, or WOKEN or EXIT is set; or MAIL is set and the step waits for messages |
 //! | RUNNING | BLOCKED | `end` | its runner | the step waits for its yields |
 //! | RUNNING | IDLE | `end` | its runner | the step waits for messages |
-//! | BLOCKED, IDLE | READY | `wake`, `doom` | any thread | a yield completed, another process exited, or this one must exit |
+//! | BLOCKED, IDLE | READY | `wake`, `request_exit` | any thread | a yield completed, another process exited, or this one must exit |
 //! | IDLE | READY | `mail` | a sender | a message is in the mailbox |
 //! | any but COMPLETE | COMPLETE | `complete` | its runner, or a shutdown whose time is over | the process has exited |
 //!
@@ -76,7 +76,7 @@ const COMPLETE: u32 = 4;
 const LIFECYCLE: u32 = 0xff;
 const WOKEN: u32 = 1 << 8;
 const MAIL: u32 = 1 << 9;
-const DOOMED: u32 = 1 << 10;
+const EXIT: u32 = 1 << 10;
 
 /// The state word of a process. See the module's documentation.
 #[derive(Debug)]
@@ -128,8 +128,8 @@ impl Word {
     fn is_possible(self) -> bool {
         match self.lifecycle() {
             READY | RUNNING | COMPLETE => true,
-            BLOCKED => !self.has(WOKEN | DOOMED),
-            IDLE => !self.has(WOKEN | MAIL | DOOMED),
+            BLOCKED => !self.has(WOKEN | EXIT),
+            IDLE => !self.has(WOKEN | MAIL | EXIT),
             _ => false,
         }
     }
@@ -139,7 +139,7 @@ impl Word {
         let arrow = match (self.lifecycle(), next.lifecycle()) {
             (COMPLETE, _) => self == next,
             (from, to) if from == to => true,
-            (READY, RUNNING) => !next.has(WOKEN | MAIL | DOOMED),
+            (READY, RUNNING) => !next.has(WOKEN | MAIL | EXIT),
             (RUNNING, READY | BLOCKED | IDLE) => true,
             (BLOCKED | IDLE, READY) => true,
             (_, COMPLETE) => true,
@@ -155,7 +155,7 @@ impl fmt::Debug for Word {
             .field("lifecycle", &named(self.lifecycle()))
             .field("is_woken", &self.has(WOKEN))
             .field("has_mail", &self.has(MAIL))
-            .field("is_doomed", &self.has(DOOMED))
+            .field("must_exit", &self.has(EXIT))
             .finish()
     }
 }
@@ -176,8 +176,8 @@ fn named(lifecycle: u32) -> Lifecycle {
 pub(crate) enum Begin {
     /// Run a step.
     Step,
-    /// Exit instead: the process is DOOMED.
-    Doomed,
+    /// Exit instead: EXIT is set.
+    Exit,
     /// Nothing. There is no event; the task was polled for another reason.
     Rest,
     /// Return. A shutdown has completed the process.
@@ -218,12 +218,12 @@ impl State {
     /// R1. Called by the runner only.
     pub(crate) fn begin(&self) -> Begin {
         let before = self.change(|word| match word.lifecycle() {
-            READY if !word.has(DOOMED) => Some(word.with_lifecycle(RUNNING).without(WOKEN | MAIL)),
+            READY if !word.has(EXIT) => Some(word.with_lifecycle(RUNNING).without(WOKEN | MAIL)),
             _ => None,
         });
         match before.lifecycle() {
             COMPLETE => Begin::Complete,
-            _ if before.has(DOOMED) => Begin::Doomed,
+            _ if before.has(EXIT) => Begin::Exit,
             READY => Begin::Step,
             _ => Begin::Rest,
         }
@@ -238,7 +238,7 @@ impl State {
                     end = End::Complete;
                     return None;
                 }
-                _ if word.has(WOKEN | DOOMED) => (READY, false),
+                _ if word.has(WOKEN | EXIT) => (READY, false),
                 (_, Until::Again) => (READY, false),
                 (_, Until::Event) if word.has(MAIL) => (READY, false),
                 (_, Until::Event) => (IDLE, true),
@@ -265,8 +265,8 @@ impl State {
     /// Requires the process to exit before its next step. Returns true if the caller must wake the
     /// task.
     #[must_use = "a process that is READY and whose task is not woken is lost"]
-    pub(crate) fn doom(&self) -> bool {
-        self.event(DOOMED, |lifecycle| matches!(lifecycle, BLOCKED | IDLE))
+    pub(crate) fn request_exit(&self) -> bool {
+        self.event(EXIT, |lifecycle| matches!(lifecycle, BLOCKED | IDLE))
     }
 
     /// Marks the process as exited. Returns true for exactly one caller, which then notifies the
@@ -332,7 +332,7 @@ mod tests {
         End(Until),
         Wake,
         Mail,
-        Doom,
+        RequestExit,
         Complete,
     }
 
@@ -343,7 +343,7 @@ mod tests {
         By::End(Until::Event),
         By::Wake,
         By::Mail,
-        By::Doom,
+        By::RequestExit,
         By::Complete,
     ];
 
@@ -353,20 +353,20 @@ mod tests {
         let lifecycle = word.lifecycle();
         let stays = (word, false);
         match by {
-            By::Begin if lifecycle == READY && !word.has(DOOMED) => {
+            By::Begin if lifecycle == READY && !word.has(EXIT) => {
                 (word.without(WOKEN | MAIL).with_lifecycle(RUNNING), true)
             }
             By::Begin => stays,
             By::End(_) if lifecycle == COMPLETE => stays,
-            By::End(Until::Completed) if !word.has(WOKEN | DOOMED) => (word.with_lifecycle(BLOCKED), true),
-            By::End(Until::Event) if !word.has(WOKEN | DOOMED | MAIL) => (word.with_lifecycle(IDLE), true),
+            By::End(Until::Completed) if !word.has(WOKEN | EXIT) => (word.with_lifecycle(BLOCKED), true),
+            By::End(Until::Event) if !word.has(WOKEN | EXIT | MAIL) => (word.with_lifecycle(IDLE), true),
             By::End(_) => (word.with_lifecycle(READY), false),
             By::Complete => (word.with_lifecycle(COMPLETE), lifecycle != COMPLETE),
             _ if lifecycle == COMPLETE => stays,
-            By::Wake | By::Doom | By::Mail => {
+            By::Wake | By::RequestExit | By::Mail => {
                 let flag = match by {
                     By::Wake => WOKEN,
-                    By::Doom => DOOMED,
+                    By::RequestExit => EXIT,
                     _ => MAIL,
                 };
                 let wakes = lifecycle == IDLE || (lifecycle == BLOCKED && by != By::Mail);
@@ -382,7 +382,7 @@ mod tests {
             By::End(until) => state.end(until) == End::Rest,
             By::Wake => state.wake(),
             By::Mail => state.mail(),
-            By::Doom => state.doom(),
+            By::RequestExit => state.request_exit(),
             By::Complete => state.complete(),
         };
         (Word(state.0.load(Ordering::Relaxed)), acts)

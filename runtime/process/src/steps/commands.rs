@@ -7,7 +7,7 @@ use crate::messages::event::MonitorId;
 use crate::messages::failure::Failure;
 use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
-use crate::steps::command::{self, CommandId};
+use crate::output::command::{self, CommandId};
 use crate::steps::context::Context;
 use crate::steps::dispatch::{Handler, Request};
 use crate::steps::spawn::Spawn;
@@ -30,7 +30,6 @@ pub(crate) fn handlers() -> [Option<Box<dyn Handler>>; command::COUNT] {
     });
     add(command::INTERVAL, |request| with(request, start_interval));
     add(command::CANCEL, |request| request.hand_over(|work, tag| work.cancel(tag)));
-    add(command::SEND, |request| with(request, send));
     add(command::CALL, |request| with(request, call));
     add(command::SPAWN, |request| {
         with(request, |request, spawn: Spawn| {
@@ -100,22 +99,6 @@ fn start_interval(request: Request<'_>, period: Duration) {
     let mut interval = interval_at(start, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
     request.hand_over(|work, tag| work.repeat(tag, interval));
-}
-
-fn send(request: Request<'_>, send: command::Send) {
-    let (context, command::Send { to, message }) = (context(&request), send);
-    request.hand_over(|work, tag| {
-        if work.is_sending() {
-            return work.send(tag, async move { context.send_in_turn(to, message).await });
-        }
-        match context.offer_in_turn(to, message) {
-            Ok(()) => work.complete(tag, Ok(Payload::empty())),
-            Err(error) => match error.into_waiting() {
-                Ok(message) => work.send(tag, async move { context.send_in_turn(to, message).await }),
-                Err(error) => work.complete(tag, Err(Failure::from(error))),
-            },
-        }
-    });
 }
 
 fn call(request: Request<'_>, call: command::Call) {

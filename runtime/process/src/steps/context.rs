@@ -127,12 +127,6 @@ impl Context {
         self.system().try_send_as(Some(self.pid()), to, message)
     }
 
-    /// Sends a yielded message at its turn, without waiting. If there is no room, the caller can
-    /// still wait.
-    pub(crate) fn offer_in_turn(&self, to: Pid, message: Payload) -> Result<(), SendError> {
-        self.system().offer_as(Some(self.pid()), to, message)
-    }
-
     /// Makes a call whose message is sent when `turn` has completed.
     pub(crate) async fn call_in_turn<T>(
         &self,

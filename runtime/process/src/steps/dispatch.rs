@@ -8,7 +8,7 @@ use crate::messages::event::Event;
 use crate::messages::failure::Failure;
 use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
-use crate::steps::work::Work;
+use crate::output::work::Work;
 use crate::system::core::{Entry, System};
 
 /// Handles a command. Any `Fn(Request<'_>)` is a handler.

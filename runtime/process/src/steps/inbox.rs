@@ -15,9 +15,9 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use crate::messages::event::{Event, Events, Message};
 use crate::messages::failure::{Failure, dropped};
 use crate::messages::payload::Payload;
+use crate::output::Output;
 use crate::steps::context::Context;
-use crate::steps::machine::Process;
-use crate::steps::output::Output;
+use crate::steps::machine::{Function, Process};
 use volt::task::consume_budget;
 
 /// Turns an async function into a process. The function receives the process's [`Inbox`] and its
@@ -48,10 +48,10 @@ where
     F: FnOnce(Inbox, Payload) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Payload, Failure>> + Send + 'static,
 {
-    Function { function: Some(function), future: None, waker: Waker::noop().clone(), queue: Arc::default() }
+    AsyncFunction { function: Some(function), future: None, waker: Waker::noop().clone(), queue: Arc::default() }
 }
 
-struct Function<F, Fut> {
+struct AsyncFunction<F, Fut> {
     function: Option<F>,
     future: Option<Pin<Box<Fut>>>,
     waker: Waker,
@@ -67,7 +67,7 @@ struct Queue {
     is_cancelled: bool,
 }
 
-impl<F, Fut> Process for Function<F, Fut>
+impl<F, Fut> Process for AsyncFunction<F, Fut>
 where
     F: FnOnce(Inbox, Payload) -> Fut + Send + 'static,
     Fut: Future<Output = Result<Payload, Failure>> + Send + 'static,
@@ -82,29 +82,8 @@ where
     }
 
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
-        let mut queue = lock(&self.queue);
-        queue.events.extend(events);
-        let receiver = if queue.events.is_empty() { None } else { queue.receiver.take() };
-        drop(queue);
-        // The future is polled below in any case. But a combinator inside it may poll only those of
-        // its parts that were woken.
-        if let Some(receiver) = receiver.filter(|receiver| !receiver.will_wake(&self.waker)) {
-            receiver.wake();
-        }
-        let Some(future) = &mut self.future else { return Err(Failure::new("the function has returned")) };
-        match future.as_mut().poll(&mut TaskContext::from_waker(&self.waker)) {
-            Poll::Ready(result) => {
-                self.future = None;
-                out.done_with(result?);
-            }
-            Poll::Pending => {
-                if lock(&self.queue).receiver.is_none() {
-                    out.wait();
-                    out.has_waker = true;
-                }
-            }
-        }
-        Ok(())
+        let waker = self.waker.clone();
+        self.step_with(&mut TaskContext::from_waker(&waker), events, out)
     }
 
     fn close(&mut self) {
@@ -125,6 +104,51 @@ where
 
     fn takes_events(&self) -> bool {
         lock(&self.queue).events.is_empty()
+    }
+
+    fn function(&mut self) -> Option<&mut dyn Function> {
+        Some(self)
+    }
+}
+
+impl<F, Fut> Function for AsyncFunction<F, Fut>
+where
+    Fut: Future<Output = Result<Payload, Failure>>,
+{
+    fn step_traced(&mut self, cx: &mut TaskContext<'_>, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
+        self.step_with(cx, events, out)
+    }
+}
+
+impl<F, Fut> AsyncFunction<F, Fut>
+where
+    Fut: Future<Output = Result<Payload, Failure>>,
+{
+    /// Passes the events on, and polls the future with this waker.
+    fn step_with(&mut self, cx: &mut TaskContext<'_>, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
+        let mut queue = lock(&self.queue);
+        queue.events.extend(events);
+        let receiver = if queue.events.is_empty() { None } else { queue.receiver.take() };
+        drop(queue);
+        // The future is polled below in any case. But a combinator inside it may poll only those of
+        // its parts that were woken.
+        if let Some(receiver) = receiver.filter(|receiver| !receiver.will_wake(&self.waker)) {
+            receiver.wake();
+        }
+        let Some(future) = &mut self.future else { return Err(Failure::new("the function has returned")) };
+        match future.as_mut().poll(cx) {
+            Poll::Ready(result) => {
+                self.future = None;
+                out.done_with(result?);
+            }
+            Poll::Pending => {
+                if lock(&self.queue).receiver.is_none() {
+                    out.wait();
+                    out.has_waker = true;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

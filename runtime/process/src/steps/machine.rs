@@ -2,12 +2,13 @@
 //! calls.
 
 use std::any::Any;
+use std::task::Context as TaskContext;
 
 use crate::messages::event::Events;
 use crate::messages::failure::Failure;
 use crate::messages::payload::Payload;
+use crate::output::Output;
 use crate::steps::context::Context;
-use crate::steps::output::Output;
 
 /// A state machine that runs as a process.
 ///
@@ -50,4 +51,20 @@ pub trait Process: Any + Send {
     fn takes_events(&self) -> bool {
         true
     }
+
+    /// Returns the process as an async function, if it is one, for task dumps. Only
+    /// [`from_fn`](crate::from_fn) implements this.
+    #[doc(hidden)]
+    fn function(&mut self) -> Option<&mut dyn Function> {
+        None
+    }
+}
+
+/// A process that is an async function. Its step polls a future, which may be polled at any time.
+#[doc(hidden)]
+pub trait Function {
+    /// Like [`Process::step`], but polls the future with the waker of the task, which records where
+    /// the future waits. When that waker wakes the task, the process must step.
+    #[doc(hidden)]
+    fn step_traced(&mut self, cx: &mut TaskContext<'_>, events: Events<'_>, out: &mut Output) -> Result<(), Failure>;
 }

@@ -21,6 +21,15 @@
 //! 7. Drops what the step has left, and changes the state word (`end`, R4). Then the process waits,
 //!    or its task is queued again behind other tasks.
 //!
+//! # A poll for a task dump
+//!
+//! Its waker records the stack when it is cloned. A process that is an async function steps in such
+//! a poll: the step polls the function's future, which clones the waker, and so the dump has the
+//! chain of its awaits. The clone is an ordinary waker of the task, and not the process's waker,
+//! which makes the process READY first. So from then on each poll of the task does that itself, and
+//! no wake-up is lost (`was_traced`). A state machine does not step, because a step is up to it.
+//! Its chain ends in [`waits_for_events`] or [`waits_for_yields`].
+//!
 //! # Invariants
 //!
 //! * *CLOSED ONCE*: `close` is called exactly once for each process whose `init` was called, even
@@ -47,11 +56,11 @@ use crate::entry::mailbox::Left;
 use crate::messages::event::{Event, Events};
 use crate::messages::failure::{ExitReason, Failure, dropped};
 use crate::messages::payload::Payload;
+use crate::output::work::Work;
+use crate::output::{Output, Status, Yield};
 use crate::state::{Begin, End, Until};
 use crate::steps::context::Context;
 use crate::steps::machine::Process;
-use crate::steps::output::{Output, Status, Yield};
-use crate::steps::work::Work;
 use crate::system::core::Entry;
 use volt::sync::oneshot;
 
@@ -67,6 +76,8 @@ pub(crate) struct Runner {
     start: Option<Box<Start>>,
     work: Option<Box<Work>>,
     stage: Stage,
+    /// Whether the process is an async function that was polled for a task dump.
+    was_traced: bool,
 }
 
 /// The arguments of `init`, and the channel that reports its success.
@@ -94,9 +105,9 @@ enum Turn {
 }
 
 /// Replaces the state machine of a process that has exited.
-struct Gone;
+struct Exited;
 
-impl Process for Gone {
+impl Process for Exited {
     fn init(&mut self, _context: &Context, _method: &str, _input: Payload) -> Result<(), Failure> {
         Err(Failure::new("the process has exited"))
     }
@@ -115,9 +126,21 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Drops what a step has left, and shrinks large buffers. Returns the message of the first
-    /// destructor that panicked.
+    /// Resets the output, drops what a step has left, and shrinks large buffers. Returns the
+    /// message of the first destructor that panicked.
     fn clear(&mut self) -> Option<Failure> {
+        let Self { events, output } = self;
+        let is_left = !events.is_empty() || !output.yields.is_empty() || !output.result.is_empty();
+        if is_left || events.capacity().max(output.yields.capacity()) > BATCH {
+            return self.clear_rest();
+        }
+        (output.status, output.has_waker) = Default::default();
+        None
+    }
+
+    /// The unusual case of `clear`.
+    #[cold]
+    fn clear_rest(&mut self) -> Option<Failure> {
         let Output { mut yields, result, .. } = std::mem::take(&mut self.output);
         let events = self.events.drain(..).fold(dropped(result), |first, event| first.or(dropped(event)));
         let failure = yields.drain(..).fold(events, |first, left| first.or(dropped(left)));
@@ -134,11 +157,11 @@ thread_local! {
 
 impl Runner {
     pub(crate) fn new(entry: Arc<Entry>, process: Box<dyn Process>, start: Start) -> Self {
-        Self { entry, process, start: Some(Box::new(start)), work: None, stage: Stage::Born }
+        Self { entry, process, start: Some(Box::new(start)), work: None, stage: Stage::Born, was_traced: false }
     }
 
-    /// Steps 1 to 6.
-    fn turn(&mut self, cx: &mut TaskContext<'_>, scratch: &mut Scratch) -> Turn {
+    /// Steps 1 to 6. `is_traced`: this is a poll for a task dump.
+    fn turn(&mut self, cx: &mut TaskContext<'_>, is_traced: bool, scratch: &mut Scratch) -> Turn {
         let takes_events = self.start.is_none() && self.process.takes_events();
         // While there are completions that the process does not accept yet, its futures are not
         // polled. Otherwise an interval would accumulate ticks.
@@ -150,18 +173,27 @@ impl Runner {
                 let _wakes = self.entry.state.wake();
             }
         }
+        if self.start.is_none() && is_traced && self.process.function().is_some() {
+            self.was_traced = true;
+        }
+        if self.was_traced {
+            // No wake-up is needed, as above.
+            let _wakes = self.entry.state.wake();
+        }
         match self.entry.state.begin() {
             Begin::Step => {}
             Begin::Rest => return Turn::Rest,
             Begin::Complete => return Turn::Complete,
-            Begin::Doomed => {
-                let reason = self.entry.life().doom.clone();
+            Begin::Exit => {
+                let reason = self.entry.life().exit_reason.clone();
                 return Turn::Over(reason.map_or(ExitReason::Killed, |reason| *reason), None);
             }
         }
         let left = if takes_events { self.take_events(&mut scratch.events) } else { Left::default() };
         let output = &mut scratch.output;
-        self.entry.count_step();
+        if !is_traced {
+            self.entry.count_step();
+        }
         let is_first = self.start.is_some();
         let result = match self.start.take() {
             Some(start) => {
@@ -170,13 +202,17 @@ impl Runner {
                 let result = self.process.init(&Context::new(self.entry.clone()), method, input);
                 if let Some(started) = started.filter(|_| result.is_ok()) {
                     // The process that waits for this may have exited.
-                    let _told = started.send(());
+                    let _sent = started.send(());
                 }
                 result
             }
             None => {
                 self.upgrade();
-                self.process.step(Events::new(&mut scratch.events), output)
+                let events = Events::new(&mut scratch.events);
+                match self.process.function().filter(|_| is_traced) {
+                    Some(function) => function.step_traced(cx, events, output),
+                    None => self.process.step(events, output),
+                }
             }
         };
         if let Err(failure) = result {
@@ -230,7 +266,7 @@ impl Runner {
         let left = self.entry.mailbox.drain(events, BATCH);
         // The event of a yield that another thread has completed contains its number: replace it
         // with the tag. Drop the event if the yield was cancelled.
-        if let Some(work) = &mut self.work {
+        if let Some(work) = self.work.as_mut().filter(|_| events.len() > before) {
             let mut at = 0;
             events.retain_mut(|event| {
                 at += 1;
@@ -272,7 +308,7 @@ impl Runner {
     /// links.
     fn end(&mut self, reason: ExitReason, result: Option<Payload>) {
         let closed = self.close();
-        let process = std::mem::replace(&mut self.process, Box::new(Gone));
+        let process = std::mem::replace(&mut self.process, Box::new(Exited));
         let panics = [closed, dropped(self.work.take()), dropped(self.start.take()), dropped(process)];
         let reason = panics.into_iter().flatten().next().map_or(reason, ExitReason::Panicked);
         if self.entry.state.complete() {
@@ -294,15 +330,19 @@ impl Future for Runner {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
-        self.entry.set_waker(cx.waker());
+        let is_traced = self.entry.set_waker(cx.waker());
         let mut scratch = SCRATCH.take().unwrap_or_default();
-        let turn = catch_unwind(AssertUnwindSafe(|| self.turn(cx, &mut scratch)));
+        let turn = catch_unwind(AssertUnwindSafe(|| self.turn(cx, is_traced, &mut scratch)));
         let mut turn = turn.unwrap_or_else(|panic| Turn::Over(ExitReason::Panicked(Failure::of_panic(panic)), None));
         if let (Some(failure), Turn::Stepped(_)) = (scratch.clear(), &turn) {
             turn = Turn::Over(ExitReason::Panicked(failure), None);
         }
         SCRATCH.set(Some(scratch));
         match turn {
+            Turn::Rest if is_traced => {
+                note_wait(cx, self.is_waiting());
+                Poll::Pending
+            }
             Turn::Rest => Poll::Pending,
             Turn::Stepped(until) => match self.entry.state.end(until) {
                 End::Rest => Poll::Pending,
@@ -319,6 +359,23 @@ impl Future for Runner {
             Turn::Complete => Poll::Ready(()),
         }
     }
+}
+
+/// Records in a task dump that a state machine waits, which awaits nothing itself.
+fn note_wait(cx: &TaskContext<'_>, has_yields: bool) {
+    if has_yields { waits_for_yields(cx) } else { waits_for_events(cx) }
+}
+
+/// Where a state machine without yields ends in a task dump.
+#[inline(never)]
+fn waits_for_events(cx: &TaskContext<'_>) {
+    drop(cx.waker().clone());
+}
+
+/// Where a state machine with yields ends in a task dump.
+#[inline(never)]
+fn waits_for_yields(cx: &TaskContext<'_>) {
+    drop(cx.waker().clone());
 }
 
 impl Drop for Runner {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::messages::event::MonitorId;
 use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
-use crate::steps::command;
-use crate::steps::output::Output;
+use crate::output::command;
+use crate::output::{Operation, Output, Yield};
 use crate::steps::spawn::Spawn;
 
 impl Output {
@@ -31,7 +31,7 @@ impl Output {
     /// is not sent. If its last message must arrive, the process should complete only after that
     /// yield has completed.
     pub fn send(&mut self, tag: u64, to: Pid, message: Payload) {
-        self.request(tag, command::SEND, Payload::new(command::Send { to, message }));
+        self.yields.push_back(Yield { tag, operation: Operation::Send(to, message) });
     }
 
     /// Yields a call. Completes with the answer, or with an error if there is none within `limit`.

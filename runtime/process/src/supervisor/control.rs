@@ -19,7 +19,7 @@ use crate::system::core::System;
 const LIMIT: Duration = Duration::MAX;
 
 /// A request to a supervisor.
-pub(super) enum Ask {
+pub(super) enum Request {
     /// Answered by `Result<Pid, Refusal>`.
     Start(ChildSpec),
     /// Answered by `Result<ExitReason, Refusal>`.
@@ -93,7 +93,7 @@ impl SupervisorRef {
     /// # Cancel safety
     /// If the future is dropped before it completes, the child may or may not be started.
     pub async fn start_child(&self, spec: ChildSpec) -> Result<Pid, SupervisorError> {
-        self.ask::<Result<Pid, Refusal>>(Ask::Start(spec)).await?.map_err(SupervisorError::from)
+        self.request::<Result<Pid, Refusal>>(Request::Start(spec)).await?.map_err(SupervisorError::from)
     }
 
     /// Ends a child, waits until it has exited, and removes it, so that it is not restarted.
@@ -106,7 +106,9 @@ impl SupervisorRef {
     /// # Cancel safety
     /// If the future is dropped before it completes, the child may or may not be ended.
     pub async fn terminate_child(&self, id: &str) -> Result<ExitReason, SupervisorError> {
-        self.ask::<Result<ExitReason, Refusal>>(Ask::Terminate(id.to_owned())).await?.map_err(SupervisorError::from)
+        self.request::<Result<ExitReason, Refusal>>(Request::Terminate(id.to_owned()))
+            .await?
+            .map_err(SupervisorError::from)
     }
 
     /// Returns the children, in the order in which they are started.
@@ -117,16 +119,19 @@ impl SupervisorRef {
     /// # Cancel safety
     /// This method is cancel safe.
     pub async fn children(&self) -> Result<Vec<ChildInfo>, SupervisorError> {
-        self.ask(Ask::List).await
+        self.request(Request::List).await
     }
 
-    async fn ask<T: std::any::Any>(&self, ask: Ask) -> Result<T, SupervisorError> {
+    async fn request<T: std::any::Any>(&self, request: Request) -> Result<T, SupervisorError> {
         let pid = match &self.supervisor {
             Which::Pid(pid) => *pid,
             Which::Name(name) => self.system.whereis(name).ok_or_else(|| SupervisorError(Why::NoName(name.clone())))?,
         };
-        let answer =
-            self.system.call(pid, Payload::new(ask), LIMIT).await.map_err(|error| SupervisorError(Why::Call(error)))?;
+        let answer = self
+            .system
+            .call(pid, Payload::new(request), LIMIT)
+            .await
+            .map_err(|error| SupervisorError(Why::Call(error)))?;
         answer.downcast().map_err(|_other| SupervisorError(Why::NoSupervisor(pid)))
     }
 }

@@ -6,9 +6,9 @@ use super::tree::Supervisor;
 use crate::messages::event::Events;
 use crate::messages::failure::Failure;
 use crate::messages::payload::Payload;
+use crate::output::Output;
 use crate::steps::context::Context;
 use crate::steps::machine::Process;
-use crate::steps::output::Output;
 use crate::steps::spawn::Spawn;
 
 /// The state machine that [`Supervisor::into_spawn`] returns.

@@ -47,7 +47,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use super::child_spec::Restart;
-use super::control::{Ask, Refusal};
+use super::control::{Refusal, Request};
 use super::restart::{Backoff, Intensity};
 use super::roster::{Live, Phase, Roster, Seq};
 use super::tree::{Strategy, Supervisor};
@@ -55,8 +55,8 @@ use crate::messages::event::{Event, Message, Reply};
 use crate::messages::failure::{ExitReason, Failure};
 use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
+use crate::output::Output;
 use crate::steps::context::Context;
-use crate::steps::output::Output;
 use fastrand::Rng;
 use volt::sync::oneshot;
 use volt::time::Instant;
@@ -89,7 +89,7 @@ pub(super) struct Running {
 
 /// Why the supervisor ends.
 enum Stop {
-    Asked,
+    Requested,
     Failed(Failure),
 }
 
@@ -138,25 +138,25 @@ impl Running {
                     self.ended(seq, reason);
                 }
             }
-            Event::Exit { pid, .. } if Some(pid) == self.context.parent() => self.stop(Stop::Asked),
-            Event::Cancel => self.stop(Stop::Asked),
+            Event::Exit { pid, .. } if Some(pid) == self.context.parent() => self.stop(Stop::Requested),
+            Event::Cancel => self.stop(Stop::Requested),
             _ => {}
         }
     }
 
     fn answer(&mut self, message: Message) {
-        let (Some(reply), Ok(ask)) = (message.reply, message.payload.downcast::<Ask>()) else { return };
-        match ask {
-            Ask::List => reply.send(Payload::new(self.roster.list())),
-            Ask::Start(_) if self.stop.is_some() => refuse::<Pid>(reply, Refusal::Ending),
-            Ask::Start(spec) => match self.roster.add(spec, true, Some(reply)) {
+        let (Some(reply), Ok(request)) = (message.reply, message.payload.downcast::<Request>()) else { return };
+        match request {
+            Request::List => reply.send(Payload::new(self.roster.list())),
+            Request::Start(_) if self.stop.is_some() => refuse::<Pid>(reply, Refusal::Ending),
+            Request::Start(spec) => match self.roster.add(spec, true, Some(reply)) {
                 Ok(seq) => _ = self.to_start.insert(seq),
                 Err((spec, reply)) => {
                     let refusal = Refusal::Duplicate(spec.id().to_owned());
                     reply.into_iter().for_each(|reply| refuse::<Pid>(reply, refusal.clone()));
                 }
             },
-            Ask::Terminate(id) => match self.roster.by_id(&id) {
+            Request::Terminate(id) => match self.roster.by_id(&id) {
                 Some(seq) => {
                     if let Some(child) = self.roster.get(seq) {
                         child.is_leaving = true;
@@ -214,7 +214,7 @@ impl Running {
         } else if self.context.system().is_stopping() {
             // The system is shutting down: it has cancelled all processes, this child before its
             // supervisor.
-            self.stop(Stop::Asked);
+            self.stop(Stop::Requested);
         } else {
             let lived = if let Phase::Up(_, since) = phase {
                 Some(Instant::now().saturating_duration_since(since))
@@ -294,10 +294,10 @@ impl Running {
             && let Some(started) = self.started.take()
         {
             // The supervisor above may have exited.
-            let _told = started.send(());
+            let _sent = started.send(());
         }
         match &self.stop {
-            Some(Stop::Asked) if self.roster.is_empty() => out.done(),
+            Some(Stop::Requested) if self.roster.is_empty() => out.done(),
             Some(Stop::Failed(failure)) if self.roster.is_empty() => return Err(failure.clone()),
             _ => self.set_alarm(out),
         }
@@ -383,7 +383,7 @@ impl Running {
                         return true;
                     }
                     Err(error) if error.is_shut_down() => {
-                        self.stop(Stop::Asked);
+                        self.stop(Stop::Requested);
                         return false;
                     }
                     Err(error) => ExitReason::Failed(Failure::from(error)),

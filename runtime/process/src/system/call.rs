@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::time::Duration;
 
+use crate::entry::delivery::Delivery;
 use crate::entry::mailbox::Refused;
 use crate::messages::event::{Message, Reply};
 use crate::messages::payload::Payload;
@@ -43,11 +44,11 @@ impl System {
         limit: Duration,
         turn: impl Future<Output = T>,
     ) -> Result<Payload, CallError> {
-        let answered = timeout(limit, self.ask(from, to, payload, turn)).await;
+        let answered = timeout(limit, self.request(from, to, payload, turn)).await;
         answered.unwrap_or(Err(Why::TimedOut)).map_err(|why| CallError { to, limit, why })
     }
 
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         from: Option<Pid>,
         to: Pid,
@@ -58,11 +59,11 @@ impl System {
         let Some(entry) = self.entry(to) else {
             return match to.node() == self.node() {
                 true => Err(Why::NoProcess),
-                false => self.ask_remote(from, to, payload, turn).await,
+                false => self.request_remote(from, to, payload, turn).await,
             };
         };
         let (caller, answer) = oneshot::channel();
-        match entry.send(Message { from, payload, reply: Some(Reply::local(caller)) }).await {
+        match Delivery::new(&*entry, Message { from, payload, reply: Some(Reply::local(caller)) }).await {
             Ok(()) => {}
             Err(Refused::Full(_)) => return Err(Why::Full),
             Err(Refused::Closed(_)) => return Err(Why::NoProcess),

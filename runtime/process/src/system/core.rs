@@ -10,12 +10,12 @@ use crate::entry;
 use crate::messages::event::MonitorId;
 use crate::messages::pid::{Node, Pid};
 use crate::nodes::cluster::Remote;
+use crate::output::Yield;
+use crate::output::work::Work;
 use crate::registry;
 use crate::report::info::ProcessInfo;
 use crate::report::listing::Listing;
 use crate::report::survey::Survey;
-use crate::steps::output::Yield;
-use crate::steps::work::Work;
 use volt::Handle;
 use volt::observe::ProcessSource;
 use volt::sync::Notify;
@@ -69,16 +69,16 @@ pub(crate) struct Ends {
     pub lost: AtomicU64,
     /// Exits whose monitors and links have all been notified. Counted only in a system with a
     /// relay.
-    pub told: AtomicU64,
+    pub notified: AtomicU64,
 }
 
 impl Ends {
     /// Whether monitors and links of all exits have been notified.
-    pub(crate) fn are_told(&self) -> bool {
-        // ORDERING: Relaxed; incremented before `notify_ended`, whose lock orders it. `told` is
+    pub(crate) fn are_all_notified(&self) -> bool {
+        // ORDERING: Relaxed; incremented before `notify_ended`, whose lock orders it. `notified` is
         // read first, so that a process that starts in between is not missed.
-        let told = self.told.load(Ordering::Relaxed);
-        self.started.load(Ordering::Relaxed) <= told
+        let notified = self.notified.load(Ordering::Relaxed);
+        self.started.load(Ordering::Relaxed) <= notified
     }
 }
 
@@ -234,7 +234,7 @@ impl ProcessSource for Inner {
             started: count(&self.ends.started),
             alive: self.registry.len() as u64,
             messages_lost: count(&self.ends.lost),
-            ..self.survey.tell(&self.registry)
+            ..self.survey.describe(&self.registry)
         }
     }
 

@@ -51,7 +51,7 @@ impl System {
             return self.end_remote(pid, true);
         }
         let entry = self.entry(pid);
-        entry.inspect(|entry| entry.doom(ExitReason::Killed)).is_some()
+        entry.inspect(|entry| entry.request_exit(ExitReason::Killed)).is_some()
     }
 
     /// Cancels a process, and kills it if it has not exited after `limit`. Returns its exit reason

@@ -67,8 +67,8 @@ impl Home for System {
 
     fn ended(&self, entry: &Entry, reason: &ExitReason) {
         if self.remote().is_some() {
-            // ORDERING: Relaxed; see `Ends::are_told`.
-            self.ends().told.fetch_add(1, Ordering::Relaxed);
+            // ORDERING: Relaxed; see `Ends::are_all_notified`.
+            self.ends().notified.fetch_add(1, Ordering::Relaxed);
         }
         if self.is_stopping() || self.remote().is_some() {
             self.notify_ended().notify_waiters();

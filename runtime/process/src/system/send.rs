@@ -1,11 +1,16 @@
 //! Sends messages to a process, from any thread or process.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::entry::mailbox::{Overflow, Refused};
+use futures_util::FutureExt;
+
+use crate::entry::delivery::Delivery;
+use crate::entry::mailbox::Refused;
 use crate::messages::event::Message;
 use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
@@ -15,13 +20,14 @@ use volt::time::sleep;
 
 impl System {
     /// Sends a message. Waits while the mailbox is full and its policy is
-    /// [`Block`](Overflow::Block). If a sender awaits each send, its messages arrive in order.
+    /// [`Block`](crate::Overflow::Block). If a sender awaits each send, its messages arrive in
+    /// order.
     ///
     /// # Errors
     /// Returns an error if the process has exited, or if its mailbox is full and its policy is
-    /// [`Error`](Overflow::Error). To a process on another node, returns an error if the node
-    /// cannot be reached, if the relay's queue is full, or if the message cannot be sent between
-    /// nodes. Whether the process or its mailbox accepts the message is not reported.
+    /// [`Error`](crate::Overflow::Error). To a process on another node, returns an error if the
+    /// node cannot be reached, if the relay's queue is full, or if the message cannot be sent
+    /// between nodes. Whether the process or its mailbox accepts the message is not reported.
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the message is not sent.
@@ -33,7 +39,7 @@ impl System {
     ///
     /// # Errors
     /// Returns an error if the process has exited, or if its mailbox is full and its policy is not
-    /// [`DropNewest`](Overflow::DropNewest). To a process on another node, fails as
+    /// [`DropNewest`](crate::Overflow::DropNewest). To a process on another node, fails as
     /// [`send`](Self::send) does.
     pub fn try_send(&self, to: Pid, message: Payload) -> Result<(), SendError> {
         self.try_send_as(None, to, message)
@@ -57,30 +63,33 @@ impl System {
 
     pub(crate) async fn send_as(&self, from: Option<Pid>, to: Pid, payload: Payload) -> Result<(), SendError> {
         match self.entry(to) {
-            Some(entry) => refused(to, entry.send(Message { from, payload, reply: None }).await),
+            Some(entry) => refused(to, Delivery::new(entry, Message { from, payload, reply: None }).await),
             None => self.send_elsewhere(from, to, payload),
         }
     }
 
     pub(crate) fn try_send_as(&self, from: Option<Pid>, to: Pid, payload: Payload) -> Result<(), SendError> {
-        let sent = self.offer_as(from, to, payload);
-        if sent.as_ref().is_err_and(|error| error.is_full() && error.waits)
-            && let Some(entry) = self.entry(to)
-        {
-            entry.count_refused();
+        match self.entry(to) {
+            Some(entry) => refused(to, entry.try_send(Message { from, payload, reply: None }).map(|_taken| ())),
+            None => self.send_elsewhere(from, to, payload),
         }
-        sent
     }
 
-    /// Sends without waiting. A refusal by a mailbox under `Block` is not counted, since the caller
-    /// may wait.
-    pub(crate) fn offer_as(&self, from: Option<Pid>, to: Pid, payload: Payload) -> Result<(), SendError> {
-        match self.entry(to) {
-            Some(entry) => {
-                let sent = refused(to, entry.try_send(Message { from, payload, reply: None }).map(|_taken| ()));
-                sent.map_err(|error| SendError { waits: entry.mailbox.overflow() == Overflow::Block, ..error })
-            }
-            None => self.send_elsewhere(from, to, payload),
+    /// Sends a message now, or returns a future that sends it when there is room. `waker` is that
+    /// of the task which polls the future.
+    pub(crate) fn begin_send_as(
+        &self,
+        from: Option<Pid>,
+        to: Pid,
+        payload: Payload,
+        waker: &Waker,
+    ) -> Result<Option<impl Future<Output = Result<(), SendError>> + Send + use<>>, SendError> {
+        let Some(entry) = self.entry(to) else { return self.send_elsewhere(from, to, payload).map(|()| None) };
+        let mut delivery = Delivery::new(entry, Message { from, payload, reply: None });
+        match delivery.try_now(waker) {
+            Poll::Ready(sent) => refused(to, sent).map(|()| None),
+            // Not an async block, which would hold the delivery twice.
+            Poll::Pending => Ok(Some(delivery.map(move |sent| refused(to, sent)))),
         }
     }
 
@@ -96,7 +105,7 @@ impl System {
 fn refused(to: Pid, sent: Result<(), Refused>) -> Result<(), SendError> {
     sent.map_err(|refused| match refused {
         Refused::Full(message) => SendError::full(to, message.payload),
-        Refused::Closed(message) => SendError { to, message: message.payload, why: Why::NoProcess, waits: false },
+        Refused::Closed(message) => SendError::new(to, message.payload, Why::NoProcess),
     })
 }
 
@@ -125,8 +134,6 @@ pub struct SendError {
     to: Pid,
     message: Payload,
     why: Why,
-    /// Whether the mailbox would accept the message later.
-    waits: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,16 +155,11 @@ pub(crate) const TOO_LARGE: &str =
 
 impl SendError {
     pub(crate) fn new(to: Pid, message: Payload, why: Why) -> Self {
-        Self { to, message, why, waits: false }
+        Self { to, message, why }
     }
 
     pub(crate) fn full(to: Pid, message: Payload) -> Self {
         Self::new(to, message, Why::Full)
-    }
-
-    /// Returns the message if a sender that waits can still deliver it.
-    pub(crate) fn into_waiting(self) -> Result<Payload, SendError> {
-        if self.why == Why::Full && self.waits { Ok(self.message) } else { Err(self) }
     }
 
     /// Returns whether the mailbox, or the relay's queue to the other node, is full.

@@ -5,7 +5,7 @@
 //!    refused, or found in step 2.
 //! 2. Every process receives `Event::Cancel`.
 //! 3. The shutdown waits until no process is alive, for at most its limit.
-//! 4. The remaining processes are doomed: each exits before its next step.
+//! 4. The remaining processes are killed: each exits before its next step.
 //! 5. Processes that are alive after `GRACE` are in a step that does not return, or queued behind
 //!    other tasks. The shutdown completes them itself: it notifies their monitors and links, and
 //!    releases their pids. It aborts their tasks, which takes effect when the step returns.
@@ -23,7 +23,7 @@ use volt::time::timeout;
 
 /// How long a shutdown waits for processes to exit, unless the caller sets another limit.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long a step may continue that was running when its process was doomed. A step that does not
+/// How long a step may continue that was running when its process was killed. A step that does not
 /// block returns in far less time.
 const GRACE: Duration = Duration::from_millis(100);
 
@@ -71,7 +71,7 @@ impl System {
         let left: Vec<Arc<Entry>> = self.registry().list().collect();
         let forced = left.iter().map(|entry| ProcessInfo::of(entry)).collect();
         for entry in &left {
-            entry.doom(ExitReason::Killed);
+            entry.request_exit(ExitReason::Killed);
         }
         let mut stuck = 0;
         if timeout(GRACE, self.emptied()).await.is_err() {
@@ -95,17 +95,17 @@ impl System {
         if let Some(remote) = self.remote() {
             // A process is removed from the registry before its exit is reported. Wait for the
             // reports.
-            let _told = timeout(LIMIT, self.told()).await;
+            let _notified = timeout(LIMIT, self.notified()).await;
             remote.relay.leave().await;
             self.forget_peers();
         }
     }
 
-    async fn told(&self) {
+    async fn notified(&self) {
         loop {
             let mut ended = std::pin::pin!(self.notify_ended().notified());
             ended.as_mut().enable();
-            if self.ends().are_told() {
+            if self.ends().are_all_notified() {
                 return;
             }
             ended.await;

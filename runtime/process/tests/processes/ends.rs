@@ -18,15 +18,15 @@ fn each_monitor_is_notified_once_and_no_removed_one() {
             context.demonitor(monitors[4]);
             assert_eq!(context.system().info(watched).unwrap().monitor_count, 4);
             assert!(context.system().kill(watched));
-            let mut told = Vec::new();
-            while told.len() < 4 {
+            let mut report = Vec::new();
+            while report.len() < 4 {
                 if let Event::Down { monitor, pid, reason } = inbox.next().await {
                     assert_eq!((pid, reason), (watched, ExitReason::Killed));
-                    told.push(monitor);
+                    report.push(monitor);
                 }
             }
-            told.sort();
-            assert_eq!(told, [monitors[0], monitors[2], monitors[3], monitors[5]]);
+            report.sort();
+            assert_eq!(report, [monitors[0], monitors[2], monitors[3], monitors[5]]);
             context.try_send(context.pid(), Payload::new(Marker))?;
             assert!(matches!(inbox.next().await, Event::Message(_)), "nobody is told twice");
             Ok(Payload::empty())
@@ -86,15 +86,15 @@ fn a_removed_monitor_has_no_effect() {
 fn links_work_both_ways_and_normal_ends_do_not_spread() {
     with_system(async |system| {
         for kills_parent in [true, false] {
-            let (told, mut tells) = volt::sync::mpsc::channel(1);
+            let (report, mut reports) = volt::sync::mpsc::channel(1);
             let parent = volt_process::from_fn(async move |mut inbox, _| {
                 let child = inbox.context().spawn(idle().link())?;
-                told.send(child).await?;
+                report.send(child).await?;
                 while inbox.recv().await.is_some() {}
                 Ok(Payload::empty())
             });
             let parent = system.spawn(Spawn::new(parent)).unwrap();
-            let child = tells.recv().await.unwrap();
+            let child = reports.recv().await.unwrap();
             assert_eq!((system.info(child).unwrap().link_count, system.info(child).unwrap().parent), (1, Some(parent)));
             let (first, second) = if kills_parent { (parent, child) } else { (child, parent) };
             let ends = system.wait(second);
@@ -108,12 +108,12 @@ fn links_work_both_ways_and_normal_ends_do_not_spread() {
             let child = context.spawn(done().link())?;
             let Event::Exit { pid, reason } = inbox.next().await else { panic!("no Exit") };
             assert_eq!((pid, reason), (child, ExitReason::Normal));
-            let deaf = volt_process::from_fn(async move |inbox, _| {
+            let unresponsive = volt_process::from_fn(async move |inbox, _| {
                 let child = inbox.context().spawn(idle().link())?;
                 assert_eq!(inbox.context().system().terminate(child, LONG).await, ExitReason::Shutdown);
                 Ok(Payload::new("lives"))
             });
-            context.exec(Spawn::new(deaf)).await.map_err(Failure::new)
+            context.exec(Spawn::new(unresponsive)).await.map_err(Failure::new)
         });
         let result = system.exec(Spawn::new(normal).trap_exits()).await.unwrap();
         assert_eq!(result.downcast::<&str>().unwrap(), "lives");
@@ -236,24 +236,24 @@ fn a_name_registered_while_its_process_exits_is_removed() {
 #[test]
 fn a_process_that_terminates_itself_is_stopped_then_killed() {
     with_system(async |system| {
-        for heeds in [true, false] {
+        for stops_on_request in [true, false] {
             let mut began = false;
             let machine = scripted(move |context, events, out| {
                 if !std::mem::replace(&mut began, true) {
-                    out.terminate(1, context.pid(), if heeds { LONG } else { Duration::from_millis(5) });
+                    out.terminate(1, context.pid(), if stops_on_request { LONG } else { Duration::from_millis(5) });
                 }
                 out.wait();
                 for event in events {
                     match event {
-                        Event::Cancel if heeds => out.done(),
-                        Event::Completed { .. } => panic!("it is told of its own end"),
+                        Event::Cancel if stops_on_request => out.done(),
+                        Event::Completed { .. } => panic!("it is notified of its own end"),
                         _ => {}
                     }
                 }
                 Ok(())
             });
             let reason = system.exec(machine).await.unwrap_err();
-            assert_eq!(reason, if heeds { ExitReason::Shutdown } else { ExitReason::Killed });
+            assert_eq!(reason, if stops_on_request { ExitReason::Shutdown } else { ExitReason::Killed });
         }
     });
 }

@@ -195,14 +195,14 @@ fn no_process_waits_for_room_in_its_own_mailbox() {
                 out.send(1, context.pid(), Payload::empty());
                 out.send(2, context.pid(), Payload::empty());
             }
-            let mut told = Vec::new();
+            let mut report = Vec::new();
             for event in events {
                 if let Event::Completed { tag, result } = event {
-                    told.push((tag, result.is_ok()));
+                    report.push((tag, result.is_ok()));
                 }
             }
-            if told.len() == 2 {
-                out.done_with(Payload::new(told));
+            if report.len() == 2 {
+                out.done_with(Payload::new(report));
             } else {
                 out.wait();
             }
@@ -286,10 +286,10 @@ fn requests_to_an_exited_process_fail_immediately() {
             assert!(!system.cancel(pid) && !system.kill(pid) && !system.register("a", pid));
             assert!(system.info(pid).is_none());
             assert!(system.upgrade(pid, |_: &mut Collector| Ok(Collector::default())).await.is_err());
-            let asks = volt_process::from_fn(async move |mut inbox, _| {
+            let caller = volt_process::from_fn(async move |mut inbox, _| {
                 let monitor = inbox.context().monitor(pid);
-                let Event::Down { monitor: told, pid: whom, reason } = inbox.next().await else { panic!("no Down") };
-                assert_eq!((told, whom), (monitor, pid));
+                let Event::Down { monitor: report, pid: whom, reason } = inbox.next().await else { panic!("no Down") };
+                assert_eq!((report, whom), (monitor, pid));
                 inbox.context().link(pid);
                 let Event::Exit { pid: whom, reason: exit } = inbox.next().await else { panic!("no Exit") };
                 assert_eq!((whom, &exit), (pid, &reason));
@@ -297,22 +297,22 @@ fn requests_to_an_exited_process_fail_immediately() {
                 inbox.context().demonitor(monitor);
                 Ok(Payload::new(reason))
             });
-            let reason = system.exec(Spawn::new(asks).trap_exits()).await.unwrap();
+            let reason = system.exec(Spawn::new(caller).trap_exits()).await.unwrap();
             assert_eq!(reason.downcast::<ExitReason>().unwrap(), absent);
             let links = volt_process::from_fn(async move |inbox, _| {
                 inbox.context().link(pid);
                 std::future::pending().await
             });
             assert_eq!(system.exec(Spawn::new(links)).await.unwrap_err(), absent, "the link is an end");
-            let told = yields(&system, 4, pid, |out, pid| {
+            let report = yields(&system, 4, pid, |out, pid| {
                 out.send(1, pid, Payload::empty());
                 out.call(2, pid, Payload::empty(), LONG);
                 out.terminate(3, pid, LONG);
                 out.monitor(4, pid);
             });
-            let mut told = told.await;
-            told.sort_by_key(|(tag, _)| *tag);
-            assert_eq!(told.iter().map(|(_, result)| result.is_ok()).collect::<Vec<_>>(), [false, false, true, true]);
+            let mut report = report.await;
+            report.sort_by_key(|(tag, _)| *tag);
+            assert_eq!(report.iter().map(|(_, result)| result.is_ok()).collect::<Vec<_>>(), [false, false, true, true]);
         }
     });
 }

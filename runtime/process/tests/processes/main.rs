@@ -1,5 +1,6 @@
 //! Tests of processes through the public API.
 
+mod dumps;
 mod ends;
 mod inbox;
 mod mail;
@@ -394,7 +395,7 @@ fn a_call_to_a_process_that_exits_or_is_silent_fails() {
 #[test]
 fn exits_spread_over_links_and_stop_at_traps() {
     with_system(async |system| {
-        let (told, mut tells) = volt::sync::mpsc::channel(8);
+        let (report, mut reports) = volt::sync::mpsc::channel(8);
         let trapping = volt_process::from_fn(async move |mut inbox, _| {
             let child = inbox.context().spawn(Spawn::new(Collector::default()).link()).unwrap();
             let monitor = inbox.context().monitor(child);
@@ -413,12 +414,12 @@ fn exits_spread_over_links_and_stop_at_traps() {
                     other => panic!("{other:?}"),
                 }
             }
-            told.send((exit, down)).await?;
+            report.send((exit, down)).await?;
             Ok(Payload::empty())
         });
         let pid = system.spawn(Spawn::new(trapping).trap_exits()).unwrap();
         let panicked = ExitReason::Panicked(Failure::new("told to"));
-        assert_eq!(tells.recv().await.unwrap(), (Some(panicked.clone()), Some(panicked.clone())));
+        assert_eq!(reports.recv().await.unwrap(), (Some(panicked.clone()), Some(panicked.clone())));
         system.wait(pid).await;
         let dying = volt_process::from_fn(async move |mut inbox, _| {
             let child = inbox.context().spawn(Spawn::new(Collector::default()).link()).unwrap();
@@ -449,8 +450,8 @@ fn a_process_that_does_not_stop_is_killed_and_reported() {
     watchdog::with_workers(|runtime| {
         runtime.block_on(async {
             let system = System::new(&volt::Handle::current());
-            let deaf = volt_process::from_fn(async |_inbox, _| std::future::pending().await);
-            let pid = system.spawn(Spawn::new(deaf).name("deaf")).unwrap();
+            let unresponsive = volt_process::from_fn(async |_inbox, _| std::future::pending().await);
+            let pid = system.spawn(Spawn::new(unresponsive).name("deaf")).unwrap();
             system.spawn(Spawn::new(Collector::default())).unwrap();
             let report = system.shutdown(Some(Duration::from_millis(500))).await;
             assert_eq!((report.processes, report.forced.len(), report.stuck), (2, 1, 0));

@@ -130,7 +130,7 @@ impl Rng {
     }
 }
 
-async fn ask(system: &System, pid: Pid, what: Do) -> Payload {
+async fn request(system: &System, pid: Pid, what: Do) -> Payload {
     system.call(pid, Payload::new(what), LONG).await.unwrap()
 }
 
@@ -157,7 +157,7 @@ async fn run(system: &System, seed: u64) {
         let lives = model.0.contains_key(&other);
         match rng.below(10) {
             0..3 => {
-                let monitor: MonitorId = ask(system, one, Do::Monitor(other)).await.downcast().unwrap();
+                let monitor: MonitorId = request(system, one, Do::Monitor(other)).await.downcast().unwrap();
                 if lives && one != other {
                     model.of(one).watched.insert(monitor, other);
                 } else if !lives {
@@ -166,11 +166,11 @@ async fn run(system: &System, seed: u64) {
             }
             3 => {
                 let Some((&monitor, _)) = model.of(one).watched.first_key_value() else { continue };
-                ask(system, one, Do::Demonitor(monitor)).await;
+                request(system, one, Do::Demonitor(monitor)).await;
                 model.of(one).watched.remove(&monitor);
             }
             4..6 if one != other => {
-                ask(system, one, Do::Link(other)).await;
+                request(system, one, Do::Link(other)).await;
                 if lives {
                     model.of(one).links.insert(other);
                     model.of(other).links.insert(one);
@@ -181,7 +181,7 @@ async fn run(system: &System, seed: u64) {
                 }
             }
             6 => {
-                ask(system, one, Do::Unlink(other)).await;
+                request(system, one, Do::Unlink(other)).await;
                 model.of(one).links.remove(&other);
                 if lives {
                     model.of(other).links.remove(&one);

@@ -115,17 +115,17 @@ fn a_panic_anywhere_in_a_process_ends_it_and_notifies_others() {
                 let closed = Arc::new(AtomicUsize::new(0));
                 let dropped = Dropped::default();
                 let process = Fragile { place, closed: closed.clone(), is_open: false, _dropped: dropped.clone() };
-                let (told, tells) = volt::sync::oneshot::channel();
+                let (report, reports) = volt::sync::oneshot::channel();
                 let watcher = volt_process::from_fn(async move |mut inbox, _| {
                     let context = inbox.context().clone();
                     let ends = context.exec(Spawn::new(process).name("fragile").link());
-                    told.send(()).unwrap();
+                    report.send(()).unwrap();
                     let Event::Exit { reason, .. } = inbox.next().await else { panic!("no Exit") };
                     assert_eq!(context.system().whereis("fragile"), None);
                     Ok(Payload::new((reason, ends.await)))
                 });
                 let watcher = system.exec(Spawn::new(watcher).trap_exits());
-                tells.await.unwrap();
+                reports.await.unwrap();
                 // The remaining ones need a trigger.
                 if let Some(pid) = system.whereis("fragile") {
                     match place {
@@ -176,13 +176,13 @@ fn a_panic_anywhere_in_a_process_ends_it_and_notifies_others() {
 
 #[test]
 fn several_panicking_destructors_end_only_their_own_process() {
-    type Says = fn(&mut Output);
+    type Step = fn(&mut Output);
     fn yields(out: &mut Output) {
         (0..2).for_each(|tag| out.request(tag, CommandId::new(401), Payload::new(Bomb("it bursts"))));
     }
     with_system(async |system| {
         // What the step does, which also leaves two messages.
-        let steps: [(Says, &str); 4] = [
+        let steps: [(Step, &str); 4] = [
             (|_| {}, "it bursts"),
             (|_| panic!("told to"), "told to"),
             (yields, "it bursts"),

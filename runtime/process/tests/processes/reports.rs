@@ -38,9 +38,9 @@ fn a_snapshot_counts_processes_and_how_they_ended() {
 }
 
 /// Receives no messages, and has to be killed.
-struct Deaf;
+struct Unresponsive;
 
-impl Process for Deaf {
+impl Process for Unresponsive {
     fn init(&mut self, _context: &Context, _method: &str, _input: Payload) -> Result<(), Failure> {
         Ok(())
     }
@@ -54,24 +54,24 @@ impl Process for Deaf {
     }
 }
 
-fn deaf(system: &System, capacity: usize, overflow: Overflow) -> Pid {
-    system.spawn(Spawn::new(Deaf).mailbox(capacity, overflow)).unwrap()
+fn unresponsive(system: &System, capacity: usize, overflow: Overflow) -> Pid {
+    system.spawn(Spawn::new(Unresponsive).mailbox(capacity, overflow)).unwrap()
 }
 
 #[test]
 fn lost_messages_and_the_deepest_mailboxes_are_reported() {
     with_system(async |system| {
-        let pid = deaf(&system, 4, Overflow::DropNewest);
+        let pid = unresponsive(&system, 4, Overflow::DropNewest);
         assert!(system.register("deaf", pid));
         for _ in 0..7 {
             system.send(pid, Payload::empty()).await.unwrap();
         }
-        let told = totals();
-        assert_eq!(told.messages_lost, 3, "while it lives");
-        let [mailbox] = &told.deepest[..] else { panic!("{told:?}") };
+        let report = totals();
+        assert_eq!(report.messages_lost, 3, "while it lives");
+        let [mailbox] = &report.deepest[..] else { panic!("{report:?}") };
         assert_eq!((&mailbox.pid, mailbox.name.as_deref()), (&pid.to_string(), Some("deaf")));
         assert_eq!((mailbox.len, mailbox.capacity, mailbox.lost), (4, 4, 3));
-        assert_eq!(told.states.map(|states| states.messages), Some(4));
+        assert_eq!(report.states.map(|states| states.messages), Some(4));
         let waits = system.wait(pid);
         assert!(system.kill(pid));
         waits.await;
@@ -83,7 +83,7 @@ fn lost_messages_and_the_deepest_mailboxes_are_reported() {
 #[test]
 fn a_mailbox_rises_only_if_each_sample_finds_it_deeper() {
     with_system(async |system| {
-        let pid = deaf(&system, 100, Overflow::Block);
+        let pid = unresponsive(&system, 100, Overflow::Block);
         let mut rises = Vec::new();
         while rises.last() != Some(&3) {
             assert!(system.try_send(pid, Payload::empty()).is_ok());
@@ -151,26 +151,29 @@ fn processes_are_listed_on_request() {
                 |rank, filter: &str| processes::Query { rank, filter: filter.into(), limit: 3, ..Default::default() };
             let mut filled = Vec::new();
             for (n, system) in systems.iter().cycle().take(8).enumerate() {
-                let pid = deaf(system, 4 + n, Overflow::Error);
+                let pid = unresponsive(system, 4 + n, Overflow::Error);
                 for _ in 0..n {
                     system.send(pid, Payload::empty()).await.unwrap();
                 }
                 filled.push((pid, n));
             }
             // Every process has taken its first step.
-            let told = loop {
-                let told = list(of(processes::Rank::Mailbox, ""));
-                if told.rows.iter().all(|row| row.steps > 0) {
-                    break told;
+            let report = loop {
+                let report = list(of(processes::Rank::Mailbox, ""));
+                if report.rows.iter().all(|row| row.steps > 0) {
+                    break report;
                 }
                 volt::task::yield_now().await;
             };
-            assert_eq!((told.alive, told.matching), (8, 8));
-            let deepest: Vec<_> = told.rows.iter().map(|row| (row.pid.clone(), row.mailbox_len)).collect();
+            assert_eq!((report.alive, report.matching), (8, 8));
+            let deepest: Vec<_> = report.rows.iter().map(|row| (row.pid.clone(), row.mailbox_len)).collect();
             let expected = [7, 6, 5].map(|n| (filled[n].0.to_string(), n as u64));
             assert_eq!(deepest, expected, "of both systems");
-            let first = &told.rows[0];
-            assert!(first.kind.ends_with("Deaf") && first.spawned_at.contains(concat!(file!(), ":")), "{first:?}");
+            let first = &report.rows[0];
+            assert!(
+                first.kind.ends_with("Unresponsive") && first.spawned_at.contains(concat!(file!(), ":")),
+                "{first:?}"
+            );
             assert_eq!((first.mailbox_high_water, first.mailbox_capacity, first.parent.as_deref()), (7, 11, None));
             assert!(first.steps > 0 && first.task.is_some() && first.busy_ns.is_some(), "{first:?}");
             let slow = volt_process::from_fn(async |mut inbox, _| {
@@ -182,9 +185,9 @@ fn processes_are_listed_on_request() {
             });
             let busy = systems[1].spawn(Spawn::new(slow).name("Slow one")).unwrap();
             systems[1].call(busy, Payload::empty(), LONG).await.unwrap();
-            let told = list(of(processes::Rank::Busy, "slow"));
-            let [slow] = &told.rows[..] else { panic!("{told:?}") };
-            assert_eq!((told.alive, told.matching, &slow.pid), (9, 1, &busy.to_string()));
+            let report = list(of(processes::Rank::Busy, "slow"));
+            let [slow] = &report.rows[..] else { panic!("{report:?}") };
+            assert_eq!((report.alive, report.matching, &slow.pid), (9, 1, &busy.to_string()));
             assert!(slow.busy_ns >= Some(4_000_000), "{slow:?}");
             for (system, pid) in systems.iter().cycle().zip(filled) {
                 system.kill(pid.0);
@@ -205,7 +208,7 @@ fn a_recording_has_what_happens_to_processes() {
             let runtime = volt::Handle::current().snapshot().runtime;
             let mut client = Client::connect(&path).expect("it answers");
             client.record(Some(&runtime), Duration::ZERO).expect("a recording");
-            let full = system.spawn(Spawn::new(Deaf).name("full").mailbox(1, Overflow::Error)).unwrap();
+            let full = system.spawn(Spawn::new(Unresponsive).name("full").mailbox(1, Overflow::Error)).unwrap();
             assert!(system.try_send(full, Payload::empty()).is_ok());
             assert!(system.try_send(full, Payload::empty()).is_err());
             let child = ChildSpec::transient("child", || Spawn::new(Collector::default()).method("failing"));
@@ -228,7 +231,7 @@ fn a_recording_has_what_happens_to_processes() {
                 names.extend(flush.texts.into_iter().filter(|text| text.table == Table::Process));
             }
             let name = names.iter().find(|text| text.number == number(full)).expect("it is named");
-            assert!(name.text.starts_with("full (") && name.text.ends_with("Deaf)"), "{name:?}");
+            assert!(name.text.starts_with("full (") && name.text.ends_with("Unresponsive)"), "{name:?}");
             system.kill(full);
             system.shutdown(Some(LONG)).await;
         });

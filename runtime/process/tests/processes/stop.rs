@@ -210,12 +210,12 @@ fn sequential_processes_reuse_the_same_slots() {
 fn shutdown_forces_a_process_that_ignores_termination() {
     watchdog::with_workers(|runtime| {
         let system = System::new(runtime.handle());
-        let deaf = volt_process::from_fn(async |mut inbox, _| {
+        let unresponsive = volt_process::from_fn(async |mut inbox, _| {
             loop {
                 inbox.next().await;
             }
         });
-        system.spawn(Spawn::new(deaf)).unwrap();
+        system.spawn(Spawn::new(unresponsive)).unwrap();
         let report = runtime.block_on(system.shutdown(Some(Duration::from_millis(20))));
         assert_eq!((report.forced.len(), report.stuck), (1, 0));
         assert_eq!(system.process_count(), 0);

@@ -9,7 +9,7 @@ fn a_blocked_yielded_send_delays_all_later_sends() {
         system.try_send(full, Payload::empty()).unwrap();
         let collector = system.spawn(Spawn::new(Collector::default())).unwrap();
         let (mut steps, mut completed) = (0, 0);
-        let (told, mut tells) = volt::sync::mpsc::unbounded_channel();
+        let (report, mut reports) = volt::sync::mpsc::unbounded_channel();
         let sends = scripted(move |context, events, out| {
             completed += events.filter(|event| matches!(event, Event::Completed { result: Ok(_), .. })).count();
             steps += 1;
@@ -21,7 +21,7 @@ fn a_blocked_yielded_send_delays_all_later_sends() {
                 }
                 (2, _) => {
                     assert!(context.try_send(collector, Payload::new(2_u32)).unwrap_err().is_full());
-                    told.send(())?;
+                    report.send(())?;
                     out.wait();
                 }
                 (_, 2) => {
@@ -33,7 +33,7 @@ fn a_blocked_yielded_send_delays_all_later_sends() {
             Ok(())
         });
         let ends = system.exec(sends);
-        tells.recv().await;
+        reports.recv().await;
         assert!(seen(&system, collector).await.is_empty());
         gate.add_permits(1);
         ends.await.unwrap();
@@ -89,10 +89,10 @@ fn a_process_ignoring_events_cannot_overtake_its_own_sends() {
 }
 
 /// Reports the numbers that it receives, in order, and answers calls.
-fn ordered(told: volt::sync::mpsc::UnboundedSender<u32>) -> Spawn {
+fn ordered(report: volt::sync::mpsc::UnboundedSender<u32>) -> Spawn {
     Spawn::new(volt_process::from_fn(async move |mut inbox, _| {
         while let Some(message) = inbox.recv().await {
-            told.send(message.payload.downcast().map_err(|_other| Failure::new("no number"))?)?;
+            report.send(message.payload.downcast().map_err(|_other| Failure::new("no number"))?)?;
             if let Some(reply) = message.reply {
                 reply.send(Payload::empty());
             }
@@ -106,8 +106,8 @@ fn calls_and_sends_that_are_yielded_arrive_in_one_order() {
     with_system(async |system| {
         let (full, gate) = gated(&system, 1).await;
         system.try_send(full, Payload::empty()).unwrap();
-        let (told, mut tells) = volt::sync::mpsc::unbounded_channel();
-        let to = system.spawn(ordered(told)).unwrap();
+        let (report, mut reports) = volt::sync::mpsc::unbounded_channel();
+        let to = system.spawn(ordered(report)).unwrap();
         let mut left = None;
         let yields = scripted(move |_, events, out| {
             for event in events {
@@ -134,13 +134,13 @@ fn calls_and_sends_that_are_yielded_arrive_in_one_order() {
             Ok(())
         });
         let ends = system.exec(yields);
-        assert_eq!([tells.recv().await, tells.recv().await], [Some(0), Some(1)]);
+        assert_eq!([reports.recv().await, reports.recv().await], [Some(0), Some(1)]);
         until(|| system.info(to).unwrap().lifecycle == Lifecycle::Idle).await;
-        assert!(tells.try_recv().is_err());
+        assert!(reports.try_recv().is_err());
         gate.add_permits(1);
         ends.await.unwrap();
         for number in 3..6 {
-            assert_eq!(tells.recv().await, Some(number));
+            assert_eq!(reports.recv().await, Some(number));
         }
     });
 }
@@ -150,8 +150,8 @@ fn a_queued_call_that_times_out_is_never_sent() {
     with_system(async |system| {
         let (full, gate) = gated(&system, 1).await;
         system.try_send(full, Payload::empty()).unwrap();
-        let (told, mut tells) = volt::sync::mpsc::unbounded_channel();
-        let to = system.spawn(ordered(told)).unwrap();
+        let (report, mut reports) = volt::sync::mpsc::unbounded_channel();
+        let to = system.spawn(ordered(report)).unwrap();
         let mut began = false;
         let opens = gate.clone();
         let yields = scripted(move |_, events, out| {
@@ -177,6 +177,6 @@ fn a_queued_call_that_times_out_is_never_sent() {
             Ok(())
         });
         system.exec(yields).await.unwrap();
-        assert_eq!(tells.recv().await, Some(2));
+        assert_eq!(reports.recv().await, Some(2));
     });
 }

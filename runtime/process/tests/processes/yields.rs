@@ -67,9 +67,10 @@ fn a_handler_completes_now_by_a_future_or_from_another_thread() {
         }
     }
     with_handler(carry_out, async |system| {
-        let mut told = completed(&system, 0..8).await;
-        told.sort_by_key(|(tag, _)| *tag);
-        let texts: Vec<_> = told.iter().map(|(_, result)| result.clone().map_err(|error| error.to_string())).collect();
+        let mut report = completed(&system, 0..8).await;
+        report.sort_by_key(|(tag, _)| *tag);
+        let texts: Vec<_> =
+            report.iter().map(|(_, result)| result.clone().map_err(|error| error.to_string())).collect();
         let errors = [
             "its handler did not complete the yield",
             "its handler did not complete the yield",
@@ -106,8 +107,8 @@ fn one_yield_too_many_fails_and_the_others_are_completed() {
         std::thread::spawn(move || completion.complete_yield(Ok(Payload::empty())));
     }
     with_handler(carry_out, async |system| {
-        let told = completed(&system, 0..Output::YIELDS_MAX as u64 + 3).await;
-        let failed: Vec<_> = told.iter().filter(|(_, result)| result.is_err()).map(|(tag, _)| *tag).collect();
+        let report = completed(&system, 0..Output::YIELDS_MAX as u64 + 3).await;
+        let failed: Vec<_> = report.iter().filter(|(_, result)| result.is_err()).map(|(tag, _)| *tag).collect();
         assert_eq!(failed, [1024, 1025, 1026]);
     });
 }
@@ -152,7 +153,7 @@ fn the_clock_of_processes_is_the_runtimes() {
                 assert_eq!(error.to_string(), "failed: an interval's period must not be zero");
                 // The interval ticks at 1 and 2 h, and is then cancelled. One sleep lasts until 3.5
                 // h. The other would end at 0.5 h, but is cancelled.
-                let (mut steps, mut told) = (0, Vec::new());
+                let (mut steps, mut report) = (0, Vec::new());
                 let machine = scripted(move |_, events, out| {
                     for event in events {
                         if let Event::Completed { tag, result } = event {
@@ -160,7 +161,7 @@ fn the_clock_of_processes_is_the_runtimes() {
                             if tag == 1 {
                                 assert_eq!(result.downcast::<Instant>().unwrap(), Instant::now());
                             }
-                            told.push((tag, began.elapsed().as_secs() / 60));
+                            report.push((tag, began.elapsed().as_secs() / 60));
                         }
                     }
                     steps += 1;
@@ -170,18 +171,18 @@ fn the_clock_of_processes_is_the_runtimes() {
                         out.sleep(3, HOUR / 2);
                         out.cancel(3);
                     }
-                    if told.last() == Some(&(1, 120)) {
+                    if report.last() == Some(&(1, 120)) {
                         out.cancel(1);
                     }
-                    if told.last() == Some(&(2, 210)) {
-                        out.done_with(Payload::new(std::mem::take(&mut told)));
+                    if report.last() == Some(&(2, 210)) {
+                        out.done_with(Payload::new(std::mem::take(&mut report)));
                     } else {
                         out.wait();
                     }
                     Ok(())
                 });
-                let told = system.exec(machine).await.unwrap().downcast::<Vec<(u64, u64)>>().unwrap();
-                assert_eq!(told, [(1, 60), (1, 120), (2, 210)]);
+                let report = system.exec(machine).await.unwrap().downcast::<Vec<(u64, u64)>>().unwrap();
+                assert_eq!(report, [(1, 60), (1, 120), (2, 210)]);
             });
         });
     }

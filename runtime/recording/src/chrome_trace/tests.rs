@@ -343,8 +343,8 @@ fn a_recording_that_breaks_off_is_exported_up_to_there() {
 
 #[test]
 fn an_export_to_a_closed_output_fails() {
-    struct Gone;
-    impl io::Write for Gone {
+    struct Closed;
+    impl io::Write for Closed {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
@@ -353,16 +353,16 @@ fn an_export_to_a_closed_output_fails() {
         }
     }
     let mut reader = Reader::new(Cursor::new(recording(&[flush([])])), "x").unwrap();
-    assert!(export(&mut reader, Gone, |_| {}).unwrap_err().is_broken_pipe());
+    assert!(export(&mut reader, Closed, |_| {}).unwrap_err().is_broken_pipe());
 }
 
 #[test]
 fn progress_increases_to_the_end() {
     let events = (0..5_000).flat_map(|n| [(0, n * 10, poll_begin(n, 0)), (0, n * 10 + 5, poll_end(n, 5))]);
     let mut reader = Reader::new(Cursor::new(recording(&[flush(events)])), "x").unwrap();
-    let mut told = Vec::new();
-    export(&mut reader, io::sink(), |ratio| told.push(ratio)).unwrap();
-    assert!(told.len() > 3 && told.is_sorted() && told.last() == Some(&1.0), "{told:?}");
+    let mut reported = Vec::new();
+    export(&mut reader, io::sink(), |ratio| reported.push(ratio)).unwrap();
+    assert!(reported.len() > 3 && reported.is_sorted() && reported.last() == Some(&1.0), "{reported:?}");
 }
 
 /// Any event of any kind, including kinds that only a later version has: any words form a record.

@@ -116,8 +116,8 @@ impl<W: Write> Trace<W> {
         self.program_ns
     }
 
-    fn event(&mut self, track: u32, told_ns: u64, event: Event, texts: &Texts) {
-        let link = self.pairing.link(told_ns, event);
+    fn event(&mut self, track: u32, recorded_ns: u64, event: Event, texts: &Texts) {
+        let link = self.pairing.link(recorded_ns, event);
         let flow = link.map(|(Link::Wake(wake) | Link::Poll(wake))| wake).filter(|wake| self.links.has(*wake));
         let on = match event {
             // An incident is placed on the track of the worker that it blocks.
@@ -127,11 +127,11 @@ impl<W: Write> Trace<W> {
         let (lane, lines) = lane_of(&mut self.lanes, &mut self.lines, self.pid, on);
         let began_ns = match event {
             Event::PollEnd { took_ns: ns, .. } | Event::Unpark { slept_ns: ns, .. } => {
-                told_ns.saturating_sub(ns.into())
+                recorded_ns.saturating_sub(ns.into())
             }
-            _ => told_ns,
+            _ => recorded_ns,
         };
-        let at_ns = lane.place(told_ns, began_ns);
+        let at_ns = lane.place(recorded_ns, began_ns);
         match event {
             Event::PollBegin { task, location, delay_ns } => {
                 let source = lane.source.take();

@@ -84,12 +84,12 @@ async fn serve_stream<S>(
 where
     S: HyperService,
 {
-    let told = crate::time::timeout(settings.header_read_timeout, preface::tell(stream));
-    let told = match select(pin!(told), pin!(ending.changed())).await {
-        Either::Left((told, _)) => told,
+    let preface_or_end = crate::time::timeout(settings.header_read_timeout, preface::read_preface(stream));
+    let preface_or_end = match select(pin!(preface_or_end), pin!(ending.changed())).await {
+        Either::Left((preface_or_end, _)) => preface_or_end,
         Either::Right(_) => return Ok(()),
     };
-    let (is_http2, stream) = told??;
+    let (is_http2, stream) = preface_or_end??;
     if !is_http2 {
         return serve_http1(stream, service, settings, ending).await;
     }

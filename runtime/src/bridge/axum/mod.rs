@@ -349,7 +349,8 @@ where
     if settings.counts_routes
         && let Some(router) = (&mut service as &mut dyn Any).downcast_mut::<Router>()
     {
-        *router = std::mem::take(router).layer(RouteLayer::new());
+        // `with_state` puts the layer around each handler here, and not again for each request.
+        *router = std::mem::take(router).layer(RouteLayer::new()).with_state(());
     }
     let mut signal = pin!(signal);
     let limit = Limit::new(settings.max_connections);
@@ -367,7 +368,7 @@ where
     }
     drop((listener, ending));
     // Shutdown (1). An error means that no connection is open.
-    let _told = end.send(());
+    let _sent = end.send(());
     // Shutdown (3)
     end.closed().await;
     Ok(())

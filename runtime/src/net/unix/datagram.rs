@@ -29,6 +29,7 @@ use crate::time::timeout::timeout_on;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
+use volt_core::scheduler::lease::DriverLease;
 
 /// A Unix datagram socket.
 ///
@@ -174,7 +175,9 @@ impl UnixDatagram {
         let send = |socket: &net::UnixDatagram| socket.send_to_addr(bytes, &target);
         let mut retry = MIN_RETRY;
         loop {
-            if let Ok(result) = timeout_on(self.io.driver().clone(), retry, self.io.run(Direction::Write, send)).await {
+            if let Ok(result) =
+                timeout_on(DriverLease::of(self.io.driver()), retry, self.io.run(Direction::Write, send)).await
+            {
                 return result;
             }
             match send(self.io.source()) {

@@ -24,8 +24,9 @@ use volt_core::context;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
+use volt_core::scheduler::lease::DriverLease;
 use volt_core::sleep::RawSleep;
-use volt_core::task::control::yield_now::yield_now;
+use volt_core::task::yield_now;
 
 /// A connected Unix stream socket.
 ///
@@ -160,7 +161,7 @@ pub(super) async fn when_not_full<C>(
     loop {
         match connect() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                RawSleep::after(driver.clone(), retry).await;
+                RawSleep::after(DriverLease::of(driver), retry).await;
                 retry = (retry * 2).min(MAX_RETRY);
             }
             result => return result,

@@ -1,21 +1,24 @@
 //! The bounded channel: [`channel`].
 //!
-//! Senders, weak senders and permits have the number of their channel, by which a dump recognizes
-//! the tasks that wait for room in the same one: they have no address in common.
+//! The handles share a [`Link`]. By its address a dump recognizes the tasks that wait for room in
+//! the same channel. It also has the task that receives: for a dump, and for the search for tasks
+//! that wait for room in each other's channels.
 
 use std::future::poll_fn;
 use std::panic::Location;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Permit, PermitIterator};
 use volt_core::task::resources::{self, Awaited, Key};
+use volt_core::task::waits::Holder;
 use volt_telemetry::dump::Resource;
 
 use super::error;
 use super::receive::receive;
 use crate::sync::wrapper::impl_debug;
-use crate::sync::{Awaits, Pending, expect_may_block, kept, poll_pending, spend, spend_queued};
+use crate::sync::{Awaits, Pending, expect_may_block, kept, poll_pending, spend, spend_queued_at};
 use crate::time::timeout;
 
 /// Creates a bounded channel for up to `capacity` values. Senders wait while it is full.
@@ -25,14 +28,28 @@ use crate::time::timeout;
 #[track_caller]
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::mpsc::channel(capacity);
-    (Sender(sender, Key::next_channel()), Receiver(receiver))
+    let link = Arc::<Link>::default();
+    (Sender(sender, link.clone()), Receiver(receiver, link))
+}
+
+/// What the handles of a channel share.
+#[derive(Default)]
+struct Link {
+    /// The task that receives.
+    receiver: Holder,
+}
+
+impl Link {
+    fn key(self: &Arc<Self>) -> Key {
+        Key::of(Arc::as_ptr(self))
+    }
 }
 
 /// Sends values to the associated [`Receiver`].
-pub struct Sender<T>(tokio::sync::mpsc::Sender<T>, u64);
+pub struct Sender<T>(tokio::sync::mpsc::Sender<T>, Arc<Link>);
 
 /// Receives values from the associated [`Sender`]s.
-pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
+pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>, Arc<Link>);
 
 /// A [`Sender`] that does not keep its channel open.
 ///
@@ -44,7 +61,7 @@ pub struct Receiver<T>(tokio::sync::mpsc::Receiver<T>);
 /// assert!(weak.upgrade().is_none());
 /// assert!(receiver.is_closed());
 /// ```
-pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>, u64);
+pub struct WeakSender<T>(tokio::sync::mpsc::WeakSender<T>, Arc<Link>);
 
 impl_debug!([T] Sender<T>, [T] Receiver<T>, [T] WeakSender<T>, [T] OwnedPermit<T>);
 
@@ -62,18 +79,13 @@ impl<T> Sender<T> {
     /// keep the value, call [`reserve`](Self::reserve) and send through the permit.
     #[track_caller]
     pub fn send(&self, value: T) -> impl Future<Output = Result<(), error::SendError<T>>> {
-        spend_queued(
-            Awaits::Room,
-            || Some(self.awaited()),
-            self.0.reserve(),
-            |reserved| match reserved {
-                Ok(permit) => {
-                    permit.send(value);
-                    Ok(())
-                }
-                Err(_) => Err(error::SendError(value)),
-            },
-        )
+        self.spend_room(self.0.reserve(), |reserved| match reserved {
+            Ok(permit) => {
+                permit.send(value);
+                Ok(())
+            }
+            Err(_) => Err(error::SendError(value)),
+        })
     }
 
     /// Sends `value`, waiting for capacity for at most `limit`.
@@ -147,7 +159,7 @@ impl<T> Sender<T> {
     /// queue.
     #[track_caller]
     pub fn reserve(&self) -> impl Future<Output = Result<Permit<'_, T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, || Some(self.awaited()), self.0.reserve(), |permit| permit)
+        self.spend_room(self.0.reserve(), |permit| permit)
     }
 
     /// Reserves capacity for `n` values together, waiting until there is capacity for all.
@@ -160,7 +172,7 @@ impl<T> Sender<T> {
     /// Same as [`reserve`](Self::reserve).
     #[track_caller]
     pub fn reserve_many(&self, n: usize) -> impl Future<Output = Result<PermitIterator<'_, T>, error::SendError<()>>> {
-        spend_queued(Awaits::Room, || Some(self.awaited()), self.0.reserve_many(n), |permits| permits)
+        self.spend_room(self.0.reserve_many(n), |permits| permits)
     }
 
     /// Reserves capacity for one value if there is any, without waiting.
@@ -191,12 +203,17 @@ impl<T> Sender<T> {
     /// sender is dropped. To avoid that, clone the sender first.
     #[track_caller]
     pub fn reserve_owned(self) -> impl Future<Output = Result<OwnedPermit<T>, error::SendError<()>>> {
-        let Self(sender, channel) = self;
-        // The numbers are in the sender, which the operation has consumed.
-        let resource = move || Some(Awaited::new(Key::Channel(channel), "mpsc", Resource::default()));
-        spend_queued(Awaits::Room, resource, sender.reserve_owned(), move |reserved| {
-            reserved.map(|permit| OwnedPermit(permit, channel))
-        })
+        let (Self(sender, link), at) = (self, Location::caller());
+        async move {
+            // The numbers are in the sender, which the operation has consumed.
+            let numbers = || Resource { received_by: link.receiver.receiver(), ..Resource::default() };
+            let resource = || Some(Awaited::new(link.key(), "mpsc", numbers()));
+            let reserve = sender.reserve_owned();
+            let reserved =
+                spend_queued_at(at, Awaits::Room, Some(&link.receiver), resource, reserve, |reserved, _| reserved)
+                    .await;
+            reserved.map(|permit| OwnedPermit(permit, link))
+        }
     }
 
     /// Reserves capacity for one value if there is any, and returns an owned permit that can be
@@ -208,11 +225,12 @@ impl<T> Sender<T> {
     /// Returns an error that contains the sender if the channel is full, or the receiver is dropped
     /// or closed.
     pub fn try_reserve_owned(self) -> Result<OwnedPermit<T>, error::TrySendError<Self>> {
-        let Self(sender, channel) = self;
-        sender.try_reserve_owned().map(|permit| OwnedPermit(permit, channel)).map_err(|refused| match refused {
-            error::TrySendError::Full(sender) => error::TrySendError::Full(Self(sender, channel)),
-            error::TrySendError::Closed(sender) => error::TrySendError::Closed(Self(sender, channel)),
-        })
+        let Self(sender, link) = self;
+        match sender.try_reserve_owned() {
+            Ok(permit) => Ok(OwnedPermit(permit, link)),
+            Err(error::TrySendError::Full(sender)) => Err(error::TrySendError::Full(Self(sender, link))),
+            Err(error::TrySendError::Closed(sender)) => Err(error::TrySendError::Closed(Self(sender, link))),
+        }
     }
 
     /// Waits until the receiver is dropped or closed.
@@ -247,7 +265,7 @@ impl<T> Sender<T> {
     /// Creates a [`WeakSender`], which does not keep the channel open.
     #[must_use = "downgrade does not consume the sender, which keeps the channel open"]
     pub fn downgrade(&self) -> WeakSender<T> {
-        WeakSender(self.0.downgrade(), self.1)
+        WeakSender(self.0.downgrade(), self.1.clone())
     }
 
     /// Returns the number of [`Sender`]s.
@@ -260,18 +278,27 @@ impl<T> Sender<T> {
         self.0.weak_count()
     }
 
+    /// Runs `operation`, which waits for room in the channel, and converts its output.
+    #[track_caller]
+    fn spend_room<F: Future, O>(&self, operation: F, convert: impl FnOnce(F::Output) -> O) -> impl Future<Output = O> {
+        let resource = || Some(self.awaited());
+        let convert = |reserved, _| convert(reserved);
+        spend_queued_at(Location::caller(), Awaits::Room, Some(&self.1.receiver), resource, operation, convert)
+    }
+
     fn awaited(&self) -> Awaited {
         let (capacity, free) = (self.max_capacity() as u64, self.capacity() as u64);
         let (senders, messages) = (Some(self.strong_count() as u64), Some(capacity.saturating_sub(free)));
-        let numbers = Resource { senders, messages, capacity: Some(capacity), ..Resource::default() };
-        Awaited::new(Key::Channel(self.1), "mpsc", numbers)
+        let received_by = self.1.receiver.receiver();
+        let numbers = Resource { senders, messages, capacity: Some(capacity), received_by, ..Resource::default() };
+        Awaited::new(self.1.key(), "mpsc", numbers)
     }
 }
 
 /// Capacity for one value, reserved by [`Sender::reserve_owned`].
 ///
 /// Dropping the permit returns the capacity to the channel.
-pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>, u64);
+pub struct OwnedPermit<T>(tokio::sync::mpsc::OwnedPermit<T>, Arc<Link>);
 
 impl<T> OwnedPermit<T> {
     /// Sends `value` with the reserved capacity, and returns the sender.
@@ -303,14 +330,14 @@ impl<T> OwnedPermit<T> {
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone(), self.1)
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
 impl<T> WeakSender<T> {
     /// Returns a [`Sender`], or `None` if all senders are dropped.
     pub fn upgrade(&self) -> Option<Sender<T>> {
-        self.0.upgrade().map(|sender| Sender(sender, self.1))
+        self.0.upgrade().map(|sender| Sender(sender, self.1.clone()))
     }
 
     /// Returns the number of [`Sender`]s.
@@ -326,7 +353,7 @@ impl<T> WeakSender<T> {
 
 impl<T> Clone for WeakSender<T> {
     fn clone(&self) -> Self {
-        Self(self.0.clone(), self.1)
+        Self(self.0.clone(), self.1.clone())
     }
 }
 
@@ -347,6 +374,16 @@ impl<T> Receiver<T> {
     /// Returns the maximum capacity, as passed to [`channel`].
     pub fn max_capacity(&self) -> usize {
         self.0.max_capacity()
+    }
+
+    /// Records the task that receives, in each poll that is pending, and in one that is not if the
+    /// task is another one than before: a receiver may be moved to another task, which then always
+    /// finds messages.
+    #[inline]
+    fn note_receiver(&self, is_pending: bool, at: &'static Location<'static>) {
+        if is_pending || !self.1.receiver.has_receiver_here() {
+            self.1.receiver.received(at);
+        }
     }
 
     /// Returns the number of values that the channel has room for, if there is a bound.

@@ -36,7 +36,9 @@ macro_rules! receive {
             /// # Errors
             /// Returns an error if there is no value yet, or the channel is closed and no value is
             /// left.
+            #[track_caller]
             pub fn try_recv(&mut self) -> Result<T, error::TryRecvError> {
+                self.note_receiver(false, Location::caller());
                 self.0.try_recv()
             }
 
@@ -48,6 +50,7 @@ macro_rules! receive {
             #[track_caller]
             pub fn blocking_recv(&mut self) -> Option<T> {
                 expect_may_block(concat!("mpsc::", stringify!($name), "::recv"));
+                self.note_receiver(true, Location::caller());
                 self.0.blocking_recv()
             }
 
@@ -59,6 +62,7 @@ macro_rules! receive {
             #[track_caller]
             pub fn blocking_recv_many(&mut self, buffer: &mut Vec<T>, limit: usize) -> usize {
                 expect_may_block(concat!("mpsc::", stringify!($name), "::recv_many"));
+                self.note_receiver(true, Location::caller());
                 self.0.blocking_recv_many(buffer, limit)
             }
 
@@ -70,6 +74,7 @@ macro_rules! receive {
 
             fn poll_recv_with(&mut self, pending: &mut Pending, cx: &mut Context<'_>) -> Poll<Option<T>> {
                 let polled = poll_pending(pending, cx, |cx| self.0.poll_recv(cx));
+                self.note_receiver(polled.is_pending(), pending.at());
                 if polled.is_pending() {
                     resources::note(|| Some(self.awaited()));
                 }
@@ -92,6 +97,7 @@ macro_rules! receive {
                 limit: usize,
             ) -> Poll<usize> {
                 let polled = poll_pending(pending, cx, |cx| self.0.poll_recv_many(cx, buffer, limit));
+                self.note_receiver(polled.is_pending(), pending.at());
                 if polled.is_pending() {
                     resources::note(|| Some(self.awaited()));
                 }

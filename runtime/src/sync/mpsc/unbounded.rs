@@ -117,6 +117,10 @@ impl<T> Clone for WeakUnboundedSender<T> {
 receive!(UnboundedReceiver);
 
 impl<T> UnboundedReceiver<T> {
+    /// Does nothing: no task waits for room in this channel.
+    #[inline]
+    fn note_receiver(&self, _is_pending: bool, _at: &'static Location<'static>) {}
+
     /// Returns the number of values that the channel has room for, if there is a bound.
     fn bound(&self) -> Option<u64> {
         None

@@ -28,14 +28,14 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use volt_core::config::identity::Id;
+use volt_core::Runtime;
 use volt_core::config::{BUDGET_PER_TICK, COOP_BUDGET};
 use volt_core::context;
 use volt_core::coop;
-use volt_core::runtime::Runtime;
+use volt_core::runtime::Id;
+use volt_core::task::JoinHandle;
 use volt_core::task::cell::new_task_of_set;
 use volt_core::task::header::{Ran, Task};
-use volt_core::task::join::JoinHandle;
 use volt_core::task::schedule::Schedule;
 
 pub use self::current::LocalEnterGuard;
@@ -59,7 +59,7 @@ const SPAWNS_AT_END: u32 = 1_000;
 /// those that destructors spawn meanwhile. After a thousand of these, the futures of further ones
 /// are leaked, so that the drop ends.
 ///
-/// The set is not `Send`, so it cannot run in a task of [`spawn`](super::spawn::spawn). It can run
+/// The set is not `Send`, so it cannot run in a task of [`spawn`](super::spawn()). It can run
 /// in the future of a `block_on`, in a task of another set, or in a task of a `LocalRuntime`. A
 /// task that is spawned with `spawn` inside the set runs on the workers of the runtime.
 ///
@@ -301,7 +301,7 @@ impl fmt::Debug for LocalSet {
 ///
 /// # Panics
 /// Panics if called outside a `LocalRuntime` and a `LocalSet`, for example in a task that was
-/// spawned with [`spawn`](super::spawn::spawn), unless the runtime is a `LocalRuntime`. Also panics
+/// spawned with [`spawn`](super::spawn()), unless the runtime is a `LocalRuntime`. Also panics
 /// if the current runtime is a `LocalRuntime` of another thread.
 ///
 /// ```
@@ -312,6 +312,22 @@ impl fmt::Debug for LocalSet {
 ///     volt::task::spawn_local(async move { *text }).await.unwrap()
 /// });
 /// assert_eq!(text, "here");
+/// ```
+///
+/// In a `LocalRuntime`, no set is necessary:
+///
+/// ```
+/// use std::rc::Rc;
+///
+/// let runtime = volt::runtime::LocalRuntime::new()?;
+/// let sum = runtime.block_on(async {
+///     let shared = Rc::new(20);
+///     let other = shared.clone();
+///     let task = volt::task::spawn_local(async move { *other + 1 });
+///     *shared + task.await.unwrap()
+/// });
+/// assert_eq!(sum, 41);
+/// # Ok::<(), volt::BuildError>(())
 /// ```
 #[track_caller]
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>

@@ -6,7 +6,7 @@ use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::Waker;
 
-use volt_core::task::control::shield::Shield;
+use volt_core::task::Shield;
 
 fn poll(set: &mut LocalSet) -> Poll<()> {
     Pin::new(set).poll(&mut Context::from_waker(Waker::noop()))

@@ -69,7 +69,7 @@ use tokio::sync::{SetOnce, oneshot};
 use super::join_set::JoinSet;
 use volt_core::context;
 use volt_core::task::contain::contain;
-use volt_core::task::join::{JoinError, JoinHandle};
+use volt_core::task::{JoinError, JoinHandle};
 
 /// Runs `body` and all children that it spawns on its [`Scope`], and returns when all of them have
 /// ended.
@@ -233,8 +233,8 @@ impl<E: Send + 'static> Drop for ChildSet<E> {
         // ABORTED FIRST
         self.cancel();
         self.scope.enter(Phase::Over).iter().for_each(JoinHandle::abort);
-        let is_anybody_on_the_way = self.scope.lock().on_the_way > 0;
-        if !is_anybody_on_the_way {
+        let is_any_on_the_way = self.scope.lock().on_the_way > 0;
+        if !is_any_on_the_way {
             self.scope.end();
         }
     }
@@ -273,7 +273,7 @@ impl<E: Send + 'static> Scope<E> {
     /// Wakes the code outside the scope that awaits a [`Child`].
     fn end(&self) {
         // It may be set already: dropping the child set calls this again.
-        let _told = self.over.set(());
+        let _sent = self.over.set(());
     }
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {

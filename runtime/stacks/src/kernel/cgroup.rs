@@ -166,13 +166,20 @@ fn quota(text: &str) -> Option<f64> {
     (period_us > 0).then(|| quota_us as f64 / period_us as f64)
 }
 
+/// The longest time between two ticks with which Linux is built: 100 per second.
+#[cfg(target_os = "linux")]
+const TICK_MAX_NS: u64 = 10_000_000;
+
 /// Returns the time between two ticks of the kernel: the resolution of the coarse clock, which only
 /// ticks advance.
 fn tick_ns() -> u64 {
     #[cfg(target_os = "linux")]
     {
-        let step = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
-        u64::try_from(step.tv_nsec).unwrap_or_default()
+        // Not through rustix, which panics if a sandbox refuses the call.
+        let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `step` has room for the result.
+        let failed = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) };
+        if failed == 0 { u64::try_from(step.tv_nsec).unwrap_or(TICK_MAX_NS) } else { TICK_MAX_NS }
     }
     #[cfg(not(target_os = "linux"))]
     0
@@ -197,6 +204,18 @@ fn levels(groups: &str, mounts: &str) -> Vec<Level> {
         usage_folder: usage.as_ref().map(|usage| usage.mount.join(below)),
     };
     place.below.ancestors().map(level).take(LEVELS_MAX).collect()
+}
+
+/// Parses texts as the files of control groups, for the fuzz targets. Returns the number of levels.
+#[cfg(fuzzing)]
+pub(super) fn parse(one: &str, other: &str) -> usize {
+    if let Some(quota) = quota(one) {
+        assert!(quota.is_finite() && quota >= 0.0);
+    }
+    drop(Throttling::parse(one));
+    let levels = levels(one, other);
+    assert!(levels.len() <= LEVELS_MAX);
+    levels.len()
 }
 
 /// Where the group of the program is mounted.

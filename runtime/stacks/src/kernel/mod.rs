@@ -28,6 +28,8 @@
 
 pub mod cause;
 pub mod cgroup;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod host;
 pub mod thread;
 mod waits;

@@ -121,7 +121,7 @@ impl ThreadProbe {
         let mut buffer = [0; FILE_MAX_BYTES];
         match self.read(Source::Schedstat, &mut buffer) {
             Ok(text) => ThreadTimes::parse(clock_ns, text),
-            Err(error) if is_gone(&error) => None,
+            Err(error) if has_exited(&error) => None,
             // If the thread had ended, the clock could not be read either.
             Err(_) => Some(ThreadTimes { run_ns: clock_ns?, run_delay_ns: None, timeslices: None }),
         }
@@ -134,7 +134,7 @@ impl ThreadProbe {
         let mut buffer = [0; FILE_MAX_BYTES];
         let Stat { state, major_faults } = match self.read(Source::Stat, &mut buffer) {
             Ok(text) => Stat::parse(text)?,
-            Err(error) if is_gone(&error) => return None,
+            Err(error) if has_exited(&error) => return None,
             Err(_) => Stat { state: None, major_faults: None },
         };
         let (mut inside, mut wait_channel) = (None, None);
@@ -170,7 +170,7 @@ impl ThreadProbe {
 }
 
 /// Returns whether this is the error of an open file whose thread has ended.
-fn is_gone(error: &io::Error) -> bool {
+fn has_exited(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.raw_os_error() == Some(ESRCH)
 }
@@ -308,6 +308,20 @@ impl Inside {
     }
 }
 
+/// Parses `text` as each of the files of a thread, for the fuzz targets. Returns the sample.
+#[cfg(fuzzing)]
+pub(super) fn parse(text: &str) -> Option<ThreadSample> {
+    let Stat { state, major_faults } = Stat::parse(text)?;
+    Some(ThreadSample {
+        times: ThreadTimes::parse(None, text).unwrap_or_default(),
+        is_on_cpu: false,
+        state,
+        major_faults,
+        inside: Inside::parse(text),
+        wait_channel: WaitChannel::parse(text),
+    })
+}
+
 /// The name of the kernel function that a thread waits in, truncated to `CHANNEL_MAX_BYTES`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WaitChannel {
@@ -386,9 +400,9 @@ mod tests {
 
     #[test]
     fn the_clock_overrides_a_late_schedstat() {
-        let told = ThreadTimes { run_ns: 7, run_delay_ns: Some(17045), timeslices: Some(3) };
-        assert_eq!(ThreadTimes::parse(Some(7), "5 17045 3\n"), Some(told));
-        assert_eq!(ThreadTimes::parse(None, "5 17045 3\n"), Some(ThreadTimes { run_ns: 5, ..told }));
+        let reported = ThreadTimes { run_ns: 7, run_delay_ns: Some(17045), timeslices: Some(3) };
+        assert_eq!(ThreadTimes::parse(Some(7), "5 17045 3\n"), Some(reported));
+        assert_eq!(ThreadTimes::parse(None, "5 17045 3\n"), Some(ThreadTimes { run_ns: 5, ..reported }));
         assert_eq!(ThreadTimes::parse(None, "garbage"), None);
     }
 

@@ -21,7 +21,7 @@
 //!   registration, and a thread that ends it answers the pending request. So the thread with the
 //!   requested id is the one that registered, with these stack bounds, and not a later one with the
 //!   same id.
-//! * NEVER-HELD: the requester waits at most for the given patience plus [`GRACE`], whatever the
+//! * NEVER-HELD: the requester waits at most for the given timeout plus [`GRACE`], whatever the
 //!   thread does. The thread may be stopped, be in a system call that nothing interrupts, have
 //!   ended, or have the signal blocked.
 //!
@@ -63,9 +63,9 @@ use super::page::{self, Page};
 use super::raw::RawStack;
 use super::signals::{self, Signal};
 use crate::fork::Home;
-use crate::request::{self, Answer, Asked, PENDING, Requester, Slot};
+use crate::request::{self, Answer, PENDING, Pending, Requester, Slot};
 
-/// How long an answer that is under way may take beyond the requester's patience: the handler may
+/// How long an answer that is under way may take beyond the requester's timeout: the handler may
 /// lose its processor, or fault in a page.
 const GRACE: Duration = Duration::from_millis(5);
 /// How often a requester checks whether another's request is done. Requests are rare, and one takes
@@ -250,36 +250,36 @@ impl Sampler {
     }
 
     /// Captures the current stack of `thread`. Waits for the answer, and for other requesters, at
-    /// most for `patience` (plus 5 ms if the answer is already under way). Blocks the calling
+    /// most for `timeout` (plus 5 ms if the answer is already under way). Blocks the calling
     /// thread.
     ///
     /// # Errors
     /// Returns a [`CaptureError`] with the reason if there was no answer.
-    pub fn capture(&self, thread: &Thread, patience: Duration) -> Result<RawStack, CaptureError> {
-        let until = Instant::now() + patience;
+    pub fn capture(&self, thread: &Thread, timeout: Duration) -> Result<RawStack, CaptureError> {
+        let until = Instant::now() + timeout;
         let Shared { slot, requester } = SHARED.get().ok_or(CaptureError::Busy)?;
         let mut requester = turn(requester, until).ok_or(CaptureError::Busy)?;
-        let asked = {
+        let request = {
             // ALIVE-WHILE-ASKED
             let is_alive = thread.lock();
             if !*is_alive {
                 return Err(CaptureError::Ended);
             }
-            requester.ask(slot, thread.tid, |page| page.own.clone_from(&thread.stack)).ok_or(CaptureError::Busy)?
+            requester.send(slot, thread.tid, |page| page.own.clone_from(&thread.stack)).ok_or(CaptureError::Busy)?
         };
         let sent = self.signal.send(thread.tid);
         if sent.is_ok() {
-            wait(&asked, until);
+            wait(&request, until);
         }
-        if !asked.withdraw() {
-            wait(&asked, Instant::now() + GRACE);
+        if !request.withdraw() {
+            wait(&request, Instant::now() + GRACE);
         }
-        match (asked.answer(Page::raw), sent) {
+        match (request.answer(Page::raw), sent) {
             (Some(Answer::Written(stack)), _) => Ok(stack),
             (Some(Answer::Ended), _) => Err(CaptureError::Ended),
             (None, Err(error)) => Err(CaptureError::NotSent(error)),
             (None, Ok(())) => Err(CaptureError::NoAnswer {
-                waited: patience,
+                waited: timeout,
                 signal: self.signal.number(),
                 is_replaced: self.signal.is_replaced(),
             }),
@@ -300,8 +300,8 @@ fn turn(requester: &Mutex<Requester<Page>>, until: Instant) -> Option<MutexGuard
 }
 
 /// Waits for the answer, at most until `until`.
-fn wait(asked: &Asked<'_, Page>, until: Instant) {
-    while asked.answer(|_| ()).is_none() {
+fn wait(request: &Pending<'_, Page>, until: Instant) {
+    while request.answer(|_| ()).is_none() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
@@ -309,7 +309,7 @@ fn wait(asked: &Asked<'_, Page>, until: Instant) {
         let left =
             Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
         // Whatever the result is, the loop checks again.
-        let _ = futex::wait(asked.pending(), Flags::PRIVATE, PENDING, Some(&left));
+        let _ = futex::wait(request.pending(), Flags::PRIVATE, PENDING, Some(&left));
     }
 }
 

@@ -18,8 +18,9 @@
 //!
 //! # Cost
 //!
-//! 2 to 4 ms for a stack of a program of 26 MB; some 250 KB are in memory meanwhile. A reader of
-//! the whole file first reads the headers of all units: 12 ms and 9 MB for the same program, and
+//! 2 to 4 ms for a stack of a program of 26 MB; some 250 KB are in memory meanwhile. The pages of
+//! the file that were read leave the program's resident memory afterwards. A reader of the whole
+//! file first reads the headers of all units: 12 ms and 9 MB for the same program, and
 //! proportionally more for larger ones. This is the cost of naming the line that blocks a worker,
 //! at a time when processors are scarce.
 //!
@@ -33,13 +34,11 @@
 //!   lacks): with the crates that it needs, it took an eighth of the build of a small program.
 
 use std::cell::OnceCell;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
-use object::{Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, SymbolKind, SymbolScope};
-
-use super::sections::{Elf, Unpacked};
+use super::elf::Elf;
+use super::map::Map;
+use super::sections::{self, Unpacked};
 use super::units::{Index, Place};
 
 /// The information on one address.
@@ -55,19 +54,19 @@ pub(super) struct Found {
 /// See the module documentation.
 pub(super) struct Lines {
     path: PathBuf,
-    map: Mmap,
+    map: Map,
     unpacked: OnceCell<Unpacked>,
 }
 
 impl Lines {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let open = || -> Result<Mmap, Box<dyn std::error::Error>> {
-            let file = File::open(path)?;
+        let open = || -> Result<Map, Box<dyn std::error::Error>> {
+            let file = sections::open(path)?;
             // SAFETY: a running program's file is not written to (ETXTBSY), and a library is
             // replaced rather than modified. Modifying one in place would break the running program
             // in any case.
-            let map = unsafe { Mmap::map(&file) }?;
-            Elf::parse(&*map)?;
+            let map = unsafe { Map::of(&file) }?;
+            Elf::parse(&map)?;
             Ok(map)
         };
         let map = open().map_err(|error| error.to_string())?;
@@ -77,10 +76,13 @@ impl Lines {
     /// Returns the information on each of these addresses, which are relative to the file.
     pub(super) fn find(&self, addresses: &[u64]) -> Vec<Found> {
         let mut found = vec![Found::default(); addresses.len()];
-        let Ok(elf) = Elf::parse(&*self.map) else { return found };
+        let Ok(elf) = Elf::parse(&self.map) else { return found };
         let symbols = symbols(&elf, addresses);
+        // The symbol table is not needed for the rest.
+        self.map.release_pages();
         let unpacked = self.unpacked.get_or_init(|| Unpacked::of(&elf));
         let places = Index::of(&self.path, &elf, unpacked, addresses).map(|index| index.places());
+        self.map.release_pages();
         let mut places = places.unwrap_or_default().into_iter();
         for (found, symbol) in found.iter_mut().zip(symbols) {
             *found = Found { symbol, places: places.next().unwrap_or_default() };
@@ -102,19 +104,19 @@ fn symbols(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<String>> {
     // For each address, in order: the best symbol that begins after the previous address and not
     // after this one.
     let mut best = vec![None; addresses.len()];
-    for symbol in elf.symbol_table().or_else(|| elf.dynamic_symbol_table()).iter().flat_map(|table| table.symbols()) {
-        let begin = symbol.address();
+    for symbol in elf.symbols() {
+        let begin = symbol.address;
         let Some(best) = best.get_mut(order.partition_point(|at| addresses[*at] < begin)) else { continue };
         // Among symbols that begin at the same address, prefer one with a known kind, then one with
         // a size, then the most visible one, then the later one.
-        let kind = match symbol.kind() {
-            SymbolKind::Text | SymbolKind::Data => true,
-            SymbolKind::Unknown => false,
-            _ => continue,
+        let kind = match symbol.is_code_or_data() {
+            Some(true) => true,
+            None => false,
+            Some(false) => continue,
         };
-        let rank = (begin, kind, symbol.size() > 0, reach(symbol.scope()), symbol.index().0);
+        let rank = (begin, kind, symbol.size > 0, symbol.reach(), symbol.index);
         let is_better = best.as_ref().is_none_or(|(best, _)| *best < rank);
-        if is_better && symbol.is_definition() && symbol.name().is_ok_and(|name| !name.is_empty()) {
+        if is_better && symbol.is_definition() && symbol.name().is_some() {
             *best = Some((rank, symbol));
         }
     }
@@ -125,23 +127,13 @@ fn symbols(elf: &Elf<'_>, addresses: &[u64]) -> Vec<Option<String>> {
         let Some((_, symbol)) = &last else { continue };
         // A symbol written in assembly has no size. It lasts until the next one, or to the end of
         // its section.
-        let section = || elf.section_by_index(symbol.section_index()?).ok();
-        let end = match symbol.size() {
-            0 => section().map_or(0, |section| section.address().saturating_add(section.size())),
-            size => symbol.address().saturating_add(size),
+        let end = match symbol.size {
+            0 => elf.section_of(symbol).map_or(0, |section| section.address.saturating_add(section.size)),
+            size => symbol.address.saturating_add(size),
         };
-        names[at] = symbol.name().ok().filter(|_| addresses[at] < end).map(str::to_owned);
+        names[at] = symbol.name().filter(|_| addresses[at] < end).map(str::to_owned);
     }
     names
-}
-
-fn reach(scope: SymbolScope) -> u8 {
-    match scope {
-        SymbolScope::Unknown => 0,
-        SymbolScope::Compilation => 1,
-        SymbolScope::Linkage => 2,
-        SymbolScope::Dynamic => 3,
-    }
 }
 
 #[cfg(test)]
@@ -161,10 +153,10 @@ pub(super) mod tests {
         assert!(modules.refresh());
         let module = modules.find(own_code()).unwrap();
         let lines = Lines::open(&module.file).unwrap();
-        let elf = Elf::parse(&*lines.map).unwrap();
-        let text = elf.section_by_name(".text").unwrap();
-        let (begin, end) = (text.address(), text.address() + text.size());
-        let step = (text.size() / PROBES).max(1) as usize;
+        let elf = Elf::parse(&lines.map).unwrap();
+        let text = elf.section(".text").unwrap();
+        let (begin, end) = (text.address, text.address + text.size);
+        let step = (text.size / PROBES).max(1) as usize;
         (lines, (begin..end).step_by(step).collect())
     }
 
@@ -201,5 +193,20 @@ pub(super) mod tests {
             "{named} {inlined} of {}",
             addresses.len()
         );
+    }
+
+    #[test]
+    fn the_pages_of_the_file_leave_the_resident_memory() {
+        let (lines, addresses) = own_program();
+        let begin = format!("{:x}-", lines.map.as_ptr().addr());
+        let resident = || -> u64 {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let mapping = maps.lines().skip_while(|line| !line.starts_with(&begin));
+            let rss = mapping.skip(1).find_map(|line| line.strip_prefix("Rss:")).unwrap();
+            rss.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+        };
+        assert!(resident() > 0, "the header was read");
+        assert!(lines.find(&addresses[..20]).iter().any(|found| !found.places.is_empty()));
+        assert_eq!(resident(), 0, "KB are resident");
     }
 }

@@ -19,13 +19,18 @@
 //! * `modules`: the loaded files and their unwind tables.
 //! * `tape`: copies of a thread's own stack, which it makes itself.
 //! * `unwind`: from the copy to calls.
+//! * `map` and `elf`: a mapped file, its sections and symbols.
 //! * `sections`, `split`, `units` and `lines`: an address in a file's debug information.
 //! * `names`: readable names of functions, and whether they are application code.
 //! * `symbols`: from calls to lines.
 
 pub(crate) mod capture;
+mod elf;
 mod forever;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod lines;
+mod map;
 mod modules;
 mod names;
 mod page;

@@ -122,6 +122,26 @@ impl Module {
     }
 }
 
+#[cfg(fuzzing)]
+impl Module {
+    /// Creates a module of 1 MiB at 1 MiB, with these tables behind its code.
+    pub(super) fn fuzzed(header: &[u8], frames: &[u8]) -> Self {
+        const START: u64 = 0x10_0000;
+        let section = |address, bytes: &[u8]| Some(Section { address, bytes: Table::Copied(bytes.into()) });
+        Self {
+            file: PathBuf::new(),
+            name: "fuzz".into(),
+            range: START..2 * START,
+            code: vec![START..START + 0x8_0000],
+            is_permanent: false,
+            bias: START,
+            is_home: true,
+            eh_frame_hdr: section(0x9_0000, header),
+            eh_frame: section(0xa_0000, frames),
+        }
+    }
+}
+
 fn bases(header: &Section) -> BaseAddresses {
     BaseAddresses::default().set_eh_frame_hdr(header.address)
 }
@@ -151,6 +171,11 @@ impl Modules {
         self.list = walk.found;
         self.list.sort_by_key(|module| module.range.start);
         true
+    }
+
+    #[cfg(fuzzing)]
+    pub(super) fn of(module: Module) -> Self {
+        Self { version: None, list: vec![module] }
     }
 
     pub(super) fn list(&self) -> &[Module] {

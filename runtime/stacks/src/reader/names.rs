@@ -134,7 +134,7 @@ fn is_source(file: &str) -> bool {
 /// Returns whether `file` is a source of the replacement for the crate `tokio` that `cargo volt`
 /// puts beside Volt's crates, or of the parts of Tokio that it contains.
 fn is_facade(file: &str, volt: &str) -> bool {
-    let beside = volt.strip_suffix("/volt/").and_then(|parent| file.strip_prefix(parent));
+    let beside = volt.strip_suffix("/volt/runtime/").and_then(|parent| file.strip_prefix(parent));
     beside.is_some_and(|file| ["/tokio/src/", "/parts/src/"].iter().any(|folder| file.starts_with(folder)))
 }
 
@@ -142,22 +142,30 @@ fn is_facade(file: &str, volt: &str) -> bool {
 /// the type has none, as in `&T`, the trait's.
 fn crate_of(demangled: &str) -> Option<&str> {
     let mut rest = demangled;
+    // The trait may itself be written as a type, any number of times: a short mangled name may be
+    // one of a megabyte. A recursion would overflow the stack.
+    loop {
+        rest = without_qualifiers(rest);
+        let end = rest.find(|character: char| !character.is_alphanumeric() && character != '_').unwrap_or(rest.len());
+        let (name, behind) = rest.split_at(end);
+        if behind.starts_with("::") && !name.is_empty() {
+            return Some(name);
+        }
+        (_, rest) = behind.split_once(" as ")?;
+    }
+}
+
+/// Removes what precedes the path of a type: brackets, references, `mut`, `dyn`.
+fn without_qualifiers(mut rest: &str) -> &str {
     loop {
         let trimmed = rest.trim_start_matches(['<', '&', '*', '[', '(', ' ']);
         let trimmed =
             ["mut ", "const ", "dyn ", "impl "].iter().find_map(|word| trimmed.strip_prefix(word)).unwrap_or(trimmed);
         if trimmed.len() == rest.len() {
-            break;
+            return rest;
         }
         rest = trimmed;
     }
-    let end = rest.find(|character: char| !character.is_alphanumeric() && character != '_').unwrap_or(rest.len());
-    let (name, behind) = rest.split_at(end);
-    if behind.starts_with("::") && !name.is_empty() {
-        return Some(name);
-    }
-    let (_, of_trait) = behind.split_once(" as ")?;
-    crate_of(of_trait)
 }
 
 #[cfg(test)]
@@ -272,10 +280,19 @@ mod tests {
 
     #[test]
     fn the_replacement_of_tokio_is_no_application_code() {
-        let is_user_code = |file| super::is_user_code(Some("{async_fn#0}"), Some(file), Some("/t/sources/1.5/volt/"));
+        let is_user_code =
+            |file| super::is_user_code(Some("{async_fn#0}"), Some(file), Some("/t/sources/1.5/volt/runtime/"));
         assert!(!is_user_code("/t/sources/1.5/parts/src/sync/mutex.rs"));
         assert!(!is_user_code("/t/sources/1.5/tokio/src/lib.rs"));
-        assert!(!is_user_code("/t/sources/1.5/volt/src/sync/mutex.rs"));
+        assert!(!is_user_code("/t/sources/1.5/volt/runtime/src/sync/mutex.rs"));
         assert!(is_user_code("/t/shop/src/main.rs"));
+    }
+
+    #[test]
+    fn a_name_of_a_megabyte_does_not_overflow_the_stack() {
+        let name = "<T as ".repeat(200_000);
+        assert!(!is_user_code(Some(&name), None, None), "it names no crate");
+        assert!(is_user_code(Some(&(name.clone() + "demo::Read>::read")), None, None));
+        assert_eq!(readable(&name, None), name);
     }
 }

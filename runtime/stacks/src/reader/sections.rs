@@ -2,20 +2,21 @@
 //!
 //! [`units`](super::units) and [`split`](super::split) use this module.
 //!
-//! Decompressing takes two more crates and their build time, and hardly any Rust program is linked
+//! Decompressing takes four more crates and their build time, and hardly any Rust program is linked
 //! with compressed sections. It is therefore a feature, `compressed-debug-info`. Without it, such a
 //! section is missing, and the resolver reports the reason.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use gimli::{EndianSlice, LittleEndian};
-use memmap2::Mmap;
-use object::elf::FileHeader64;
-use object::read::elf::ElfFile;
-use object::{CompressionFormat, Object, ObjectSection};
 
-pub(super) type Elf<'f> = ElfFile<'f, FileHeader64<object::LittleEndian>>;
+use super::elf::Elf;
+use super::map::Map;
+
 pub(super) type Bytes<'f> = EndianSlice<'f, LittleEndian>;
 pub(super) type Unit<'f> = gimli::Unit<Bytes<'f>>;
 
@@ -27,13 +28,26 @@ pub(super) struct Unpacked {
     pub(super) is_incomplete: bool,
 }
 
+/// Opens a file with debug information.
+///
+/// # Errors
+/// Those of the operating system, and one for a path that is not a regular file any more. Opening a
+/// pipe would otherwise block the thread until there is a writer.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
 /// Returns the build id of this program's executable in hexadecimal, if it has one.
 pub fn build_id() -> Option<String> {
     let file = File::open("/proc/self/exe").ok()?;
     // SAFETY: a file of a running program is replaced, but not changed, by tools that install it.
-    let bytes = unsafe { Mmap::map(&file) }.ok()?;
-    let elf = Elf::parse(&*bytes).ok()?;
-    let id = elf.build_id().ok()??;
+    let bytes = unsafe { Map::of(&file) }.ok()?;
+    build_id_of(&bytes)
+}
+
+pub(super) fn build_id_of(bytes: &[u8]) -> Option<String> {
+    let id = Elf::parse(bytes).ok()?.build_id()?;
     Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -45,15 +59,17 @@ impl Unpacked {
     /// Decompresses the sections if `is_supported`. In tests, both are possible.
     pub(super) fn read(elf: &Elf<'_>, is_supported: bool) -> Self {
         let mut unpacked = Self::default();
+        // Sections do not overlap, so their sum is not larger than the file, and what they contain
+        // is bounded as for a single one.
+        let mut left = elf.len();
         for section in elf.sections() {
-            let Ok(name) = section.name() else { continue };
-            // An older form of compression is marked by the name only.
-            let Some(name) = name.strip_prefix(".debug_").or_else(|| name.strip_prefix(".zdebug_")) else { continue };
-            if section.compressed_file_range().is_ok_and(|range| range.format == CompressionFormat::None) {
-                continue;
-            }
-            match section.uncompressed_data().ok().filter(|_| is_supported) {
-                Some(data) => _ = unpacked.sections.insert(format!(".debug_{name}"), data.into_owned()),
+            // An older form of compression is marked by the name.
+            let name = section.name.strip_prefix(".debug_").or_else(|| section.name.strip_prefix(".zdebug_"));
+            let Some(name) = name.filter(|_| section.is_compressed()) else { continue };
+            let possible = left.checked_sub(section.data.len());
+            left = possible.unwrap_or(left);
+            match possible.and_then(|_| section.decompressed()).filter(|_| is_supported) {
+                Some(data) => _ = unpacked.sections.insert(format!(".debug_{name}"), data),
                 None => unpacked.is_incomplete = true,
             }
         }
@@ -65,11 +81,7 @@ impl Unpacked {
     pub(super) fn section<'f>(&'f self, elf: &Elf<'f>, name: Option<&str>) -> gimli::Result<Bytes<'f>> {
         let bytes = name.and_then(|name| match self.sections.get(name) {
             Some(bytes) => Some(&bytes[..]),
-            None => {
-                let section = elf.section_by_name(name)?;
-                let is_plain = section.compressed_file_range().ok()?.format == CompressionFormat::None;
-                section.data().ok().filter(|_| is_plain)
-            }
+            None => elf.section(name).filter(|section| !section.is_compressed()).map(|section| section.data),
         });
         Ok(EndianSlice::new(bytes.unwrap_or_default(), LittleEndian))
     }

@@ -249,9 +249,9 @@ fn mask_of(former: &libc::sigaction, signal: c_int, interrupted: &libc::sigset_t
         // all signals up to this number.
         let is_blocked = unsafe { libc::sigismember(interrupted, number) } == 1;
         // SAFETY: a valid set.
-        let is_asked_for = unsafe { libc::sigismember(&raw const former.sa_mask, number) } == 1;
+        let is_requested = unsafe { libc::sigismember(&raw const former.sa_mask, number) } == 1;
         let is_itself = number == signal && former.sa_flags & libc::SA_NODEFER == 0;
-        if is_blocked || is_asked_for || is_itself {
+        if is_blocked || is_requested || is_itself {
             // SAFETY: a valid set. The C library reserves two numbers and ignores them here.
             unsafe { libc::sigaddset(mask, number) };
         }

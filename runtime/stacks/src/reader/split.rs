@@ -8,13 +8,13 @@
 //!
 //! Source: DWARF 5, sections 3.1.2, 3.1.3 and 7.3.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use gimli::{Dwarf, DwarfPackage, DwoId, EndianSlice, LittleEndian, UnitRef};
-use memmap2::Mmap;
 
-use super::sections::{Bytes, Elf, Unit, Unpacked};
+use super::elf::Elf;
+use super::map::Map;
+use super::sections::{self, Bytes, Unit, Unpacked};
 
 /// Calls `then` with the debug information that belongs to a skeleton of the file at `program`.
 /// Does nothing if there is none: the information was left where the program was built.
@@ -30,8 +30,8 @@ pub(super) fn read(
     let mut package = program.as_os_str().to_owned();
     package.push(".dwp");
     let (package, single) = (open(Path::new(&package)), own_file(skeleton).and_then(|path| open(&path)));
-    let package = package.as_ref().and_then(|file| Some((Elf::parse(&**file).ok()?, file)));
-    let single = single.as_ref().and_then(|file| Some((Elf::parse(&**file).ok()?, file)));
+    let package = package.as_ref().and_then(|file| Some((Elf::parse(file).ok()?, file)));
+    let single = single.as_ref().and_then(|file| Some((Elf::parse(file).ok()?, file)));
     let unpacked = [&package, &single].map(|file| file.as_ref().map(|(elf, _)| Unpacked::of(elf)).unwrap_or_default());
     let mut found = None;
     if let Some((elf, _)) = &package {
@@ -64,10 +64,10 @@ fn own_file(skeleton: UnitRef<'_, Bytes<'_>>) -> Option<PathBuf> {
     Some(Path::new(&folder).join(&*name.to_string_lossy()))
 }
 
-fn open(path: &Path) -> Option<Mmap> {
-    let file = File::open(path).ok()?;
+fn open(path: &Path) -> Option<Map> {
+    let file = sections::open(path).ok()?;
     // SAFETY: the file is mapped for one stack, some milliseconds. It must not be truncated in that
     // time: a build that overwrites it meanwhile would end the program with `SIGBUS`. Cargo builds
     // in place only what is not deployed, and an incident and a build must coincide.
-    unsafe { Mmap::map(&file) }.ok()
+    unsafe { Map::of(&file) }.ok()
 }

@@ -111,7 +111,7 @@ impl Resolver {
         Self::default()
     }
 
-    /// Captures the current stack of `thread` with `sampler`, which waits at most for `patience`,
+    /// Captures the current stack of `thread` with `sampler`, which waits at most for `timeout`,
     /// and resolves it. Repeats this, up to `TRIES` times in total, if the stack was captured in an
     /// inconsistent moment.
     ///
@@ -122,9 +122,9 @@ impl Resolver {
         sampler: &Sampler,
         thread: &Thread,
         marker: Option<Marker>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Resolved, CaptureError> {
-        let mut resolved = self.resolve(&sampler.capture(thread, patience)?, marker);
+        let mut resolved = self.resolve(&sampler.capture(thread, timeout)?, marker);
         for _ in 1..TRIES {
             if !resolved.is_lost {
                 break;
@@ -133,7 +133,7 @@ impl Resolver {
             // thread continue.
             thread::sleep(BETWEEN_TRIES);
             // The next stack may also be lost, be shorter, or not arrive in time.
-            let Ok(stack) = sampler.capture(thread, patience) else { break };
+            let Ok(stack) = sampler.capture(thread, timeout) else { break };
             let next = self.resolve(&stack, marker);
             if !next.is_lost || next.frames.len() > resolved.frames.len() {
                 resolved = next;
@@ -393,15 +393,15 @@ mod tests {
         let library = Frame { module: Some("libc.so.6".into()), ..Frame::default() };
         let rust = frame(Some("std::thread::sleep"), Some(1), false);
         let bare = frame(Some("demo::fetch"), None, true);
-        let said = |frames: &[Frame]| lack("demo", Ok(FileState::Readable), frames);
-        assert_eq!(said(&[]), None);
-        assert_eq!(said(&[library.clone(), rust.clone()]), None, "nothing of the application's was asked for");
+        let reason = |frames: &[Frame]| lack("demo", Ok(FileState::Readable), frames);
+        assert_eq!(reason(&[]), None);
+        assert_eq!(reason(&[library.clone(), rust.clone()]), None, "nothing of the application's was asked for");
         assert_eq!(
-            said(&[library.clone(), rust.clone(), bare.clone(), frame(Some("demo::main"), Some(7), true)]),
+            reason(&[library.clone(), rust.clone(), bare.clone(), frame(Some("demo::main"), Some(7), true)]),
             None
         );
-        assert!(said(&[library.clone(), rust, bare]).unwrap().contains("demo has no line tables"));
-        assert!(said(&[library, frame(None, None, false)]).unwrap().contains("demo is stripped"));
+        assert!(reason(&[library.clone(), rust, bare]).unwrap().contains("demo has no line tables"));
+        assert!(reason(&[library, frame(None, None, false)]).unwrap().contains("demo is stripped"));
         assert!(lack("demo", Ok(FileState::Compressed), &[]).unwrap().contains("is compressed"));
         assert!(lack("demo", Err("no such file"), &[]).unwrap().contains("no such file"));
     }

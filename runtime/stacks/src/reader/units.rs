@@ -27,7 +27,8 @@ use std::rc::Rc;
 
 use gimli::{AttributeValue, DebugInfoOffset, Dwarf, EntriesRaw, UnitOffset, UnitRef, UnitType};
 
-use super::sections::{Bytes, Elf, Unit, Unpacked};
+use super::elf::Elf;
+use super::sections::{Bytes, Unit, Unpacked};
 use super::split;
 
 type Value<'f> = AttributeValue<Bytes<'f>>;

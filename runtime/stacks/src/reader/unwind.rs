@@ -141,12 +141,24 @@ impl Unwinding {
         if !self.modules.refresh() {
             return false;
         }
+        self.read_tables();
+        true
+    }
+
+    /// Gives the tables of the modules to the walker.
+    fn read_tables(&mut self) {
         self.walker = Walker::new();
         for module in self.modules.list() {
             let tables = framehop::Module::new(module.name.clone(), module.range.clone(), module.bias, Tables(module));
             self.walker.add_module(tables);
         }
-        true
+    }
+
+    #[cfg(fuzzing)]
+    pub(super) fn of(module: Module) -> Self {
+        let mut unwinding = Self { modules: Modules::of(module), ..Self::default() };
+        unwinding.read_tables();
+        unwinding
     }
 
     /// Returns the calls of `stack`, down to `marker` if it is among them.
@@ -231,8 +243,12 @@ impl Walk<'_> {
     fn search(&mut self, link: u64, regs: Regs) -> Option<End> {
         let (found, sp, fp) = (self.calls.len(), regs.sp(), regs_fp(&regs));
         let stack = self.stack;
-        let on_stack = (sp..).step_by(8).map_while(|at| Some((stack.read(at)?, at + 8)));
-        for (address, sp_behind) in std::iter::once((link, sp)).chain(on_stack.take(SEARCH_WORDS_MAX)) {
+        // A wrong stack pointer may be at the end of the addresses.
+        let on_stack = (0..SEARCH_WORDS_MAX as u64).map_while(|index| {
+            let at = sp.checked_add(8 * index)?;
+            Some((stack.read(at)?, at.checked_add(8)?))
+        });
+        for (address, sp_behind) in std::iter::once((link, sp)).chain(on_stack) {
             let Some(at) = FrameAddress::from_return_address(address) else { continue };
             let lookup = at.address_for_lookup();
             let module = self.modules.find(lookup).filter(|module| module.has_code_at(lookup));
@@ -244,7 +260,7 @@ impl Walk<'_> {
             let end = self.go(at, self::regs(registers, self.walker));
             // An innermost function that has not touched the stack has called nothing, so nothing
             // is left out.
-            let is_leaf = found == 1 && sp_behind <= sp + 8;
+            let is_leaf = found == 1 && sp_behind - sp <= 8;
             match end {
                 End::Whole if is_leaf => return Some(End::Whole),
                 End::Whole | End::Gap => return Some(End::Gap),
@@ -312,7 +328,7 @@ fn interrupted(module: &Module, address: u64, sp: u64, stack: &RawStack) -> Opti
     if !RETURNS_FROM_HANDLER.iter().any(|instructions| code.starts_with(instructions)) {
         return None;
     }
-    let register = |offset: usize| stack.read(sp + SAVED_AT + offset as u64);
+    let register = |offset: usize| stack.read(sp.checked_add(SAVED_AT + offset as u64)?);
     saved(register)
 }
 

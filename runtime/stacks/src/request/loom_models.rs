@@ -31,23 +31,25 @@ fn finish(claim: Claim<Text>, tid: u32) {
 
 /// Answer (3) done wrong: the word is stored, not exchanged.
 fn claim_without_exchange(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
-    let asked = slot.asked.load(Ordering::Acquire);
-    if super::tid(asked) != tid {
+    let request_word = slot.request_word.load(Ordering::Acquire);
+    if super::tid(request_word) != tid {
         return None;
     }
     let buffer = slot.buffer.load(Ordering::Acquire);
-    slot.asked.store(asked & !u64::from(u32::MAX), Ordering::Release);
+    slot.request_word.store(request_word & !u64::from(u32::MAX), Ordering::Release);
     // SAFETY: FOR-EVER.
     Some(Claim { buffer: unsafe { &*buffer } })
 }
 
 /// Answer (2) done after (3).
 fn claim_before_the_buffer_is_read(slot: &Slot<Text>, tid: u32) -> Option<Claim<Text>> {
-    let asked = slot.asked.load(Ordering::Acquire);
-    if super::tid(asked) != tid {
+    let request_word = slot.request_word.load(Ordering::Acquire);
+    if super::tid(request_word) != tid {
         return None;
     }
-    slot.asked.compare_exchange(asked, asked & !u64::from(u32::MAX), Ordering::Acquire, Ordering::Relaxed).ok()?;
+    slot.request_word
+        .compare_exchange(request_word, request_word & !u64::from(u32::MAX), Ordering::Acquire, Ordering::Relaxed)
+        .ok()?;
     let buffer = slot.buffer.load(Ordering::Acquire);
     // SAFETY: FOR-EVER.
     Some(Claim { buffer: unsafe { &*buffer } })
@@ -87,15 +89,15 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
             })
             .collect();
         for (request, &tid) in (1..).zip(tids.iter().chain(&tids[..1])) {
-            let asked =
-                requester.ask(&slot, tid, |page| *page = Text { request, writer: 0 }).expect("there is a free buffer");
+            let request_word =
+                requester.send(&slot, tid, |page| *page = Text { request, writer: 0 }).expect("there is a free buffer");
             let text = Answer::Written(Text { request, writer: tid });
-            if let Some(answer) = asked.answer(|page| *page) {
+            if let Some(answer) = request_word.answer(|page| *page) {
                 assert_eq!(answer, text, "the answer to another request");
             }
-            let is_withdrawn = asked.withdraw();
+            let is_withdrawn = request_word.withdraw();
             // If it was not withdrawn, the answer is under way.
-            if let Some(answer) = asked.answer(|page| *page) {
+            if let Some(answer) = request_word.answer(|page| *page) {
                 assert!(!is_withdrawn && answer == text, "withdrawn, and {answer:?} nevertheless");
             }
         }
@@ -105,11 +107,12 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
         // All answers that were under way have arrived: every buffer is free, and the next request
         // reuses one.
         let buffers = requester.buffers.len();
-        let asked =
-            requester.ask(&slot, tids[0], |page| *page = Text { request: 0, writer: 0 }).expect("all buffers are free");
+        let request_word = requester
+            .send(&slot, tids[0], |page| *page = Text { request: 0, writer: 0 })
+            .expect("all buffers are free");
         finish(claim(&slot, tids[0]).expect("asked and not answered"), tids[0]);
-        assert_eq!(asked.answer(|page| page.writer), Some(Answer::Written(tids[0])));
-        drop(asked);
+        assert_eq!(request_word.answer(|page| page.writer), Some(Answer::Written(tids[0])));
+        drop(request_word);
         assert_eq!(requester.buffers.len(), buffers, "a buffer was lost");
     }
 }
@@ -162,12 +165,12 @@ fn loom_a_thread_that_ends_answers_once() {
                 }
             }
         });
-        let asked = requester.ask(&slot, 1, |page| *page = Text { request: 1, writer: 0 }).unwrap();
+        let request_word = requester.send(&slot, 1, |page| *page = Text { request: 1, writer: 0 }).unwrap();
         thread.join().unwrap();
-        match asked.answer(|page| *page) {
+        match request_word.answer(|page| *page) {
             Some(Answer::Written(text)) => assert_eq!(text, Text { request: 1, writer: 1 }),
             Some(Answer::Ended) => {}
-            None => assert!(asked.withdraw(), "answered by nobody, and gone"),
+            None => assert!(request_word.withdraw(), "answered by nobody, and gone"),
         }
     });
 }

@@ -20,10 +20,10 @@
 //!
 //! # Shape
 //!
-//! The word [`Slot::asked`] has two halves. The low half is the id of the thread that must answer,
-//! or 0 for no thread. The high half is the number of the request. A [`Buffer`] consists of the
-//! page that the answer is written to, and a word `answer`, which is PENDING from the request to
-//! the answer.
+//! The word [`Slot::request_word`] has two halves. The low half is the id of the thread that must
+//! answer, or 0 for no thread. The high half is the number of the request. A [`Buffer`] consists of
+//! the page that the answer is written to, and a word `answer`, which is PENDING from the request
+//! to the answer.
 //!
 //! Writers: the requester, of which there is one, writes the word; the answering thread writes it
 //! once, to set the id to 0. A page is written by the thread that claimed the request for which the
@@ -79,7 +79,7 @@ mod loom_models;
 const BUFFERS_MAX: usize = 4;
 
 /// The id in the word when no thread must answer.
-const NOBODY: u32 = 0;
+const NO_THREAD: u32 = 0;
 
 /// The buffer is unused, or its request was withdrawn.
 const FREE: u32 = 0;
@@ -111,7 +111,7 @@ unsafe impl<T: Send> Sync for Buffer<T> {}
 
 /// The place where the requester publishes a request.
 pub(crate) struct Slot<T: 'static> {
-    asked: AtomicU64,
+    request_word: AtomicU64,
     buffer: AtomicPtr<Buffer<T>>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Requester<T: 'static> {
 
 /// Creates a slot and its only requester. `blank` makes an empty page.
 pub(crate) fn pair<T>(blank: fn() -> T) -> (Slot<T>, Requester<T>) {
-    let slot = Slot { asked: AtomicU64::new(word(0, NOBODY)), buffer: AtomicPtr::new(std::ptr::null_mut()) };
+    let slot = Slot { request_word: AtomicU64::new(word(0, NO_THREAD)), buffer: AtomicPtr::new(std::ptr::null_mut()) };
     (slot, Requester { generation: 0, buffers: Vec::new(), blank })
 }
 
@@ -132,17 +132,17 @@ impl<T: Send> Requester<T> {
     /// Publishes a request (Ask) in `slot`, which must be the slot that this requester was made
     /// with: thread `tid` is to write a page. First passes that page to `prepare`. Returns `None`
     /// if all buffers are in use.
-    pub(crate) fn ask<'d>(
+    pub(crate) fn send<'d>(
         &'d mut self,
         slot: &'d Slot<T>,
         tid: u32,
         prepare: impl FnOnce(&mut T),
-    ) -> Option<Asked<'d, T>> {
+    ) -> Option<Pending<'d, T>> {
         // Clears an earlier request that was never withdrawn, so that its claimer cannot take the
         // buffer of this one. ORDERING: Release; pairs with the Acquire in Answer (2) through the
         // store of the buffer below: a handler that loads this buffer also sees this store, so its
         // claim of the earlier request fails.
-        slot.asked.store(word(self.generation, NOBODY), Ordering::Release);
+        slot.request_word.store(word(self.generation, NO_THREAD), Ordering::Release);
         // Ask (1)
         let buffer = self.free_buffer()?;
         buffer.page.with_mut(|page| {
@@ -160,8 +160,8 @@ impl<T: Send> Requester<T> {
         let word = word(self.generation, tid);
         // ORDERING: Release; pairs with the Acquire in Answer (1), publishes the buffer and its
         // page.
-        slot.asked.store(word, Ordering::Release);
-        Some(Asked { slot, word, buffer, requester: PhantomData })
+        slot.request_word.store(word, Ordering::Release);
+        Some(Pending { slot, word, buffer, requester: PhantomData })
     }
 
     fn free_buffer(&mut self) -> Option<&'static Buffer<T>> {
@@ -192,14 +192,14 @@ pub(crate) enum Answer<R> {
 }
 
 /// A published request. There is at most one, since it borrows the requester.
-pub(crate) struct Asked<'d, T: 'static> {
+pub(crate) struct Pending<'d, T: 'static> {
     slot: &'d Slot<T>,
     word: u64,
     buffer: &'static Buffer<T>,
     requester: PhantomData<&'d mut Requester<T>>,
 }
 
-impl<T: Send> Asked<'_, T> {
+impl<T: Send> Pending<'_, T> {
     /// Returns the answer, if it has arrived. Passes the page to `read`.
     pub(crate) fn answer<R>(&self, read: impl FnOnce(&T) -> R) -> Option<Answer<R>> {
         // ORDERING: Acquire; pairs with the Release in Answer (5), publishes the page.
@@ -221,10 +221,11 @@ impl<T: Send> Asked<'_, T> {
     /// answer has arrived or is under way.
     #[must_use = "an answer that is under way can be waited for"]
     pub(crate) fn withdraw(&self) -> bool {
-        let nobody = self.word & !u64::from(u32::MAX);
-        // ORDERING: Release; for the same reason as the first store in `ask`: the next buffer is
+        let released = self.word & !u64::from(u32::MAX);
+        // ORDERING: Release; for the same reason as the first store in `send`: the next buffer is
         // published after it. Relaxed on failure: the answer is acquired from the buffer.
-        let withdrawn = self.slot.asked.compare_exchange(self.word, nobody, Ordering::Release, Ordering::Relaxed);
+        let withdrawn =
+            self.slot.request_word.compare_exchange(self.word, released, Ordering::Release, Ordering::Relaxed);
         if withdrawn.is_ok() {
             // ORDERING: Relaxed; only the requester reads it from now on.
             self.buffer.answer.store(FREE, Ordering::Relaxed);
@@ -239,18 +240,18 @@ impl<T: Send> Slot<T> {
     pub(crate) fn claim(&self, current: impl FnOnce() -> u32) -> Option<Claim<T>> {
         // Answer (1)
         // ORDERING: Acquire; pairs with the Release in Ask (3), publishes the buffer.
-        let asked = self.asked.load(Ordering::Acquire);
-        if tid(asked) == NOBODY || tid(asked) != current() {
+        let request_word = self.request_word.load(Ordering::Acquire);
+        if tid(request_word) == NO_THREAD || tid(request_word) != current() {
             return None;
         }
         // Answer (2) ORDERING: Acquire; pairs with the Release in Ask (2): if this is the buffer of
         // a later request, the claim below sees the changed word and fails.
         let buffer = self.buffer.load(Ordering::Acquire);
         // Answer (3)
-        let nobody = asked & !u64::from(u32::MAX);
+        let released = request_word & !u64::from(u32::MAX);
         // ORDERING: Acquire; keeps the writes to the page after the claim. Relaxed on failure:
         // nothing is accessed.
-        self.asked.compare_exchange(asked, nobody, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.request_word.compare_exchange(request_word, released, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // SAFETY: FOR-EVER: a word with a thread id in it was stored after the pointer to the
         // request's buffer.
         Some(Claim { buffer: unsafe { &*buffer } })
@@ -284,7 +285,7 @@ impl<T: Send> Claim<T> {
 
     fn finish(self, answer: u32) -> &'static AtomicU32 {
         // Answer (5)
-        // ORDERING: Release; pairs with the Acquire in `Asked::answer` and
+        // ORDERING: Release; pairs with the Acquire in `Pending::answer` and
         // `Requester::free_buffer`, publishes the page.
         self.buffer.answer.store(answer, Ordering::Release);
         &self.buffer.answer

@@ -145,7 +145,7 @@ impl Client {
     /// - [`ConnectError::is_answer`] if the server could not serve the request. The connection
     ///   stays open.
     pub fn snapshot(&mut self) -> Result<Program, ConnectError> {
-        self.ask(&Request::Snapshot, |reply| match reply {
+        self.request(&Request::Snapshot, |reply| match reply {
             Reply::Snapshot { program, .. } => Some(*program),
             _ => None,
         })
@@ -181,7 +181,7 @@ impl Client {
     /// Starts to record what the workers of `runtime` do; [`Client::next_flush`] returns the data.
     ///
     /// `runtime` may be `None` if there is only one. The flight recorder is on until this client is
-    /// dropped. The recording begins with the last `look_back` of events, as far as the recorder
+    /// dropped. The recording begins with the last `before` of events, as far as the recorder
     /// still has them.
     ///
     /// # Errors
@@ -190,10 +190,10 @@ impl Client {
     /// - [`ConnectError::is_answer`] if there is no such runtime, or there are several
     /// - [`ConnectError::is_closed`]
     /// - [`ConnectError::is_timeout`]
-    pub fn record(&mut self, runtime: Option<&str>, look_back: Duration) -> Result<Head, ConnectError> {
+    pub fn record(&mut self, runtime: Option<&str>, before: Duration) -> Result<Head, ConnectError> {
         self.check_minor(1, "record")?;
-        let look_back_ms = u64::try_from(look_back.as_millis()).unwrap_or(u64::MAX);
-        self.ask(&Request::Record { runtime: runtime.map(str::to_owned), look_back_ms }, |reply| match reply {
+        let before_ms = u64::try_from(before.as_millis()).unwrap_or(u64::MAX);
+        self.request(&Request::Record { runtime: runtime.map(str::to_owned), before_ms }, |reply| match reply {
             Reply::Recording { head } => Some(*head),
             _ => None,
         })
@@ -222,7 +222,7 @@ impl Client {
     /// Same as [`Client::record`].
     pub fn recorder(&mut self, runtime: Option<&str>, is_on: Option<bool>) -> Result<Recorder, ConnectError> {
         self.check_minor(1, "switch the flight recorder")?;
-        self.ask(&Request::Recorder { runtime: runtime.map(str::to_owned), is_on }, |reply| match reply {
+        self.request(&Request::Recorder { runtime: runtime.map(str::to_owned), is_on }, |reply| match reply {
             Reply::Recorder(recorder) => Some(recorder),
             _ => None,
         })
@@ -238,7 +238,7 @@ impl Client {
     pub fn why(&mut self, runtime: Option<&str>, task: &str) -> Result<Why, ConnectError> {
         self.check_minor(1, "report why a task was polled")?;
         let (runtime, task) = (runtime.map(str::to_owned), task.to_owned());
-        self.ask(&Request::Why { runtime, task }, |reply| match reply {
+        self.request(&Request::Why { runtime, task }, |reply| match reply {
             Reply::Why(why) => Some(why),
             _ => None,
         })
@@ -253,7 +253,7 @@ impl Client {
     pub fn tasks(&mut self, runtime: Option<&str>, query: &Query) -> Result<TaskList, ConnectError> {
         self.check_minor(2, "list its tasks")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
-        self.ask(&Request::Tasks { runtime, query }, |reply| match reply {
+        self.request(&Request::Tasks { runtime, query }, |reply| match reply {
             Reply::Tasks(list) => Some(*list),
             _ => None,
         })
@@ -268,7 +268,7 @@ impl Client {
     pub fn processes(&mut self, runtime: Option<&str>, query: &processes::Query) -> Result<ProcessList, ConnectError> {
         self.check_minor(3, "list its processes")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
-        self.ask(&Request::Processes { runtime, query }, |reply| match reply {
+        self.request(&Request::Processes { runtime, query }, |reply| match reply {
             Reply::Processes(list) => Some(*list),
             _ => None,
         })
@@ -285,7 +285,7 @@ impl Client {
     pub fn dump(&mut self, runtime: Option<&str>, query: &dump::Query) -> Result<Dump, ConnectError> {
         self.check_minor(5, "dump its tasks")?;
         let (runtime, query) = (runtime.map(str::to_owned), query.clone());
-        self.ask_within(self.dump_wait, &Request::Dump { runtime, query }, |reply| match reply {
+        self.request_within(self.dump_wait, &Request::Dump { runtime, query }, |reply| match reply {
             Reply::Dump(dump) => Some(*dump),
             _ => None,
         })
@@ -307,12 +307,12 @@ impl Client {
     }
 
     /// Sends a request and waits for the first reply for which `take` returns `Some`.
-    fn ask<T>(&mut self, request: &Request, take: impl Fn(Reply) -> Option<T>) -> Result<T, ConnectError> {
-        self.ask_within(self.reply_wait, request, take)
+    fn request<T>(&mut self, request: &Request, take: impl Fn(Reply) -> Option<T>) -> Result<T, ConnectError> {
+        self.request_within(self.reply_wait, request, take)
     }
 
-    /// Same as `ask`, and waits no longer than `wait` for the reply.
-    fn ask_within<T>(
+    /// Same as `request`, and waits no longer than `wait` for the reply.
+    fn request_within<T>(
         &mut self,
         wait: Duration,
         request: &Request,
@@ -427,7 +427,10 @@ impl Client {
     fn closed(&self) -> ConnectError {
         let path = self.path.display();
         let message = if self.hello.magic.is_empty() {
-            format!("{path} closed the connection without a hello: its program is exiting, or is not a Volt program")
+            format!(
+                "{path} closed the connection without a hello: its program is exiting, is not a Volt program, or runs \
+                 in a container that cannot see this process: there, run this command in the container's PID namespace"
+            )
         } else {
             format!("{path} closed the connection: the program or its last runtime has ended")
         };

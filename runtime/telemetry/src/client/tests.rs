@@ -147,8 +147,8 @@ fn flushes_come_as_they_are_sent_and_an_answer_ends_them() {
     let flush = |at_ns| Flush { at_ns, ..Flush::default() };
     let (path, server) = server(scratch.path(), "s", move |stream| {
         send_reply(&stream, &hello());
-        let asked = Request::Record { runtime: Some("main".into()), look_back_ms: 50 };
-        assert_eq!(requested(&stream), Some(asked));
+        let request = Request::Record { runtime: Some("main".into()), before_ms: 50 };
+        assert_eq!(requested(&stream), Some(request));
         send_reply(&stream, &Reply::Recording { head: Box::new(Head { pid: 7, ..Head::default() }) });
         (1..3).for_each(|at_ns| send_reply(&stream, &Reply::Flush { flush: Box::new(flush(at_ns)) }));
         send_reply(&stream, &Reply::Error { message: "the runtime has ended".into() });
@@ -211,7 +211,8 @@ fn a_server_that_closes_is_distinguished_from_one_that_refuses() {
     let scratch = Scratch::new();
     let (path, first) = server(scratch.path(), "closes", drop);
     let error = Client::connect(&path).unwrap_err();
-    assert!(error.is_closed() && error.to_string().contains("without a hello"), "{error}");
+    let text = error.to_string();
+    assert!(error.is_closed() && text.contains("without a hello") && text.contains("PID namespace"), "{error}");
     first.join().unwrap();
     let (path, second) = server(scratch.path(), "refuses", |stream| {
         send_reply(&stream, &Reply::Error { message: "8 clients are attached".into() });

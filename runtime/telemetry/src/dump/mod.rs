@@ -34,10 +34,26 @@ pub const MAX_LOCKS: usize = 5;
 pub const MAX_RESOURCES: usize = 5;
 /// Maximum number of tasks that are polled for a dump.
 pub const MAX_TASKS: u32 = 200_000;
+/// The file in which the tasks of a dump are spawned.
+const SPAWNED_IN: &str = "src/task/details/dump.rs:";
+/// What is shown in place of that spawn location.
+pub const DUMP_PLACE: &str = "a dump by Volt";
 /// Maximum number of running tasks in a dump, one per worker.
 const MAX_RUNNING: usize = 1024;
 /// Maximum number of remarks.
 const MAX_REMARKS: usize = 32;
+
+/// Returns whether tasks with this spawn location are part of a dump: the runtime itself spawns
+/// them, to poll the waiting tasks of the program. They are counted like all other tasks.
+///
+/// ```
+/// use volt_telemetry::dump::is_of_dump;
+/// assert!(is_of_dump("/build/volt/runtime/core/src/task/details/dump.rs:12:60"));
+/// assert!(!is_of_dump("src/dump.rs:12:60"));
+/// ```
+pub fn is_of_dump(spawned_at: &str) -> bool {
+    spawned_at.contains(SPAWNED_IN)
+}
 
 /// Selects the tasks of a dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,18 +91,20 @@ pub struct Dump {
     pub at_ns: u64,
     /// How long it took, ns.
     pub took_ns: u64,
-    /// Number of tasks that are alive.
+    /// Number of tasks that were alive when the dump began, like `waiting` and `queued`.
     pub alive: u64,
-    /// Number of tasks that wait and match the query.
+    /// Number of tasks that waited and match the query.
     pub waiting: u64,
     /// Number of these that were read, and are in a group or in one that was left out. Others were
     /// not chosen, or are in `progressed`.
     pub read: u64,
     /// Number of tasks that were woken or ended before the dump reached them, or during its poll.
     pub progressed: u64,
-    /// Number of tasks in queues.
+    /// Number of tasks in queues. They are counted after the waiting ones, so a task that was woken
+    /// meanwhile may be in both numbers.
     pub queued: u64,
-    /// Tasks that are being polled by a worker, longest first.
+    /// Tasks that a worker polled when the dump ended, longest first. They may have waited when it
+    /// began.
     #[serde(deserialize_with = "running")]
     pub running: Vec<Running>,
     /// Waiting tasks by where they wait. The group with the task that waits longest comes first.

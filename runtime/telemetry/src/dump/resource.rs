@@ -8,8 +8,9 @@ use crate::bounded;
 /// A primitive of `volt::sync`, or the end of a task, that tasks of a group await, in numbers, at
 /// the poll for the dump. Primitives with the same numbers are one entry.
 ///
-/// Which tasks own the senders or the receivers of a channel, or have the permits of a semaphore,
-/// is not known: they may be moved to any task.
+/// Which tasks own the senders of a channel, or have the permits of a semaphore, is not known: they
+/// may be moved to any task. Of the receivers, only that of a bounded `mpsc` channel is known
+/// ([`received_by`](Self::received_by)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resource {
@@ -30,6 +31,9 @@ pub struct Resource {
     pub messages: Option<u64>,
     /// Number of messages that a bounded channel has room for.
     pub capacity: Option<u64>,
+    /// The task that received from the bounded `mpsc` channel, as recorded last, if the task waits
+    /// for room. The receiver may have been moved since.
+    pub received_by: Option<u64>,
     /// Number of permits of the semaphore that are available.
     pub permits: Option<u64>,
     /// Number of permits that the operation wants, of tasks that the barrier is for, or of tasks in
@@ -110,6 +114,9 @@ impl Resource {
         // The operation of a receiver that is pending has seen the value.
         let seen = if kind == "watch" && self.senders.is_some() { ", value seen" } else { "" };
         let is_full = self.capacity.is_some_and(|capacity| self.messages >= Some(capacity));
+        if let Some(task) = self.received_by {
+            return format!("{kind} channel{}{messages} (received from by task #{task})", self.handles());
+        }
         let owners = match (self.senders, self.receivers) {
             (None, Some(receivers)) if receivers > 1 => "owners of the receivers",
             (None, _) => "owner of the receiver",

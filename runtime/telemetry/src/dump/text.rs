@@ -22,12 +22,17 @@ impl Dump {
 impl Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "runtime {}: {}", self.runtime, counted(self.alive, "task"))?;
-        let parts = [(self.waiting, "waiting"), (self.running.len() as u64, "running"), (self.queued, "queued")];
+        // A task that was woken after the waiting ones were counted may also be in a queue.
+        let queued = self.queued.min(self.alive.saturating_sub(self.waiting));
+        let parts = [(self.waiting, "waiting"), (queued, "queued")];
         let parts = parts.iter().filter(|(count, _)| *count > 0);
         let mut before = ": ";
         for (count, state) in parts {
             write!(f, "{before}{count} {state}")?;
             before = ", ";
+        }
+        if !self.running.is_empty() {
+            write!(f, "; {} running when the dump ended", self.running.len())?;
         }
         writeln!(f)?;
         for running in &self.running {
@@ -254,6 +259,15 @@ runtime shop: 3 tasks: 2 waiting, 1 queued
 note: no names
 "
         );
+    }
+
+    #[test]
+    fn the_numbers_of_tasks_sum_up_at_the_start_of_the_dump() {
+        let running = vec![Running::default(); 2];
+        let dump = Dump { runtime: "shop".into(), alive: 33, waiting: 32, queued: 2, running, ..Dump::default() };
+        let text = dump.text();
+        let wanted = "runtime shop: 33 tasks: 32 waiting, 1 queued; 2 running when the dump ended\n";
+        assert!(text.starts_with(wanted), "{text}");
     }
 
     #[test]

@@ -126,6 +126,6 @@ fn the_history_is_one_line() {
     finding.seen = Seen { first_at_ns: 10 * SECOND, last_at_ns: 190 * SECOND, count: 45, ..finding.seen };
     assert_eq!(finding.history(190 * SECOND), "began 3 min ago, last seen just now, in 45 checks");
     finding.seen.is_current = false;
-    let told = "worst severity warning; began 6 min 40 s ago, last seen 3 min 40 s ago, in 45 checks";
-    assert_eq!(finding.history(410 * SECOND), told);
+    let text = "worst severity warning; began 6 min 40 s ago, last seen 3 min 40 s ago, in 45 checks";
+    assert_eq!(finding.history(410 * SECOND), text);
 }

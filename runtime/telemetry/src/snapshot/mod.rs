@@ -103,7 +103,7 @@ pub struct Snapshot {
     /// Statistics per spawn location, sorted by the delay that its tasks caused to others.
     #[serde(deserialize_with = "blame")]
     pub blame: Vec<Blame>,
-    /// One entry per worker, by index, followed by the spare workers that were ever on duty.
+    /// One entry per worker, by index, followed by the spare workers that were ever active.
     #[serde(deserialize_with = "workers")]
     pub workers: Vec<Worker>,
     /// What the machine grants the program; `None` if it is not sampled.
@@ -332,11 +332,11 @@ pub struct Sentinel {
     pub last_pause: Option<Cause>,
     /// Calls of `block_in_place`.
     pub blocks: u64,
-    /// Times that a spare worker went on duty.
+    /// Times that a spare worker became active.
     pub spare_calls: u64,
     /// Times that starting a thread for a spare worker failed.
     pub spare_failures: u64,
-    /// Spare workers that are on duty now.
+    /// Spare workers that are active now.
     pub spares_on_duty: u64,
     /// Maximum number of spare workers.
     pub max_spares: u64,
@@ -354,8 +354,7 @@ impl Snapshot {
         self.parked_bitmap.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Returns the number of workers that are on duty or stuck, without the spare workers that are
-    /// off duty.
+    /// Returns the number of active workers, including stuck ones, without inactive spare workers.
     ///
     /// Compare the number of parked workers with this number.
     pub fn on_duty_count(&self) -> u32 {
@@ -364,7 +363,7 @@ impl Snapshot {
 
     /// Returns `true` if this is a current-thread runtime and no thread is in its `block_on`. Its
     /// tasks, timers and sockets then do not run, which is intended and no problem.
-    pub fn is_seat_free(&self) -> bool {
+    pub fn is_undriven(&self) -> bool {
         let is_stopped = |worker: &Worker| worker.phase == Phase::Stopped;
         self.config.flavor == "current_thread" && self.workers.first().is_some_and(is_stopped)
     }

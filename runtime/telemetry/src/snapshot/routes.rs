@@ -27,7 +27,8 @@ pub const UNMATCHED: &str = "unmatched";
 pub struct Route {
     /// `GET`, `POST`, …; [`OTHER`] for methods that HTTP does not define.
     pub method: String,
-    /// The path with its parameters in braces: `/users/{id}`; [`UNMATCHED`] if no route matched.
+    /// The path with its parameters in braces: `/users/{id}`; with a star if only its beginning is
+    /// known: `/files/*`; [`UNMATCHED`] if no route matched.
     pub path: String,
     /// Requests that are being handled now.
     pub active: u64,

@@ -21,7 +21,7 @@ pub enum Duty {
     Blocking,
     /// It is a spare worker that is not needed now.
     Off,
-    /// A duty of a newer version.
+    /// A value of a newer version.
     #[serde(other)]
     Unknown,
 }
@@ -170,7 +170,7 @@ pub struct Worker {
     pub index: u32,
     /// The kernel's id of its thread.
     pub thread_id: Option<u32>,
-    /// Whether it is a spare worker, which goes on duty while others are stuck.
+    /// Whether it is a spare worker, which is active while others are stuck.
     pub is_spare: bool,
     /// Whether it is available for tasks.
     pub duty: Duty,

@@ -271,9 +271,9 @@ pub fn start_time_of(pid: u32) -> Option<u64> {
 /// Returns when this program started, like [`start_time_of`]. Without `/proc`, returns the time of
 /// the first call instead, in µs since 1970.
 pub fn own_start_time() -> u64 {
-    static FIRST_ASKED: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    static FIRST_VALUE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     start_time_of(std::process::id()).unwrap_or_else(|| {
-        *FIRST_ASKED.get_or_init(|| {
+        *FIRST_VALUE.get_or_init(|| {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
         })

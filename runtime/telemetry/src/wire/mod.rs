@@ -5,13 +5,15 @@
 //! [`Reply`]s.
 //!
 //! A frame is a 32-bit little-endian length, followed by that many bytes of MessagePack. Structs
-//! are maps with named fields: `pack` writes them, and rmp-serde reads them. Each side therefore
+//! are maps with named fields: `pack` writes them, and `unpack` reads them. Each side therefore
 //! ignores unknown fields, and uses defaults for missing ones.
 //!
 //! Invariants:
 //! * FRAMES ARE BOUNDED: [`MAX_REQUEST_BYTES`] for requests and [`MAX_REPLY_BYTES`] for replies.
 //! * NO ALLOCATION BY DECLARED LENGTH beyond these limits. Lists are bounded while they are read
-//!   ([`snapshot`](crate::snapshot)).
+//!   ([`snapshot`](crate::snapshot)). The fields before the kind of a message are an exception: for
+//!   a list in them, serde reserves at most 1 MiB at each depth, and uses only what the elements
+//!   need.
 //! * DEPTH IS BOUNDED by `MAX_DEPTH`.
 //! * READ-ONLY: no request changes scheduling. A client can only switch the flight recorder on and
 //!   off, and request a dump, which polls each waiting task once more.
@@ -37,6 +39,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use self::pack::Packer;
+use self::unpack::Unpacker;
 use crate::dump::{self, Dump};
 use crate::processes::{self, ProcessList};
 use crate::recording::flush::{Flush, Head};
@@ -47,6 +50,9 @@ use crate::why;
 #[cfg(all(test, feature = "client"))]
 mod hostile;
 mod pack;
+mod unpack;
+
+pub use self::unpack::UnpackError;
 
 /// Identifies a control socket of Volt.
 pub const MAGIC: &str = "volt-control";
@@ -59,8 +65,7 @@ pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
 /// Maximum nesting of lists and maps in a message. Twice the depth of the deepest, which is a stack
 /// frame of an incident in a snapshot.
 ///
-/// Each level needs stack space while it is read. The default of rmp-serde, 1024, would overflow
-/// the stack of the observer's thread.
+/// Each level needs stack space while it is read, on the small stack of the observer's thread.
 const MAX_DEPTH: usize = 24;
 /// Minimum interval between two snapshots of a subscription, ms; shorter intervals are raised to
 /// it.
@@ -138,7 +143,8 @@ pub enum Request {
         runtime: Option<String>,
         /// How many milliseconds before now to include, as far as the recorder was on and still has
         /// the records.
-        look_back_ms: u64,
+        #[serde(rename = "look_back_ms")]
+        before_ms: u64,
     },
     /// Requests the state of a runtime's flight recorder: a [`Reply::Recorder`]. Minor 1.
     Recorder {
@@ -285,10 +291,8 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
 ///
 /// # Errors
 /// Returns an error if the bytes are not a valid `T`, or are nested too deeply.
-pub fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
-    let mut from = rmp_serde::Deserializer::from_read_ref(body);
-    from.set_max_depth(MAX_DEPTH);
-    T::deserialize(&mut from)
+pub fn unpack<T: DeserializeOwned>(body: &[u8]) -> Result<T, UnpackError> {
+    T::deserialize(&mut Unpacker::new(body, MAX_DEPTH))
 }
 
 /// Returns the body length that the first four bytes of a frame declare.
@@ -358,6 +362,20 @@ mod tests {
         }
         let frame = encode(&Newer { r#type: "stacks", depth: 3 }, MAX_REQUEST_BYTES).unwrap();
         assert_eq!(decode::<Request>(&frame[4..]).unwrap(), Request::Unknown);
+    }
+
+    #[test]
+    fn a_request_of_an_older_console_records_the_time_before_it() {
+        #[derive(Serialize)]
+        struct Older {
+            r#type: &'static str,
+            runtime: Option<String>,
+            look_back_ms: u64,
+        }
+        let older = Older { r#type: "record", runtime: None, look_back_ms: 50 };
+        let frame = encode(&older, MAX_REQUEST_BYTES).unwrap();
+        let request = decode::<Request>(&frame[4..]).unwrap();
+        assert_eq!(request, Request::Record { runtime: None, before_ms: 50 });
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn handlers_that_wait_for_each_other_are_found() {
             let address = serve(router).await;
             for path in ["/one", "/other"] {
                 let mut sender = connect(address).await;
-                volt::spawn(async move { ask(&mut sender, path, "").await });
+                volt::spawn(async move { fetch(&mut sender, path, "").await });
             }
             let finding = loop {
                 let findings = runtime.handle().snapshot().findings.unwrap();

@@ -16,16 +16,16 @@ fn http2_is_detected_by_the_first_bytes_and_ends_gracefully() {
                 hyper::client::conn::http2::handshake(VoltExecutor::new(), VoltIo::new(stream)).await.unwrap();
             let connection = volt::spawn(connection);
             // At the same time, on one connection.
-            let ask = |sender: &mut hyper::client::conn::http2::SendRequest<Full<Bytes>>| {
+            let fetch = |sender: &mut hyper::client::conn::http2::SendRequest<Full<Bytes>>| {
                 let request = Request::get("http://localhost/").body(Full::default()).unwrap();
                 sender.send_request(request)
             };
-            let (one, other) = volt::join!(ask(&mut sender.clone()), ask(&mut sender));
+            let (one, other) = volt::join!(fetch(&mut sender.clone()), fetch(&mut sender));
             for answer in [one.unwrap(), other.unwrap()] {
                 assert_eq!((answer.version(), answer.status().as_u16()), (hyper::Version::HTTP_2, 200));
                 assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "hello");
             }
-            assert_eq!(self::ask(&mut connect(address).await, "/", "").await.0, 200, "HTTP/1 beside it");
+            assert_eq!(self::fetch(&mut connect(address).await, "/", "").await.0, 200, "HTTP/1 beside it");
             end.send(()).unwrap();
             server.await.unwrap().unwrap();
             connection.await.unwrap().unwrap();

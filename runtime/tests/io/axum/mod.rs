@@ -54,7 +54,7 @@ async fn connect(address: SocketAddr) -> SendRequest<Full<Bytes>> {
     sender
 }
 
-async fn ask(sender: &mut SendRequest<Full<Bytes>>, path: &str, body: impl Into<Bytes>) -> (u16, Bytes) {
+async fn fetch(sender: &mut SendRequest<Full<Bytes>>, path: &str, body: impl Into<Bytes>) -> (u16, Bytes) {
     let method = if path.starts_with("/echo") { "POST" } else { "GET" };
     let request = Request::builder().method(method).uri(path).header("host", "localhost");
     sender.ready().await.unwrap();
@@ -113,8 +113,9 @@ fn many_connections_are_served_concurrently() {
                 })
             };
             let address = serve(Router::new().route("/", all)).await;
-            let clients: Vec<JoinHandle<_>> =
-                (0..50).map(|_| volt::spawn(async move { ask(&mut connect(address).await, "/", "").await })).collect();
+            let clients: Vec<JoinHandle<_>> = (0..50)
+                .map(|_| volt::spawn(async move { fetch(&mut connect(address).await, "/", "").await }))
+                .collect();
             for client in clients {
                 assert_eq!(client.await.unwrap(), (200, Bytes::from("all here")));
             }
@@ -130,7 +131,7 @@ fn bodies_of_a_megabyte_go_up_and_come_down_whole() {
             let mut client = connect(serve(Router::new().route("/echo", echo)).await).await;
             let body: Bytes = (0..1_048_576_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
             for _ in 0..3 {
-                assert!(ask(&mut client, "/echo", body.clone()).await == (200, body.clone()));
+                assert!(fetch(&mut client, "/echo", body.clone()).await == (200, body.clone()));
             }
         });
     });
@@ -147,12 +148,12 @@ fn a_handler_that_panics_ends_its_connection_only() {
             });
             let address = serve(hello().route("/panics", panics)).await;
             let mut other = connect(address).await;
-            assert_eq!(ask(&mut other, "/", "").await.0, 200);
+            assert_eq!(fetch(&mut other, "/", "").await.0, 200);
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"GET /panics HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
             assert_eq!(read_to_close(&mut stream).await, 0);
-            assert_eq!(ask(&mut other, "/", "").await.0, 200);
-            assert_eq!(ask(&mut connect(address).await, "/", "").await.0, 200);
+            assert_eq!(fetch(&mut other, "/", "").await.0, 200);
+            assert_eq!(fetch(&mut connect(address).await, "/", "").await.0, 200);
         });
     });
 }
@@ -189,7 +190,7 @@ fn the_time_that_a_head_has_is_measured_by_the_runtimes_clock() {
             assert_eq!(VoltTimer::new().now(), volt::time::Instant::now().into_std());
             let address = serve(hello()).await;
             let mut sender = connect(address).await;
-            assert_eq!(ask(&mut sender, "/", "").await.0, 200);
+            assert_eq!(fetch(&mut sender, "/", "").await.0, 200);
         });
     });
 }
@@ -201,7 +202,7 @@ fn a_head_may_have_as_long_as_it_likes() {
             let (listener, address) = listen().await;
             volt::spawn(volt::axum::serve(listener, hello()).header_read_timeout(Duration::MAX).into_future());
             let mut sender = connect(address).await;
-            assert_eq!(ask(&mut sender, "/", "").await.0, 200);
+            assert_eq!(fetch(&mut sender, "/", "").await.0, 200);
         });
     });
 }
@@ -250,8 +251,8 @@ fn an_unread_response_is_ended_by_the_write_timeout() {
                 silent.push(stream);
             }
             let mut third = connect(address).await;
-            assert_eq!(ask(&mut third, "/", "").await.0, 200);
-            let (status, body) = ask(&mut third, "/large", "").await;
+            assert_eq!(fetch(&mut third, "/", "").await.0, 200);
+            let (status, body) = fetch(&mut third, "/large", "").await;
             assert_eq!((status, body.len()), (200, LEN), "who reads gets it all");
             for stream in &mut silent {
                 assert!(read_to_close(stream).await < LEN);
@@ -310,7 +311,7 @@ fn graceful_shutdown_finishes_requests_and_accepts_no_new_ones() {
             let mut idle = TcpStream::connect(address).await.unwrap();
             idle.write_all(HELLO).await.unwrap();
             read_hello(&mut idle).await;
-            let request = volt::spawn(async move { ask(&mut connect(address).await, "/slow", "").await });
+            let request = volt::spawn(async move { fetch(&mut connect(address).await, "/slow", "").await });
             while begun.load(Ordering::Relaxed) == 0 {
                 volt::task::yield_now().await;
             }
@@ -372,7 +373,7 @@ fn dropping_a_server_closes_its_listener() {
         runtime.block_on(async {
             let (listener, address) = listen().await;
             let server = volt::spawn(async move { volt::axum::serve(listener, hello()).await });
-            assert_eq!(ask(&mut connect(address).await, "/", "").await.0, 200);
+            assert_eq!(fetch(&mut connect(address).await, "/", "").await.0, 200);
             server.abort();
             assert!(server.await.unwrap_err().is_cancelled());
             assert_eq!(TcpStream::connect(address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
@@ -442,7 +443,7 @@ fn a_service_may_be_made_for_each_peer() {
                 let here = stream.local_addr().unwrap().to_string();
                 let (mut sender, connection) = handshake(VoltIo::new(stream)).await.unwrap();
                 VoltExecutor::new().execute(connection);
-                assert_eq!(ask(&mut sender, "/", "").await, (200, Bytes::from(here)));
+                assert_eq!(fetch(&mut sender, "/", "").await, (200, Bytes::from(here)));
             }
         });
     });

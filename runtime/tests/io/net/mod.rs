@@ -127,9 +127,9 @@ fn after_a_half_close_the_other_half_continues() {
             let (mut client, mut server) = pair().await;
             client.write_all(b"question").await.unwrap();
             client.shutdown().await.unwrap();
-            let mut heard = Vec::new();
-            server.read_to_end(&mut heard).await.unwrap();
-            assert_eq!(heard, b"question");
+            let mut received = Vec::new();
+            server.read_to_end(&mut received).await.unwrap();
+            assert_eq!(received, b"question");
             assert_eq!(server.read(&mut [0]).await.unwrap(), 0, "the end of the stream is seen again and again");
             server.write_all(b"answer").await.unwrap();
             drop(server);
@@ -195,10 +195,10 @@ fn a_vectored_write_sends_its_slices_in_order_however_many() {
                     IoSlice::advance_slices(&mut slices, written);
                 }
             });
-            let mut heard = String::new();
-            server.read_to_string(&mut heard).await.unwrap();
+            let mut received = String::new();
+            server.read_to_string(&mut received).await.unwrap();
             writes.await.unwrap();
-            assert_eq!(heard, whole);
+            assert_eq!(received, whole);
         });
     });
 }

@@ -229,9 +229,9 @@ fn a_pipe_ends_without_its_sender_and_breaks_without_a_receiver() {
             let text = "more than a pipe holds ".repeat(10_000);
             let sent = text.clone();
             let writes = volt::spawn(async move { sender.write_all(sent.as_bytes()).await.map(|()| sender) });
-            let mut heard = vec![0; text.len()];
-            receiver.read_exact(&mut heard).await.unwrap();
-            assert!(heard == text.as_bytes());
+            let mut received = vec![0; text.len()];
+            receiver.read_exact(&mut received).await.unwrap();
+            assert!(received == text.as_bytes());
             let sender = writes.await.unwrap().unwrap();
             assert_eq!(receiver.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
             drop(sender);

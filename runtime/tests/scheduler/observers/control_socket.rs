@@ -105,7 +105,7 @@ impl Program {
         }
     }
 
-    fn say(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 }
@@ -136,7 +136,7 @@ fn a_program_is_found_by_pid_or_name_while_it_runs() {
     let state = client.snapshot().unwrap();
     assert_eq!((state.pid, state.runtimes[0].workers.len()), (pid, WORKERS));
 
-    program.say("end");
+    program.send("end");
     assert_eq!(program.answer("ended "), "None");
     assert!(client.next(LONG).unwrap_err().is_closed());
     assert!(program.child.wait().unwrap().success());
@@ -147,7 +147,7 @@ fn a_program_is_found_by_pid_or_name_while_it_runs() {
 fn a_program_whose_every_worker_is_stuck_answers() {
     let folder = Folder::new("stuck");
     let mut program = Program::start(&folder.0.join("volt"));
-    program.say("wedge");
+    program.send("wedge");
     let mut client = Client::connect(&program.path).unwrap();
     let begun = Instant::now();
     loop {
@@ -189,7 +189,7 @@ fn a_program_that_gets_no_socket_runs_on() {
     for unusable in [open, folder.0.join("x".repeat(120)), folder.0.join("missing/volt")] {
         let mut program = Program::start(&unusable);
         assert_eq!(program.path, Path::new(""), "{unusable:?}");
-        program.say("end");
+        program.send("end");
         assert_eq!(program.answer("ended "), "None");
         assert!(program.child.wait().unwrap().success());
     }

@@ -129,10 +129,10 @@ fn a_stall_is_logged_once_with_its_line_and_once_when_it_ends() {
     });
 }
 
-/// The program is idle then and no client takes a snapshot, so if the sentinel dozed before the
-/// deadlock is certain, it would never be logged.
+/// The program is idle then and no client takes a snapshot, so if the sentinel suspended its checks
+/// before the deadlock is certain, it would never be logged.
 #[test]
-fn an_idle_programs_deadlock_is_logged_before_a_doze() {
+fn an_idle_programs_deadlock_is_logged_before_checks_stop() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("deadlocked").build().unwrap();
@@ -174,7 +174,7 @@ fn an_idle_programs_deadlock_is_logged_before_a_doze() {
 
 /// The holder of the lock waits, too, and no worker is awake.
 #[test]
-fn an_idle_programs_held_lock_is_logged_before_a_doze() {
+fn an_idle_programs_held_lock_is_logged_before_checks_stop() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("held").build().unwrap();
@@ -198,7 +198,7 @@ fn an_idle_programs_held_lock_is_logged_before_a_doze() {
 
 /// No task waits for a lock.
 #[test]
-fn an_idle_programs_joins_are_logged_before_a_doze() {
+fn an_idle_programs_joins_are_logged_before_checks_stop() {
     alone(|| {
         watched(|| {
             let runtime = with_sentinel("joined").build().unwrap();

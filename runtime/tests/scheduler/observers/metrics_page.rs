@@ -122,15 +122,15 @@ fn bad_clients_do_not_keep_others_from_the_page() {
                 let sent = client.write_all(b"GET / HTTP/1.1\r\n\r\n");
                 while sent.is_ok() && client.write_all(&[0; 1 << 16]).is_ok() {}
             });
-            let mut deaf = TcpStream::connect(address()).unwrap();
-            deaf.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            let mut unread = TcpStream::connect(address()).unwrap();
+            unread.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
             assert!(page().contains("volt_tasks_alive"));
             // They were not served any more, or got a whole response.
             for mut client in [silent, slow] {
                 let mut rest = String::new();
                 assert_eq!(client.read_to_string(&mut rest).unwrap_or(0), 0, "{rest}");
             }
-            assert!(read(deaf).1.ends_with("\n\n"));
+            assert!(read(unread).1.ends_with("\n\n"));
             endless.join().unwrap();
         });
     });
@@ -199,8 +199,9 @@ fn a_busy_port_is_reported_once_and_the_program_runs() {
         });
     });
     let Some(stderr) = stderr else { return };
-    let told = format!("volt: VOLT_METRICS={taken}: the address is already in use: choose another port; the program");
-    assert_eq!(stderr.matches(&told).count(), 1, "{stderr}");
+    let reported =
+        format!("volt: VOLT_METRICS={taken}: the address is already in use: choose another port; the program");
+    assert_eq!(stderr.matches(&reported).count(), 1, "{stderr}");
     let event = "ERROR volt::observe: no metrics are served; the program continues";
     assert_eq!(stderr.matches(event).count(), 1, "{stderr}");
 }

@@ -28,8 +28,8 @@ struct Recorded {
 }
 
 impl Recorded {
-    fn until(client: &mut Client, name: &str, look_back: Duration, is_enough: impl Fn(&Recorded) -> bool) -> Recorded {
-        let head = client.record(Some(name), look_back).unwrap();
+    fn until(client: &mut Client, name: &str, before: Duration, is_enough: impl Fn(&Recorded) -> bool) -> Recorded {
+        let head = client.record(Some(name), before).unwrap();
         let mut recorded = Recorded { tracks: head.tracks, flushes: Vec::new() };
         let began = Instant::now();
         while !is_enough(&recorded) {
@@ -193,26 +193,26 @@ fn the_return_of_a_stuck_worker_precedes_what_it_does_next() {
 
 #[test]
 fn an_enabled_recorder_keeps_history_and_can_be_disabled() {
-    let (runtime, mut client) = runtime("looking-back", |builder| builder.flight_recorder(true));
+    let (runtime, mut client) = runtime("from-the-past", |builder| builder.flight_recorder(true));
     let task = runtime.spawn(async {});
     let id: u64 = task.id().to_string().parse().unwrap();
     runtime.block_on(task).unwrap();
     let is_end = move |event| matches!(event, Event::PollEnd { task, outcome: Outcome::Completed, .. } if task == id);
-    let recorded = Recorded::until(&mut client, "looking-back", LONG, |recorded| recorded.has(is_end));
+    let recorded = Recorded::until(&mut client, "from-the-past", LONG, |recorded| recorded.has(is_end));
     let spawn = recorded.events().find(|(_, _, event)| matches!(event, Event::Spawn { task, .. } if *task == id));
     assert!(matches!(spawn, Some((Track::Outside, ..))), "{spawn:?}");
     drop(client);
 
     let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
-    assert_eq!(client.recorder(Some("looking-back"), None).unwrap().capacity, 8192);
-    client.recorder(Some("looking-back"), Some(false)).unwrap();
+    assert_eq!(client.recorder(Some("from-the-past"), None).unwrap().capacity, 8192);
+    client.recorder(Some("from-the-past"), Some(false)).unwrap();
     let began = Instant::now();
     // The recording of the client that has disconnected may still keep it on.
-    while client.recorder(Some("looking-back"), None).unwrap().is_on {
+    while client.recorder(Some("from-the-past"), None).unwrap().is_on {
         assert!(began.elapsed() < LONG);
     }
     assert!(!runtime.handle().snapshot().is_recorded);
-    assert!(client.recorder(Some("looking-back"), Some(true)).unwrap().is_on);
+    assert!(client.recorder(Some("from-the-past"), Some(true)).unwrap().is_on);
     assert!(runtime.handle().snapshot().is_recorded);
 }
 

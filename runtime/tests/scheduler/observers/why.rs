@@ -21,10 +21,10 @@ fn runtime(name: &str) -> (Runtime, Client) {
 fn why(client: &mut Client, runtime: &str, task: &str, as_expected: impl Fn(&Why) -> bool) -> Why {
     let began = Instant::now();
     loop {
-        let told = client.why(Some(runtime), task);
-        match told {
+        let reported = client.why(Some(runtime), task);
+        match reported {
             Ok(why) if as_expected(&why) => return why,
-            told => assert!(began.elapsed() < LONG, "{told:?}"),
+            reported => assert!(began.elapsed() < LONG, "{reported:?}"),
         }
     }
 }
@@ -78,9 +78,9 @@ fn tasks_that_wake_each_other_are_a_circle_that_ends() {
     to_ping.send(()).unwrap();
     let tasks = [runtime.spawn(pass_on(ping, Some(to_pong))), runtime.spawn(pass_on(pong, Some(to_ping)))];
     let [ping, pong] = tasks.each_ref().map(|task| task.id().to_string().parse::<u64>().unwrap());
-    let told = why(&mut client, "circle", &ping.to_string(), |why| matches!(why.end, End::Cycle { .. }));
-    assert_eq!(told.end, End::Cycle { task: ping });
-    assert_eq!(told.links.iter().map(|link| link.task).collect::<Vec<_>>(), [ping, pong]);
+    let reported = why(&mut client, "circle", &ping.to_string(), |why| matches!(why.end, End::Cycle { .. }));
+    assert_eq!(reported.end, End::Cycle { task: ping });
+    assert_eq!(reported.links.iter().map(|link| link.task).collect::<Vec<_>>(), [ping, pong]);
     tasks.iter().for_each(|task| task.abort());
 }
 
@@ -106,17 +106,17 @@ fn wakes_by_threads_jobs_and_completed_tasks_are_distinct() {
     runtime.block_on(waker).unwrap();
     let woken = |why: &Why| why.links[0].woken.clone().unwrap();
     let is_woken = |why: &Why| !woken(why).is_spawn;
-    let told = why(&mut client, "sources", "outside", is_woken);
-    assert_eq!((woken(&told).by.as_str(), told.end), ("outside", End::Source));
-    let told = why(&mut client, "sources", "blocking", is_woken);
-    assert_eq!((woken(&told).by.as_str(), told.end), ("blocking", End::Source));
-    assert!(woken(&told).spawned_at.is_some_and(|place| place.contains("tests/scheduler/observers/why.rs")));
+    let reported = why(&mut client, "sources", "outside", is_woken);
+    assert_eq!((woken(&reported).by.as_str(), reported.end), ("outside", End::Source));
+    let reported = why(&mut client, "sources", "blocking", is_woken);
+    assert_eq!((woken(&reported).by.as_str(), reported.end), ("blocking", End::Source));
+    assert!(woken(&reported).spawned_at.is_some_and(|place| place.contains("tests/scheduler/observers/why.rs")));
     // A handle resolves before its task's last poll is over. Until then the task is listed as being
     // polled.
-    let told = why(&mut client, "sources", "ended", |why| is_woken(why) && why.end == End::Ended);
-    assert_eq!(woken(&told).task, Some(id));
-    let told = why(&mut client, "sources", "spawned", |_| true);
-    assert_eq!((woken(&told).by.as_str(), woken(&told).is_spawn), ("outside", true));
+    let reported = why(&mut client, "sources", "ended", |why| is_woken(why) && why.end == End::Ended);
+    assert_eq!(woken(&reported).task, Some(id));
+    let reported = why(&mut client, "sources", "spawned", |_| true);
+    assert_eq!((woken(&reported).by.as_str(), woken(&reported).is_spawn), ("outside", true));
     drop(spawned);
 }
 

@@ -278,15 +278,15 @@ fn the_numbers_of_a_known_program_are_exact() {
             // Each worker's times are those of the moment when its cells are read. The next
             // snapshot begins later.
             let life_ns = runtime.handle().snapshot().at_ns - snapshot.started_at_ns;
-            let told_ns =
+            let reported_ns =
                 worker.busy_ns + worker.searching_ns + worker.parked_ns + worker.driver_ns + worker.maintenance_ns;
-            if told_ns <= life_ns {
+            if reported_ns <= life_ns {
                 return;
             }
             // A worker may lose its processor between reading the clock and writing its phase. What
             // was reported meanwhile is not taken back. That happens to a worker now and then, but
             // not time after time.
-            excesses.push(told_ns - life_ns);
+            excesses.push(reported_ns - life_ns);
             assert!(excesses.len() < 20, "ns too many: {excesses:?}");
         }
     });

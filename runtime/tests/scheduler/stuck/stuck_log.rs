@@ -13,7 +13,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use volt::Runtime;
 
-static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, waiting: 0, told: 0, times: 0 });
+static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, waiting: 0, reported: 0, times: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 struct State {
@@ -22,7 +22,7 @@ struct State {
     panics: bool,
     /// How many threads wait in it, and how often it was written to.
     waiting: usize,
-    told: usize,
+    reported: usize,
     /// The sum of its fields `times`.
     times: u64,
 }
@@ -50,7 +50,7 @@ impl Subscriber for Log {
         let mut times = Times(0);
         event.record(&mut times);
         let mut log = state();
-        log.told += 1;
+        log.reported += 1;
         log.times += times.0;
         log.waiting += 1;
         CHANGED.notify_all();
@@ -118,16 +118,16 @@ fn a_blocking_or_panicking_logger_delays_no_healing_or_shutdown() {
         }
         watched(|| {
             state().panics = true;
-            let (runtime, before) = (runtime(true), state().told);
+            let (runtime, before) = (runtime(true), state().reported);
             // Each has a different spawn location: of one location, only one per second is logged.
             let (open, is_open) = mpsc::channel::<()>();
             let first = runtime.spawn(async move { _ = is_open.recv() });
-            wait_until(|log| log.told > before);
+            wait_until(|log| log.reported > before);
             drop(open);
             runtime.block_on(first).unwrap();
             let (open, is_open) = mpsc::channel::<()>();
             let second = runtime.spawn(async move { _ = is_open.recv() });
-            wait_until(|log| log.told > before + 1);
+            wait_until(|log| log.reported > before + 1);
             drop(open);
             runtime.block_on(second).unwrap();
         });
@@ -183,7 +183,7 @@ fn failed_blocking_jobs_are_reported_when_idle_and_at_shutdown() {
                 .unwrap();
             runtime.block_on(runtime.spawn(async {})).unwrap();
             let checks = || runtime.handle().snapshot().sentinel.checks;
-            // The sentinel dozes when it no longer checks.
+            // The sentinel has suspended its checks when the count no longer rises.
             while {
                 let before = checks();
                 std::thread::sleep(Duration::from_millis(100));

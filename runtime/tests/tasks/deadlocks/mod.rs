@@ -13,6 +13,7 @@ use volt::telemetry::waits::Deadlock;
 use crate::watchdog::{builder, watched};
 
 mod bystanders;
+mod channels;
 mod held;
 mod joins;
 mod rw_lock;
@@ -265,8 +266,8 @@ fn tasks_that_meet_only_for_a_moment_are_not_reported() {
                     let _first = locks[order[0]].lock().await;
                     volt::task::yield_now().await;
                     // Until then, each waits for the other.
-                    let patience = Duration::from_millis(20);
-                    drop(volt::time::timeout(patience, locks[order[1]].lock()).await);
+                    let timeout = Duration::from_millis(20);
+                    drop(volt::time::timeout(timeout, locks[order[1]].lock()).await);
                 }
             }));
         }
@@ -286,8 +287,8 @@ fn attempts_to_lock_for_a_second_are_not_reported() {
                 loop {
                     let _first = locks[order[0]].lock().await;
                     met.wait().await;
-                    let patience = Duration::from_secs(1);
-                    drop(volt::time::timeout(patience, locks[order[1]].lock()).await);
+                    let timeout = Duration::from_secs(1);
+                    drop(volt::time::timeout(timeout, locks[order[1]].lock()).await);
                 }
             }));
         }

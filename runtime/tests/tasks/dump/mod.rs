@@ -1,6 +1,6 @@
 //! The task dump: each waiting task's chain of awaits, with the lines of this file. `polls` has
-//! what tasks do in the polls of a dump, `resources` the primitives that they wait for, and
-//! `runtimes` the runtimes that cannot run it as usual.
+//! what tasks do in the polls of a dump, `repeat` the next dumps of the same tasks, `resources` the
+//! primitives that they wait for, and `runtimes` the runtimes that cannot run it as usual.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use volt::telemetry::dump::{Dump, Group, Query};
 use volt::{Builder, Runtime};
 
 mod polls;
+mod repeat;
 mod resources;
 mod runtimes;
 
@@ -64,8 +65,8 @@ async fn takes(lock: Arc<Mutex<u32>>) -> u32 {
     *taken
 }
 
-async fn asks(lock: Arc<Mutex<u32>>) -> u32 {
-    takes(lock).await + 1 // LINE: asks
+async fn adds_one(lock: Arc<Mutex<u32>>) -> u32 {
+    takes(lock).await + 1 // LINE: adds_one
 }
 
 fn line(marker: &str) -> u32 {
@@ -80,11 +81,11 @@ fn a_dump_names_each_await_down_to_the_lock() {
     let runtime = runtime(2);
     let lock = Arc::new(Mutex::new(1));
     let held = runtime.block_on(lock.clone().lock_owned());
-    (0..3).for_each(|_| drop(runtime.spawn(asks(lock.clone()))));
+    (0..3).for_each(|_| drop(runtime.spawn(adds_one(lock.clone()))));
     let dump = dump(&runtime, &Query::default(), waits(3));
     let [group] = &dump.groups[..] else { panic!("one group: {}", dump.text()) };
     assert_eq!((group.tasks, group.examples.len()), (3, 3));
-    assert_eq!(chain(group), [("asks".to_owned(), line("asks")), ("takes".to_owned(), line("takes"))]);
+    assert_eq!(chain(group), [("adds_one".to_owned(), line("adds_one")), ("takes".to_owned(), line("takes"))]);
     // With or without the name of an inlined function.
     assert!(["Mutex", "volt::sync::lock"].iter().any(|name| leaf(group).contains(name)), "{}", dump.text());
     assert_eq!(group.awaits.as_deref(), Some("lock"));
@@ -109,7 +110,7 @@ fn a_dump_shows_the_holder_of_a_lock_and_its_waiters_in_order() {
     dump(&runtime, &unpolled, |dump| dump.groups.iter().any(|group| group.awaits.as_deref() == Some("value")));
     let mut order = Vec::new();
     for waiting in 2..=4 {
-        order.push(runtime.spawn(asks(lock.clone())).id().to_string().parse::<u64>().unwrap());
+        order.push(runtime.spawn(adds_one(lock.clone())).id().to_string().parse::<u64>().unwrap());
         // They join the queue one after the other.
         dump(&runtime, &unpolled, |dump| waits(waiting)(dump) && dump.queued == 0 && dump.running.is_empty());
     }
@@ -200,7 +201,7 @@ fn a_filter_finds_the_kind_and_the_line_of_an_await() {
     let runtime = runtime(1);
     let lock = Arc::new(Mutex::new(1));
     let _held = runtime.block_on(lock.clone().lock_owned());
-    (0..3).for_each(|_| drop(runtime.spawn(asks(lock.clone()))));
+    (0..3).for_each(|_| drop(runtime.spawn(adds_one(lock.clone()))));
     // A leaf that records nothing: only its chain has the line.
     runtime.spawn(async { futures_like().await });
     dump(&runtime, &Query::default(), waits(4));
@@ -213,12 +214,12 @@ fn a_filter_finds_the_kind_and_the_line_of_an_await() {
     assert_eq!([true, false].map(|polls| found("a lock", polls)), [(3, 3); 2], "as it is shown");
     let at = |marker: &str| format!("dump/mod.rs:{}", line(marker));
     assert_eq!([true, false].map(|polls| found(&at("takes"), polls)), [(3, 3); 2], "the line that was recorded");
-    assert_eq!(found(&at("asks"), true), (3, 3), "a line of the chain");
-    assert_eq!(found(&at("asks"), false), (0, 0), "no chain without polls");
+    assert_eq!(found(&at("adds_one"), true), (3, 3), "a line of the chain");
+    assert_eq!(found(&at("adds_one"), false), (0, 0), "no chain without polls");
     assert_eq!(found(&at("leaf"), true), (1, 1));
     assert_eq!(found("no such line", true), (0, 0));
     for _ in 0..50 {
-        let dump = dump_with(&runtime, Query { filter: at("asks"), ..Query::default() });
+        let dump = dump_with(&runtime, Query { filter: at("adds_one"), ..Query::default() });
         assert!(dump.running.is_empty(), "the dump's own task is not shown: {}", dump.text());
         let dump = dump_with(&runtime, Query::default());
         assert!(dump.running.iter().all(|task| !task.spawned_at.contains("dump/batch.rs")), "{}", dump.text());

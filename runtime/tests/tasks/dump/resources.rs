@@ -167,6 +167,20 @@ fn a_dump_shows_the_order_of_tasks_at_a_semaphore_and_channel() {
 }
 
 #[test]
+fn a_dump_names_the_task_that_receives_from_a_full_channel() {
+    let runtime = runtime(2);
+    let (sender, mut receiver) = mpsc::channel(1);
+    let receives = runtime.spawn(async move {
+        receiver.recv().await;
+        pending::<()>().await;
+    });
+    runtime.spawn(async move { while sender.send(1).await.is_ok() {} });
+    let full = dump(&runtime, &Query::default(), waits(2));
+    let expected = format!("1 × mpsc channel with 1 sender, 1 of 1 message (received from by task #{})", id(&receives));
+    assert_eq!(resources(&full), [expected]);
+}
+
+#[test]
 fn a_dump_counts_primitives_with_the_same_numbers() {
     let runtime = runtime(2);
     let mut answers = Vec::new();

@@ -112,7 +112,7 @@ struct OnDrop(mpsc::Sender<()>);
 
 impl Drop for OnDrop {
     fn drop(&mut self) {
-        let _is_heard = self.0.send(());
+        let _is_sent = self.0.send(());
     }
 }
 

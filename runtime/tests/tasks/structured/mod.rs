@@ -238,21 +238,21 @@ fn a_child_awaited_after_its_scope_panics_and_does_not_hang() {
 #[test]
 fn a_task_can_read_whether_it_is_cancelled_and_shielded() {
     with_workers(|runtime| {
-        let asked = || (task::is_cancelled(), task::is_cancellation_effective());
-        assert_eq!(asked(), (false, false), "outside a task");
+        let requested = || (task::is_cancelled(), task::is_cancellation_effective());
+        assert_eq!(requested(), (false, false), "outside a task");
         let (began, has_begun) = mpsc::channel();
         let (aborted, is_aborted) = mpsc::channel();
         let (report, reported) = mpsc::channel();
         let task = runtime.spawn(async move {
-            let before = asked();
+            let before = requested();
             let shield = Shield::new().unwrap();
             began.send(()).unwrap();
             task::block_in_place(|| is_aborted.recv().unwrap());
-            let here = asked();
+            let here = requested();
             yield_now().await;
-            let later = asked();
+            let later = requested();
             drop(shield);
-            report.send([before, here, later, asked()]).unwrap();
+            report.send([before, here, later, requested()]).unwrap();
             pending::<()>().await;
         });
         has_begun.recv().unwrap();
@@ -272,7 +272,7 @@ fn a_task_can_read_whether_it_is_cancelled_and_shielded() {
                 let _shield = Shield::new().unwrap();
                 waits.send(()).unwrap();
                 poll_fn(|_cx| if task::is_cancelled() { Poll::Ready(()) } else { Poll::Pending }).await;
-                report.send(asked()).unwrap();
+                report.send(requested()).unwrap();
             });
             is_waiting.recv().unwrap();
             if !is_shutdown {

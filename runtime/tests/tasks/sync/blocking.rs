@@ -87,13 +87,13 @@ fn blocking_methods_work_where_blocking_is_allowed() {
 #[test]
 fn a_blocking_method_panics_at_its_callers_line() {
     alone(|| {
-        let (told, tells) = std::sync::mpsc::channel();
+        let (reported, sends) = std::sync::mpsc::channel();
         std::panic::set_hook(Box::new(move |panic| {
-            let _ = told.send(panic.location().unwrap().file().to_owned());
+            let _ = reported.send(panic.location().unwrap().file().to_owned());
         }));
         watched(|| builder(1).build().unwrap().block_on(async { all_panic() }));
         let mut files = 0;
-        for file in tells.try_iter() {
+        for file in sends.try_iter() {
             assert_eq!(file, file!());
             files += 1;
         }

@@ -137,9 +137,9 @@ fn debug_output_is_that_of_tokios_types() {
 #[test]
 fn a_wrong_argument_panics_at_its_callers_line() {
     alone(|| {
-        let (told, tells) = std::sync::mpsc::channel();
+        let (reported, sends) = std::sync::mpsc::channel();
         std::panic::set_hook(Box::new(move |panic| {
-            let _ = told.send(panic.location().unwrap().file().to_owned());
+            let _ = reported.send(panic.location().unwrap().file().to_owned());
         }));
         let merge = || {
             let (one, other) = (Semaphore::new(1), Semaphore::new(1));
@@ -157,7 +157,7 @@ fn a_wrong_argument_panics_at_its_callers_line() {
         ];
         for call in wrong.into_iter().chain([merge as fn(), merge_owned]) {
             std::panic::catch_unwind(call).unwrap_err();
-            assert_eq!(tells.try_iter().collect::<Vec<_>>(), [file!()]);
+            assert_eq!(sends.try_iter().collect::<Vec<_>>(), [file!()]);
         }
     });
 }

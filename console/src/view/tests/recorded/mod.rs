@@ -156,8 +156,10 @@ fn the_events_screen_fits_80_by_24_and_200_by_50() {
 #[test]
 fn help_covers_the_screen_and_names_the_keys() {
     let mut model = fixture::model(2, 4);
-    model.update(Message::Do(Action::ToggleHelp));
+    model.update(Message::Do(Action::NextHelp));
     assert_screen("help", &model, (80, 24));
+    model.update(Message::Do(Action::NextHelp));
+    assert_screen("help", &model, (120, 30));
 }
 
 #[test]
@@ -165,7 +167,7 @@ fn the_waits_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::model(2, 40);
     show(&mut model, Screen::Waits);
     assert!(screen(&model, (80, 24)).contains("Polling each waiting task once"));
-    let number = |model: &Model| model.wish().dump.map(|(_, _, number)| number);
+    let number = |model: &Model| model.needs().dump.map(|(_, _, number)| number);
     assert_eq!(number(&model), Some(1), "requested when the screen is opened");
     model.update(Message::Dump(Box::new(fixture::dump())));
     model.update(Message::Do(Action::Move(1)));

@@ -127,6 +127,24 @@ impl Case {
             Case::MiniRedis => &["src/server.rs"],
         }
     }
+
+    /// Returns the routes that the metrics must have for the requests of the clients.
+    pub fn routes(self) -> &'static [&'static str] {
+        match self {
+            Case::Axum => &["GET /"],
+            Case::TowerHttp => &["GET /api/item"],
+            Case::WebSocket => &["GET /echo"],
+            Case::Tls => &["GET /"],
+            // tonic adds each service to an axum router as one route.
+            Case::Tonic => &["POST /grpc.health.v1.Health/{*rest}"],
+            Case::Reqwest => &["GET /fetch"],
+            Case::Sqlite => &["GET /sqlite"],
+            Case::Postgres => &["GET /postgres"],
+            Case::Redis => &["GET /redis"],
+            // It does not use HTTP.
+            Case::MiniRedis => &[],
+        }
+    }
 }
 
 /// Returns the name of a case in a table and on the command line.

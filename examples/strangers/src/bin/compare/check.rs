@@ -15,17 +15,19 @@ use tokio::process::Command;
 use crate::cases::{Backends, Case};
 
 /// How long a program may take to show what is expected.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of clients, which send requests while the console runs.
 const CONNECTIONS: usize = 4;
 /// How long these clients send requests, in one turn.
 const TURN: Duration = Duration::from_millis(500);
+/// The number of paths that are requested of each route with a parameter.
+const PATHS: usize = 50;
 
 /// Runs each case of `programs` on Volt, and checks it with `console`.
 ///
 /// # Errors
 ///
-/// Fails if a request fails, or if the tasks of a library are not shown in time.
+/// Fails if a request fails, or if the tasks of a library or the routes are not shown in time.
 pub async fn check(cases: &[Case], programs: &Path, console: &Path, scratch: &Path) -> Result<(), Error> {
     let sockets = scratch.join("sockets");
     // Volt requires that only its owner can enter the folder.
@@ -52,6 +54,10 @@ pub async fn check(cases: &[Case], programs: &Path, console: &Path, scratch: &Pa
             let tasks = observed.shows(case.spawn_locations(), "tasks", async || observed.tasks().await).await?;
             observed.doctor().await?;
             let metrics = observed.shows(case.spawn_locations(), "metrics", async || observed.metrics().await).await?;
+            observed.shows(case.routes(), "routes", async || observed.routes().await).await?;
+            if case == Case::Axum {
+                observed.counts_by_route(address).await?;
+            }
             Ok::<_, Error>((tasks, metrics))
         };
         let (tasks, metrics) = tokio::select! {
@@ -78,7 +84,7 @@ struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Calls `read` until the locations contain each of these parts.
+    /// Calls `read` until the names contain each of these parts.
     async fn shows(
         &self,
         parts: &[&str],
@@ -87,15 +93,15 @@ impl Observed<'_> {
     ) -> Result<Vec<String>, Error> {
         let began = Instant::now();
         loop {
-            let mut locations = read().await?;
-            let missing = parts.iter().find(|part| !locations.iter().any(|location| location.contains(**part)));
+            let mut names = read().await?;
+            let missing = parts.iter().find(|part| !names.iter().any(|name| name.contains(**part)));
             let Some(missing) = missing else {
-                locations.sort();
-                locations.dedup();
-                return Ok(locations);
+                names.sort();
+                names.dedup();
+                return Ok(names);
             };
-            if began.elapsed() > PATIENCE {
-                return Err(format!("no spawn location in {place} contains {missing}: {locations:#?}").into());
+            if began.elapsed() > TIMEOUT {
+                return Err(format!("nothing in {place} contains {missing}: {names:#?}").into());
             }
         }
     }
@@ -123,11 +129,44 @@ impl Observed<'_> {
         if is_checked { Ok(()) } else { Err(format!("the doctor's report is incomplete: {report}").into()) }
     }
 
+    /// Sends requests with many paths, and checks that the metrics have one route for all paths
+    /// that the router does not distinguish.
+    async fn counts_by_route(&self, address: SocketAddr) -> Result<(), Error> {
+        for number in 0..PATHS {
+            for folder in ["numbers", "squares", "nowhere"] {
+                let answer = reqwest::get(format!("http://{address}/{folder}/{number}?query={number}")).await?;
+                if (answer.status() == 200) != (folder != "nowhere") {
+                    return Err(format!("/{folder}/{number}: {}", answer.status()).into());
+                }
+            }
+        }
+        let expected = ["GET /", "GET /numbers/{number}", "GET /squares/{number}", "GET unmatched"];
+        let routes = self.shows(&expected, "routes", async || self.routes().await).await?;
+        if routes == expected { Ok(()) } else { Err(format!("other routes than {expected:?}: {routes:?}").into()) }
+    }
+
+    /// Returns the routes in the metrics.
+    async fn routes(&self) -> Result<Vec<String>, Error> {
+        let text = self.page().await?;
+        let label = |line: &str, name: &str| {
+            let (_, rest) = line.split_once(&format!("{name}=\""))?;
+            rest.split('"').next().map(str::to_owned)
+        };
+        let series = text.lines().filter(|line| line.starts_with("volt_route_requests_total{"));
+        let routes = series.filter_map(|line| Some(format!("{} {}", label(line, "method")?, label(line, "route")?)));
+        Ok(routes.collect())
+    }
+
     /// Returns the locations in the metrics.
     async fn metrics(&self) -> Result<Vec<String>, Error> {
-        let text = reqwest::get(format!("http://{}/metrics", self.page)).await?.error_for_status()?.text().await?;
+        let text = self.page().await?;
         let series = text.lines().filter_map(|line| line.split_once("location=\"")?.1.split('"').next());
         Ok(series.map(str::to_owned).collect())
+    }
+
+    /// Returns the page of metrics.
+    async fn page(&self) -> Result<String, Error> {
+        Ok(reqwest::get(format!("http://{}/metrics", self.page)).await?.error_for_status()?.text().await?)
     }
 
     /// Runs a command of the console, and returns its output.

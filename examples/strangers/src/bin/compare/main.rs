@@ -11,6 +11,7 @@ mod cases;
 mod check;
 mod measure;
 mod program;
+mod tools;
 
 use cases::Case;
 
@@ -46,6 +47,21 @@ enum Command {
         /// Number of connections
         #[arg(long, default_value_t = 32)]
         connections: usize,
+    },
+    /// Put programs on both runtimes under the load of wrk and redis-benchmark, and print a table
+    Tools {
+        /// Folder with the programs on Tokio
+        #[arg(long)]
+        tokio: PathBuf,
+        /// Folder with the programs on Volt
+        #[arg(long)]
+        volt: PathBuf,
+        /// Duration of a run, in seconds; wrk rounds it up
+        #[arg(long, default_value_t = 5.0)]
+        seconds: f64,
+        /// Number of runs of each program on each runtime
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
     },
     /// Check that Volt's console and metrics show the tasks of the libraries
     Check {
@@ -85,8 +101,12 @@ async fn main() -> Result<(), Error> {
 async fn run(command: Command, cases: &[Case], scratch: &Path) -> Result<(), Error> {
     match command {
         Command::Measure { tokio, volt, seconds, rounds, connections } => {
-            let settings = measure::Settings { tokio: &tokio, volt: &volt, seconds, rounds, connections };
-            measure::measure(cases, &settings, scratch).await
+            let settings = measure::Settings { tokio: &tokio, volt: &volt, seconds, rounds };
+            measure::measure(cases, &settings, connections, scratch).await
+        }
+        Command::Tools { tokio, volt, seconds, rounds } => {
+            let settings = measure::Settings { tokio: &tokio, volt: &volt, seconds, rounds };
+            tools::measure(cases, &settings, scratch).await
         }
         Command::Check { volt, console } => check::check(cases, &volt, &console, scratch).await,
     }

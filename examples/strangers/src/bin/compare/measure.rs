@@ -1,5 +1,6 @@
 //! Measures the programs on both runtimes, in turns.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,41 +43,66 @@ impl Target {
     }
 }
 
+/// What a run measures: the values of the columns, and the response.
+pub type Measured = ([f64; COLUMNS.len()], String);
+
 /// How the programs are measured.
 pub struct Settings<'a> {
     pub tokio: &'a Path,
     pub volt: &'a Path,
     pub seconds: f64,
     pub rounds: usize,
-    pub connections: usize,
 }
 
-/// Measures each case, and prints a Markdown table.
+impl Settings<'_> {
+    /// Returns the folder with the programs on one of the runtimes.
+    pub fn programs(&self, is_volt: bool) -> &Path {
+        if is_volt { self.volt } else { self.tokio }
+    }
+}
+
+/// Measures each case with this number of connections, and prints a Markdown table.
 ///
 /// # Errors
 ///
 /// Fails if a request fails, or if the responses on the two runtimes differ.
-pub async fn measure(cases: &[Case], settings: &Settings<'_>, scratch: &Path) -> Result<(), Error> {
+pub async fn measure(cases: &[Case], settings: &Settings<'_>, connections: usize, scratch: &Path) -> Result<(), Error> {
     let backends = Backends::start(settings.tokio, scratch).await?;
+    let run = async |case, is_volt| run(case, is_volt, settings, connections, scratch, &backends).await;
+    table(cases, settings, &format!("{connections} connections, "), run).await
+}
+
+/// Measures each row on both runtimes, in turns, and prints a Markdown table. `run` measures a row
+/// once; its second argument is whether the runtime is Volt. `clients` is text for the last lines.
+///
+/// # Errors
+///
+/// Fails if `run` fails, or if the responses on the two runtimes differ.
+pub async fn table<R: Copy + Display>(
+    rows: &[R],
+    settings: &Settings<'_>,
+    clients: &str,
+    run: impl AsyncFn(R, bool) -> Result<Measured, Error>,
+) -> Result<(), Error> {
     print!("| program |");
     for Column { name, .. } in COLUMNS {
         print!(" {name} on Tokio | Volt / Tokio |");
     }
     println!("\n|---|{}", "---|".repeat(2 * COLUMNS.len()));
     let (mut met, mut all) = (0, 0);
-    for &case in cases {
+    for &row in rows {
         let mut rounds = Vec::new();
         for round in 0..settings.rounds {
             // Each runtime is the first one in every second round.
             let is_volt_first = round % 2 == 1;
-            let first = run(case, is_volt_first, settings, scratch, &backends).await?;
-            let second = run(case, !is_volt_first, settings, scratch, &backends).await?;
+            let first = run(row, is_volt_first).await?;
+            let second = run(row, !is_volt_first).await?;
             if first.1 != second.1 {
-                return Err(format!("{case}: responses differ: {:?} and {:?}", first.1, second.1).into());
+                return Err(format!("{row}: responses differ: {:?} and {:?}", first.1, second.1).into());
             }
             rounds.push(if is_volt_first { (second.0, first.0) } else { (first.0, second.0) });
         }
-        print!("| {case} |");
+        print!("| {row} |");
         for (at, column) in COLUMNS.iter().enumerate() {
             let on_tokio = median(rounds.iter().map(|(tokio, _)| tokio[at]));
             let ratio = median(rounds.iter().map(|(tokio, volt)| volt[at] / tokio[at]));
@@ -90,10 +116,9 @@ pub async fn measure(cases: &[Case], settings: &Settings<'_>, scratch: &Path) ->
         "\n{met} of {all} targets met: requests/s at least 1.00, p99 and processor time at most 1.00, memory at most 1.10."
     );
     println!(
-        "{} rounds of {} s, {} connections, {} processors shared with the clients.",
+        "{} rounds of {} s, {clients}{} processors shared with the clients.",
         settings.rounds,
         settings.seconds,
-        settings.connections,
         std::thread::available_parallelism()?
     );
     let load = std::fs::read_to_string("/proc/loadavg")?;
@@ -106,14 +131,14 @@ async fn run(
     case: Case,
     is_volt: bool,
     settings: &Settings<'_>,
+    connections: usize,
     scratch: &Path,
     backends: &Backends,
-) -> Result<([f64; COLUMNS.len()], String), Error> {
-    let programs = if is_volt { settings.volt } else { settings.tokio };
-    let (program, address) = case.start(programs, scratch, backends, &[]).await?;
-    let clients = case.clients(address, scratch, settings.connections).await?;
+) -> Result<Measured, Error> {
+    let (program, address) = case.start(settings.programs(is_volt), scratch, backends, &[]).await?;
+    let clients = case.clients(address, scratch, connections).await?;
     load::run(clients, Duration::from_secs_f64(WARM_UP)).await?;
-    let clients = case.clients(address, scratch, settings.connections).await?;
+    let clients = case.clients(address, scratch, connections).await?;
     let before = program.processor_time()?;
     let measured = load::run(clients, Duration::from_secs_f64(settings.seconds)).await?;
     let used = program.processor_time()? - before;

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 const LISTENING: &str = "0A";
 
 /// How long a program may take to listen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Killed when this is dropped.
 pub struct Program {
@@ -48,7 +48,7 @@ impl Program {
     /// Waits until the program listens on a port other than `but`, and returns its address.
     pub async fn listener(&self, but: Option<SocketAddr>) -> Result<SocketAddr, Error> {
         let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < TIMEOUT {
             let ports = self.ports()?;
             if let Some(port) = ports.into_iter().find(|port| but.is_none_or(|but| but.port() != *port)) {
                 return Ok((Ipv4Addr::LOCALHOST, port).into());

@@ -63,8 +63,8 @@
 //! compares the two. `check` is called at events that do not depend on this clock: each turn of the
 //! driver, each park, every few ticks of a worker (`CLOCK_CHECK_TICKS`), each check of the
 //! sentinel. After a fault the system clock is read, and the counter is measured anew. It is used
-//! again, unless the measurement fails or more than [`MAX_FAULTS`] faults are not forgiven. One
-//! fault is forgiven every [`FORGIVE_NS`], so a machine that is suspended now and then keeps its
+//! again, unless the measurement fails or more than [`MAX_FAULTS`] faults have not expired. One
+//! fault expires every [`FAULT_EXPIRY_NS`], so a machine that is suspended now and then keeps its
 //! counter. A counter that the kernel does not trust is not used again. Each fault is counted and
 //! reported.
 //!
@@ -103,7 +103,7 @@
 //! * The greatest time returned so far, in a word that all threads write: exact, but a shared cache
 //!   line at each poll.
 
-use volt_shim::{AtomicU8, AtomicU64, Ordering, const_new};
+use volt_shim::{AtomicU8, AtomicU64, CachePadded, Ordering, const_new};
 
 pub(crate) mod segment;
 pub(crate) mod source;
@@ -121,11 +121,11 @@ mod tests;
 const OVERTAKE_AFTER_NS: u64 = 2 * SEGMENT_NS;
 /// When the kernel is first queried whether it trusts the counter. A shorter program never queries
 /// it.
-const ASK_AFTER_NS: u64 = 10_000_000;
+const QUERY_AFTER_NS: u64 = 10_000_000;
 /// How long after one query the next one follows.
-const ASK_EVERY_NS: u64 = 10_000_000_000;
+const QUERY_EVERY_NS: u64 = 10_000_000_000;
 /// In `writer`: no thread has the lock.
-const NOBODY: u64 = 0;
+const UNLOCKED: u64 = 0;
 
 /// A fault of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,8 +177,9 @@ pub(crate) struct Clock<S> {
     /// The generation.
     current: AtomicU64,
     slots: [Slot; 2],
-    /// The lock: `NOBODY` if it is free, otherwise 1 + the number of forks of its holder's program.
-    writer: AtomicU64,
+    /// The lock: `UNLOCKED` if it is free, otherwise 1 + the number of forks of its holder's
+    /// program. On another cache line than the fields above, which all threads read.
+    writer: CachePadded<AtomicU64>,
     /// Under the lock: the reading that the rate is measured from; a width of `NEVER` means none.
     measured_cycles: AtomicU64,
     measured_ns: AtomicU64,
@@ -187,12 +188,12 @@ pub(crate) struct Clock<S> {
     rate: AtomicU64,
     trust: AtomicU8,
     /// When to query the kernel next, on the system clock.
-    ask_at_ns: AtomicU64,
+    query_at_ns: AtomicU64,
     faults: AtomicU64,
-    /// Under the lock: the number of faults that are not forgiven as of `struck_at_ns`.
+    /// Under the lock: the number of faults that have not expired as of `faults_at_ns`.
     strikes: AtomicU64,
     /// Under the lock: when strikes were last counted, on the system clock.
-    struck_at_ns: AtomicU64,
+    faults_at_ns: AtomicU64,
     last_fault: AtomicU8,
     source: S,
 }
@@ -203,16 +204,16 @@ impl<S: Source> Clock<S> {
             Self {
                 current: AtomicU64::new(0),
                 slots: [Slot::new(), Slot::new()],
-                writer: AtomicU64::new(NOBODY),
+                writer: CachePadded(AtomicU64::new(UNLOCKED)),
                 measured_cycles: AtomicU64::new(0),
                 measured_ns: AtomicU64::new(0),
                 measured_width: AtomicU64::new(NEVER),
                 rate: AtomicU64::new(0),
                 trust: AtomicU8::new(Trust::Unknown as u8),
-                ask_at_ns: AtomicU64::new(ASK_AFTER_NS),
+                query_at_ns: AtomicU64::new(QUERY_AFTER_NS),
                 faults: AtomicU64::new(0),
                 strikes: AtomicU64::new(0),
-                struck_at_ns: AtomicU64::new(0),
+                faults_at_ns: AtomicU64::new(0),
                 last_fault: AtomicU8::new(0),
                 source,
             }
@@ -242,15 +243,25 @@ impl<S: Source> Clock<S> {
     /// calling thread has kept. Takes half of the instructions.
     #[inline]
     pub(crate) fn now_ns_by(&self, kept: &Kept) -> u64 {
+        match self.now_ns_of(kept) {
+            Some(now_ns) => now_ns,
+            None => self.now_ns_anew(kept),
+        }
+    }
+
+    /// Returns the present time, ns, unless the kept segment is over. Calls no function, so the
+    /// caller need not save registers.
+    #[inline]
+    pub(crate) fn now_ns_of(&self, kept: &Kept) -> Option<u64> {
         // Read (2)
         let since = self.source.cycles().wrapping_sub(kept.begin_cycles.get());
         // Read (3)
         // ORDERING: Relaxed; after the Acquires in `words`, see there. As a later load of this
         // thread it returns no older generation than the one that was kept.
         if since < kept.cycles.get() && self.current.load(Ordering::Relaxed) == kept.generation.get() {
-            return kept.show(kept.begin_ns.get() + line(since, kept.rate.get()));
+            return Some(kept.show(kept.begin_ns.get() + line(since, kept.rate.get())));
         }
-        self.now_ns_anew(kept)
+        None
     }
 
     /// Reads the time, and keeps the present segment.
@@ -319,8 +330,8 @@ impl<S: Source> Clock<S> {
     fn check(&self) -> u64 {
         let (shown_ns, system_ns) = (self.now_ns(), self.source.system_ns());
         // ORDERING: Relaxed; only the value counts.
-        if system_ns >= self.ask_at_ns.load(Ordering::Relaxed) {
-            self.ask(system_ns);
+        if system_ns >= self.query_at_ns.load(Ordering::Relaxed) {
+            self.query(system_ns);
         }
         if system_ns.saturating_sub(shown_ns) <= SEGMENT_NS {
             return shown_ns;
@@ -336,9 +347,9 @@ impl<S: Source> Clock<S> {
     /// Queries the kernel whether it trusts the counter. The result takes effect at the next
     /// renewal.
     #[cold]
-    fn ask(&self, system_ns: u64) {
+    fn query(&self, system_ns: u64) {
         // ORDERING: Relaxed; two threads that both query get the same result.
-        self.ask_at_ns.store(system_ns.saturating_add(ASK_EVERY_NS), Ordering::Relaxed);
+        self.query_at_ns.store(system_ns.saturating_add(QUERY_EVERY_NS), Ordering::Relaxed);
         let (from, to) = match (self.trust(), self.source.is_trusted()) {
             (Trust::Unknown, true) => (Trust::Unknown, Trust::Granted),
             (Trust::Unknown, false) => (Trust::Unknown, Trust::Denied),
@@ -346,7 +357,7 @@ impl<S: Source> Clock<S> {
             (Trust::Granted, true) => return,
             (Trust::Withdrawn | Trust::Denied, _) => {
                 // ORDERING: Relaxed; only the value counts.
-                self.ask_at_ns.store(NEVER, Ordering::Relaxed);
+                self.query_at_ns.store(NEVER, Ordering::Relaxed);
                 return;
             }
         };
@@ -378,9 +389,9 @@ impl<S: Source> Clock<S> {
 
     /// Makes the next `check` query the kernel.
     #[cfg(test)]
-    pub(crate) fn ask_again(&self) {
+    pub(crate) fn query_again(&self) {
         // ORDERING: Relaxed; only the value counts.
-        self.ask_at_ns.store(0, Ordering::Relaxed);
+        self.query_at_ns.store(0, Ordering::Relaxed);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::segment::Reading;
-use super::writer::{FORGIVE_NS, MAX_FAULTS};
+use super::writer::{FAULT_EXPIRY_NS, MAX_FAULTS};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -109,7 +109,7 @@ fn the_counter_is_used_once_it_is_trusted_and_measured() {
     let fake = Fake::new();
     let bench = Bench::new(&fake);
     bench.pass(9 * MS);
-    assert_eq!((bench.clock.is_fast(), fake.questions.get()), (false, 0), "a short program never asks");
+    assert_eq!((bench.clock.is_fast(), fake.questions.get()), (false, 0), "a short program never queries it");
     bench.pass(30 * MS);
     assert!(bench.clock.is_fast());
     bench.pass(100 * MS);
@@ -271,10 +271,10 @@ fn a_clock_that_the_kernel_distrusts_is_not_used_again() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     fake.is_trusted.set(false);
-    bench.pass(ASK_EVERY_NS + 2 * MS);
+    bench.pass(QUERY_EVERY_NS + 2 * MS);
     assert_eq!(bench.clock.last_fault(), Some((Fault::Distrusted, true)));
     fake.is_trusted.set(true);
-    bench.pass(2 * ASK_EVERY_NS);
+    bench.pass(2 * QUERY_EVERY_NS);
     assert_eq!((bench.clock.is_fast(), bench.clock.faults(), bench.error_ns()), (false, 1, 0));
 }
 
@@ -283,7 +283,7 @@ fn a_counter_that_fails_repeatedly_is_disabled() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     for fault in 1..=MAX_FAULTS + 1 {
-        fake.pass(FORGIVE_NS / 20_000);
+        fake.pass(FAULT_EXPIRY_NS / 20_000);
         fake.cycles.set(fake.cycles.get() + HOURS);
         bench.pass(30 * MS);
         assert_eq!((bench.clock.faults(), bench.clock.is_fast()), (fault, fault <= MAX_FAULTS));
@@ -296,8 +296,8 @@ fn a_counter_that_fails_now_and_then_is_kept() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     for fault in 1..=5 * MAX_FAULTS {
-        // The time that has passed toward the next forgiveness is not lost by a fault.
-        fake.pass(FORGIVE_NS / 1_000 - 1_000_000);
+        // The time that has passed toward the next expiry is not lost by a fault.
+        fake.pass(FAULT_EXPIRY_NS / 1_000 - 1_000_000);
         fake.cycles.set(fake.cycles.get() + HOURS);
         bench.pass(30 * MS);
         assert_eq!((bench.clock.faults(), bench.clock.is_fast()), (fault, true));

@@ -10,7 +10,7 @@ use volt_shim::Ordering;
 
 use super::segment::{NEVER, RATE_BITS, Reading, SEGMENT_NS, Segment};
 use super::source::Source;
-use super::{Clock, Fault, NOBODY, Trust};
+use super::{Clock, Fault, Trust, UNLOCKED};
 
 /// How often an overtaken writer tries to publish a segment that yields times.
 const LATE_TRIES: usize = if cfg!(loom) { 1 } else { 4 };
@@ -25,10 +25,10 @@ const TOLERANCE: u64 = 512;
 const SLACK_NS: u64 = 10_000;
 /// Plausible rates of a counter: 4 MHz to 4 THz.
 const RATES: std::ops::RangeInclusive<u64> = 1 << 12..=u32::MAX as u64;
-/// Maximum number of faults that are not forgiven. After one more, the counter is not used again.
+/// Maximum number of faults that have not expired. After one more, the counter is not used again.
 pub(super) const MAX_FAULTS: u64 = 8;
-/// Interval at which one of these faults is forgiven, ns: ten minutes.
-pub(super) const FORGIVE_NS: u64 = 600_000_000_000;
+/// Interval at which one of these faults expires, ns: ten minutes.
+pub(super) const FAULT_EXPIRY_NS: u64 = 600_000_000_000;
 
 impl<S: Source> Clock<S> {
     /// Takes the writer's lock, unless another thread of this program has it.
@@ -192,14 +192,14 @@ impl<S: Source> Writer<'_, S> {
         let clock = self.0;
         // ORDERING: Relaxed, all; written under the lock, and read for reports.
         let faults = clock.faults.load(Ordering::Relaxed) + 1;
-        let struck_at_ns = clock.struck_at_ns.load(Ordering::Relaxed);
-        let forgiven = now.ns.saturating_sub(struck_at_ns) / FORGIVE_NS;
-        let kept = clock.strikes.load(Ordering::Relaxed).saturating_sub(forgiven);
+        let faults_at_ns = clock.faults_at_ns.load(Ordering::Relaxed);
+        let expired = now.ns.saturating_sub(faults_at_ns) / FAULT_EXPIRY_NS;
+        let kept = clock.strikes.load(Ordering::Relaxed).saturating_sub(expired);
         let strikes = kept + 1;
         clock.strikes.store(strikes, Ordering::Relaxed);
-        // The time that has passed toward the next forgiveness is kept.
-        let struck_at_ns = if kept == 0 { now.ns } else { struck_at_ns + forgiven * FORGIVE_NS };
-        clock.struck_at_ns.store(struck_at_ns, Ordering::Relaxed);
+        // The time that has passed toward the next expiry is kept.
+        let faults_at_ns = if kept == 0 { now.ns } else { faults_at_ns + expired * FAULT_EXPIRY_NS };
+        clock.faults_at_ns.store(faults_at_ns, Ordering::Relaxed);
         clock.rate.store(0, Ordering::Relaxed);
         self.measure_from(now);
         let is_last = matches!(fault, Fault::Distrusted | Fault::Unusable) || strikes > MAX_FAULTS;
@@ -208,7 +208,7 @@ impl<S: Source> Writer<'_, S> {
         }
         // The event that caused the fault may also have changed whether the kernel trusts the
         // counter.
-        clock.ask_at_ns.store(if is_last { NEVER } else { now.ns }, Ordering::Relaxed);
+        clock.query_at_ns.store(if is_last { NEVER } else { now.ns }, Ordering::Relaxed);
         clock.last_fault.store(fault as u8, Ordering::Relaxed);
         // ORDERING: Release; pairs with nothing that decides. A thread that sees the count sees the
         // fault soon.
@@ -240,6 +240,6 @@ impl<S: Source> Writer<'_, S> {
 impl<S: Source> Drop for Writer<'_, S> {
     fn drop(&mut self) {
         // ORDERING: Release; pairs with the Acquire in `write`.
-        self.0.writer.store(NOBODY, Ordering::Release);
+        self.0.writer.store(UNLOCKED, Ordering::Release);
     }
 }

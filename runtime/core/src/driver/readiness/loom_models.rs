@@ -105,7 +105,7 @@ impl Socket {
     }
 
     /// Stands in for the kernel and the thread in the driver turn.
-    fn tell<S: Steps>(&self) {
+    fn notify<S: Steps>(&self) {
         self.buffer.fetch_add(1, Ordering::AcqRel);
         let mut wakers = Vec::new();
         S::set(&self.readiness, Flags::READABLE, &mut wakers);
@@ -114,10 +114,10 @@ impl Socket {
 }
 
 /// A task takes `items` items, each of which is reported once.
-fn tellings<S: Steps>(begin: Flags, items: usize, take: fn(&Socket, &StdArc<Sleeper>)) {
+fn reports<S: Steps>(begin: Flags, items: usize, take: fn(&Socket, &StdArc<Sleeper>)) {
     let socket = Arc::new(Socket { readiness: Readiness::new(begin), buffer: AtomicUsize::new(0) });
     let kernel = socket.clone();
-    let kernel = thread::spawn(move || (0..items).for_each(|_| kernel.tell::<S>()));
+    let kernel = thread::spawn(move || (0..items).for_each(|_| kernel.notify::<S>()));
     let task = thread::spawn(move || {
         let sleeper = StdArc::new(Sleeper::default());
         (0..items).for_each(|_| take(&socket, &sleeper));
@@ -128,17 +128,17 @@ fn tellings<S: Steps>(begin: Flags, items: usize, take: fn(&Socket, &StdArc<Slee
 
 #[test]
 fn a_task_in_the_slot_misses_no_report() {
-    holds(None, || tellings::<AsBuilt>(Flags::NONE, 2, Socket::take_in_slot::<AsBuilt>));
+    holds(None, || reports::<AsBuilt>(Flags::NONE, 2, Socket::take_in_slot::<AsBuilt>));
 }
 
 #[test]
 fn a_task_in_the_queue_misses_no_report() {
-    holds(None, || tellings::<InQueue>(Flags::NONE, 2, Socket::take_in_queue));
+    holds(None, || reports::<InQueue>(Flags::NONE, 2, Socket::take_in_queue));
 }
 
 #[test]
 fn a_report_between_an_attempt_and_its_clear_is_kept() {
-    holds(None, || tellings::<AsBuilt>(Flags::READABLE, 2, Socket::take_in_slot::<AsBuilt>));
+    holds(None, || reports::<AsBuilt>(Flags::READABLE, 2, Socket::take_in_slot::<AsBuilt>));
 }
 
 /// Two tasks in the queue, and two items.
@@ -150,7 +150,7 @@ fn two_tasks_in_the_queue_get_an_item_each() {
             let socket = socket.clone();
             thread::spawn(move || socket.take_in_queue(&StdArc::new(Sleeper::default())))
         });
-        let kernel = thread::spawn(move || (0..2).for_each(|_| socket.tell::<AsBuilt>()));
+        let kernel = thread::spawn(move || (0..2).for_each(|_| socket.notify::<AsBuilt>()));
         kernel.join().unwrap();
         tasks.into_iter().for_each(|task| task.join().unwrap());
     });
@@ -167,7 +167,7 @@ impl Steps for ClearsAnyTick {
 
 #[test]
 fn clearing_without_the_tick_is_found() {
-    breaks("deadlock", None, || tellings::<ClearsAnyTick>(Flags::READABLE, 1, Socket::take_in_slot::<ClearsAnyTick>));
+    breaks("deadlock", None, || reports::<ClearsAnyTick>(Flags::READABLE, 1, Socket::take_in_slot::<ClearsAnyTick>));
 }
 
 /// Fault: checks before it takes the lock, and not again.
@@ -185,7 +185,7 @@ impl Steps for ChecksUnlocked {
 
 #[test]
 fn not_checking_again_under_the_lock_is_found() {
-    breaks("deadlock", None, || tellings::<ChecksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<ChecksUnlocked>));
+    breaks("deadlock", None, || reports::<ChecksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<ChecksUnlocked>));
 }
 
 /// Fault: takes the wakers before it sets the flags.
@@ -201,5 +201,5 @@ impl Steps for WakesFirst {
 
 #[test]
 fn taking_the_wakers_before_the_flags_are_set_is_found() {
-    breaks("deadlock", None, || tellings::<WakesFirst>(Flags::NONE, 1, Socket::take_in_slot::<WakesFirst>));
+    breaks("deadlock", None, || reports::<WakesFirst>(Flags::NONE, 1, Socket::take_in_slot::<WakesFirst>));
 }

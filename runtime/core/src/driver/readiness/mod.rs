@@ -187,12 +187,18 @@ impl fmt::Display for ShutDownError {
 impl std::error::Error for ShutDownError {}
 
 /// The readiness of one socket.
+///
+/// Each begins a cache line, and what an event changes is in that line. Otherwise the workers of
+/// two sockets that were accepted one after the other would share a line.
+#[repr(C, align(64))]
 pub(crate) struct Readiness {
     word: AtomicU64,
     waiters: Mutex<Waiters>,
 }
 
+/// In this order, so that only the queue is in the second cache line.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Waiters {
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -215,10 +221,10 @@ impl Readiness {
 
     /// Reports an event: sets `flags` and collects the wakers of the tasks that wait for them.
     pub(crate) fn set(&self, flags: Flags, into: &mut Vec<Waker>) {
-        let tell = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
+        let notify = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
         // ORDERING: Release; pairs with the Acquire in `check`: an attempt that sees a flag comes
         // after the kernel's report. Relaxed on failure: a retry value.
-        let _ = self.word.fetch_update(Ordering::Release, Ordering::Relaxed, tell);
+        let _ = self.word.fetch_update(Ordering::Release, Ordering::Relaxed, notify);
         let mut waiters = self.waiters.lock();
         let ends = |awaited: Flags| flags.intersects(awaited.and(Flags::SHUT_DOWN));
         if ends(Direction::Read.awaited()) {

@@ -15,7 +15,7 @@ impl Wake for Count {
     }
 }
 
-fn tell(readiness: &Readiness, flags: Flags) {
+fn notify(readiness: &Readiness, flags: Flags) {
     let mut wakers = Vec::new();
     readiness.set(flags, &mut wakers);
     wakers.into_iter().for_each(Waker::wake);
@@ -26,7 +26,7 @@ fn a_flag_set_again_after_the_check_is_not_cleared() {
     let readiness = Readiness::new(Flags::READABLE);
     let seen = readiness.check(Direction::Read).unwrap().unwrap();
     for _ in 0..1 << 16 {
-        tell(&readiness, Flags::READABLE);
+        notify(&readiness, Flags::READABLE);
     }
     readiness.clear(seen);
     assert!(readiness.check(Direction::Read).unwrap().is_some(), "an event was lost");
@@ -41,7 +41,7 @@ fn clearing_one_direction_keeps_the_other_and_closed_flags() {
     readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
     assert!(readiness.check(Direction::Read).unwrap().is_none());
     assert!(readiness.check(Direction::Write).unwrap().is_some());
-    tell(&readiness, Flags::READ_CLOSED);
+    notify(&readiness, Flags::READ_CLOSED);
     readiness.clear(readiness.check(Direction::Read).unwrap().unwrap());
     assert!(readiness.check(Direction::Read).unwrap().is_some());
 }
@@ -57,7 +57,7 @@ fn only_a_one_way_attempt_that_would_block_refutes_closure() {
     let seen = readiness.check(read).unwrap().unwrap();
     assert!(readiness.refute(seen, read));
     assert_eq!(readiness.check(both).unwrap().unwrap().found(), Flags::WRITE_CLOSED);
-    tell(&readiness, Flags::READ_CLOSED);
+    notify(&readiness, Flags::READ_CLOSED);
     readiness.refute(seen, read);
     assert!(readiness.check(read).unwrap().is_some(), "it was told again since");
 }
@@ -75,7 +75,7 @@ fn an_event_wakes_all_waiters_of_its_direction_only() {
     assert!(second.as_mut().poll(&mut cx).is_pending());
     assert!(third.as_mut().poll(&mut write_cx).is_pending());
     assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
-    tell(&readiness, Flags::READABLE);
+    notify(&readiness, Flags::READABLE);
     assert_eq!((reads.0.load(Ordering::Relaxed), writes.0.load(Ordering::Relaxed)), (3, 0));
     assert!(first.as_mut().poll(&mut cx).is_ready());
     assert!(second.as_mut().poll(&mut cx).is_ready());
@@ -104,7 +104,7 @@ fn the_slot_wakes_the_last_task_that_waited_in_it() {
         let waker = Waker::from(count.clone());
         assert!(readiness.poll_ready(&mut Context::from_waker(&waker), Direction::Write).is_pending());
     }
-    tell(&readiness, Flags::WRITE_CLOSED);
+    notify(&readiness, Flags::WRITE_CLOSED);
     assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
 }
 
@@ -123,4 +123,14 @@ fn shut_down_wakes_both_directions_and_fails_later_checks() {
     assert_eq!(count.0.load(Ordering::Relaxed), 2);
     assert!(matches!(read.as_mut().poll(&mut cx), Poll::Ready(Err(_))));
     assert!(readiness.check(Direction::Write).is_err());
+}
+
+#[test]
+fn an_event_changes_one_cache_line_of_its_socket() {
+    let readiness = Readiness::new(Flags::NONE);
+    let begin = std::ptr::from_ref(&readiness).addr();
+    assert!(begin.is_multiple_of(64) && size_of::<Readiness>().is_multiple_of(64), "sockets share a line");
+    let waiters = readiness.waiters.lock();
+    let end = |waker: &Option<Waker>| std::ptr::from_ref(waker).addr() + size_of_val(waker) - begin;
+    assert!(end(&waiters.reader) <= 64 && end(&waiters.writer) <= 64, "the slots are in another line");
 }

@@ -66,7 +66,7 @@ const MAX_YIELDS: u32 = 64;
 /// In `next_deadline_ns`: no timer is armed. As the limit of a sleep: none.
 const NEVER: u64 = u64::MAX;
 /// In `Shared::limit_ns`: no thread sleeps. No deadline is before it.
-const NOBODY: u64 = 0;
+const NO_SLEEPER: u64 = 0;
 
 /// All timers of a runtime.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ struct Published {
 #[derive(Debug)]
 struct Shared {
     wheel: Wheel<Timer>,
-    /// Until when the sleeper in the driver sleeps. `NOBODY` while no thread sleeps there, and
+    /// Until when the sleeper in the driver sleeps. `NO_SLEEPER` while no thread sleeps there, and
     /// after the sleeper was unparked to compute a new limit.
     limit_ns: u64,
     /// Whether an armer cleared the limit since the sleep began.
@@ -144,7 +144,7 @@ impl Timers {
             last_lag_ns: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
         };
-        let shared = Shared { wheel, limit_ns: NOBODY, was_rearmed: false };
+        let shared = Shared { wheel, limit_ns: NO_SLEEPER, was_rearmed: false };
         let waiting = AtomicU32::new(0);
         Self { shared: Mutex::new(shared), waiting, tick_ns, published: CachePadded(published) }
     }
@@ -187,7 +187,7 @@ impl Timers {
         let tick = self.tick_of(deadline_ns);
         let boundary_ns = self.boundary(tick);
         let key = shared.wheel.insert(tick, Timer { deadline_ns, waker });
-        let armed = self.tell_sleeper(&mut shared, boundary_ns);
+        let armed = self.notify_sleeper(&mut shared, boundary_ns);
         self.publish_armed(&shared, boundary_ns);
         Ok((key, armed))
     }
@@ -198,7 +198,7 @@ impl Timers {
         shared.wheel.payload_mut(key)?.deadline_ns = deadline_ns;
         let tick = self.tick_of(deadline_ns);
         shared.wheel.reschedule(key, tick);
-        let armed = self.tell_sleeper(&mut shared, self.boundary(tick));
+        let armed = self.notify_sleeper(&mut shared, self.boundary(tick));
         self.publish(&shared);
         Some(armed)
     }
@@ -322,7 +322,7 @@ impl Timers {
     /// Ends the sleep. Returns whether a deadline before its limit was armed meanwhile.
     pub(crate) fn end_sleep(&self) -> bool {
         let mut shared = self.lock();
-        shared.limit_ns = NOBODY;
+        shared.limit_ns = NO_SLEEPER;
         std::mem::take(&mut shared.was_rearmed)
     }
 
@@ -373,11 +373,11 @@ impl Timers {
     }
 
     #[inline]
-    fn tell_sleeper(&self, shared: &mut MutexGuard<'_, Shared>, boundary_ns: u64) -> Armed {
+    fn notify_sleeper(&self, shared: &mut MutexGuard<'_, Shared>, boundary_ns: u64) -> Armed {
         if boundary_ns >= shared.limit_ns {
             return Armed::Quietly;
         }
-        shared.limit_ns = NOBODY;
+        shared.limit_ns = NO_SLEEPER;
         shared.was_rearmed = true;
         Armed::BeforeLimit
     }

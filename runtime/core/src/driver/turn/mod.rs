@@ -53,6 +53,7 @@ use volt_stacks::fork::Home;
 
 use crate::clock::{self, Both};
 use crate::config::Backend;
+use crate::driver::leases::Leases;
 use crate::driver::poller::{Poller, WAKER};
 use crate::driver::test_clock::TestClock;
 use crate::driver::timers::{Armed, IsShutDown, Timers};
@@ -61,6 +62,7 @@ use crate::driver::wheel::Key;
 use crate::failures::{Failure, Failures};
 use crate::task::contain::contain;
 
+mod figures;
 mod register;
 mod registrations;
 use registrations::{INDEX_BITS, Registrations, index_of};
@@ -76,19 +78,32 @@ const NATIVE: (Backend, &str) = (Backend::Kqueue, "kqueue");
 #[derive(Debug)]
 pub struct Driver {
     pub(crate) timers: Timers,
+    /// The leases by which sleeps keep this driver alive.
+    pub(crate) leases: CachePadded<Leases>,
     /// Replaces the clock of the program, in a runtime that was built for tests.
     pub test_clock: Option<TestClock>,
     poller: TurnLock<Poller>,
     registry: Registry,
     waker: mio::Waker,
     failures: Arc<Failures>,
-    registrations: Mutex<Registrations>,
+    sockets: CachePadded<Sockets>,
     counters: CachePadded<Counters>,
     /// The program that created the kernel's ready list; a forked child is another one.
     home: Home,
 }
 
-/// Cells that are read by loads. A cell with a named lock is written only under that lock.
+/// The registered sockets. On their own cache line: the lock is written when a socket comes or
+/// goes, and at each turn with events. Each timer reads the fields of the driver that do not
+/// change.
+#[derive(Debug)]
+struct Sockets {
+    table: Mutex<Registrations>,
+    /// How many are registered. Written under the lock, read by loads.
+    count: AtomicU64,
+}
+
+/// Cells that are read by loads. A cell with a named lock is written only under that lock. Workers
+/// read this cache line at each tick.
 #[derive(Debug)]
 struct Counters {
     /// When the kernel's ready list was last read. Lock: the turn.
@@ -97,8 +112,6 @@ struct Counters {
     turns: AtomicU64,
     /// Lock: the turn.
     events: AtomicU64,
-    /// Lock: the registrations.
-    registrations: AtomicU64,
     /// Any task in `accept` writes it, with an RMW.
     accept_backoffs: AtomicU64,
     /// Faults of the program's clock that were reported to this runtime's log. Any thread that has
@@ -176,18 +189,18 @@ impl Driver {
             last_turn_ns: AtomicU64::new(now_ns),
             turns: AtomicU64::new(0),
             events: AtomicU64::new(0),
-            registrations: AtomicU64::new(0),
             accept_backoffs: AtomicU64::new(0),
             clock_faults: AtomicU64::new(clock::faults()),
         };
         Ok(Self {
             timers: Timers::new(now_ns),
+            leases: CachePadded(Leases::new()),
             test_clock: None,
             poller: TurnLock::new(poller),
             registry,
             waker,
             failures,
-            registrations: Mutex::new(Registrations::default()),
+            sockets: CachePadded(Sockets { table: Mutex::default(), count: AtomicU64::new(0) }),
             counters: CachePadded(counters),
             home: Home::here(),
         })
@@ -298,7 +311,7 @@ impl Driver {
     #[inline]
     pub(crate) fn arm_timer(&self, deadline_ns: u64, waker: Waker) -> Result<Key, IsShutDown> {
         let (key, armed) = self.timers.arm(deadline_ns, waker)?;
-        self.tell(armed);
+        self.notify(armed);
         Ok(key)
     }
 
@@ -306,11 +319,11 @@ impl Driver {
     /// deadline. Returns false if the timer has fired.
     pub(crate) fn reset_timer(&self, key: Key, deadline_ns: u64) -> bool {
         let armed = self.timers.reset(key, deadline_ns);
-        armed.map(|armed| self.tell(armed)).is_some()
+        armed.map(|armed| self.notify(armed)).is_some()
     }
 
     #[inline]
-    fn tell(&self, armed: Armed) {
+    fn notify(&self, armed: Armed) {
         if armed == Armed::BeforeLimit {
             self.unpark();
         }
@@ -320,7 +333,7 @@ impl Driver {
     /// `time::sleep`. Sockets and timers that outlive the runtime may still be dropped.
     pub(crate) fn shut_down(&self) {
         let mut wakers = Vec::new();
-        let mut registrations = self.registrations.lock();
+        let mut registrations = self.sockets.table.lock();
         registrations.is_shut_down = true;
         for (_, registered) in &registrations.sockets {
             registered.readiness.shut_down(&mut wakers);
@@ -328,12 +341,6 @@ impl Driver {
         drop(registrations);
         self.timers.shut_down(&mut wakers);
         wake_all(wakers);
-    }
-
-    /// Counts an `accept` that waits because the program has run out of descriptors or memory.
-    pub fn count_accept_backoff(&self) {
-        // ORDERING: Relaxed; an RMW, since any task may do it; read by telemetry only.
-        self.counters.accept_backoffs.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns when the kernel's ready list was last read, in ns of the program's clock.
@@ -354,32 +361,8 @@ impl Driver {
     pub(crate) fn can_wait_until(&self, until_ns: u64) -> bool {
         // ORDERING: Relaxed; a hint, like everything here. A socket that is registered, or a timer
         // that is armed, right after this load waits as long as one that came a moment earlier.
-        let has_sockets = || self.counters.registrations.load(Ordering::Relaxed) > 0;
+        let has_sockets = || self.sockets.count.load(Ordering::Relaxed) > 0;
         self.owner().is_some() || (!has_sockets() && self.timers.next_deadline_ns() > until_ns)
-    }
-
-    /// Returns the name of the kernel interface that reports ready I/O.
-    pub(crate) fn backend_name(&self) -> &'static str {
-        NATIVE.1
-    }
-
-    /// Returns the figures for telemetry.
-    pub(crate) fn telemetry(&self, now_ns: u64) -> (volt_telemetry::Driver, volt_telemetry::Timers) {
-        let owner = self.owner();
-        let counters = &self.counters;
-        let driver = volt_telemetry::Driver {
-            owner: owner.map(|worker| worker as u32),
-            // ORDERING: Relaxed; single-writer cells, each exact by itself.
-            turns: counters.turns.load(Ordering::Relaxed),
-            // ORDERING: Relaxed; as above.
-            events: counters.events.load(Ordering::Relaxed),
-            // ORDERING: Relaxed; as above.
-            registrations: counters.registrations.load(Ordering::Relaxed),
-            // ORDERING: Relaxed; as above.
-            accept_backoffs: counters.accept_backoffs.load(Ordering::Relaxed),
-            idle_ns: if owner.is_some() { 0 } else { now_ns.saturating_sub(self.last_turn_ns()) },
-        };
-        (driver, self.timers.telemetry(self.now_ns()))
     }
 }
 
@@ -413,7 +396,7 @@ impl Turn<'_> {
             Wait::Paused { next_ns } => {
                 // ORDERING: Relaxed; a hint. If there are sockets, data in transit between two of
                 // them gets a moment to arrive.
-                let has_sockets = self.driver.counters.registrations.load(Ordering::Relaxed) > 0;
+                let has_sockets = self.driver.sockets.count.load(Ordering::Relaxed) > 0;
                 let is_waiting = has_sockets || next_ns.is_none();
                 self.poller.wait(Some(if is_waiting { PAUSED_TURN } else { Duration::ZERO }))
             }
@@ -466,7 +449,7 @@ impl Turn<'_> {
         if events.peek().is_none() {
             return;
         }
-        let registrations = self.driver.registrations.lock();
+        let registrations = self.driver.sockets.table.lock();
         for (token, flags) in events {
             if token == WAKER {
                 polled.was_unparked = true;

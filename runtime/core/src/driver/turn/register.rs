@@ -31,7 +31,7 @@ impl Driver {
         let readiness = Arc::new(Readiness::new(begin));
         let token = self.enter(readiness.clone())?;
         if let Err(error) = self.registry.register(source, token, interest) {
-            self.registrations.lock().registered -= 1;
+            self.sockets.table.lock().registered -= 1;
             self.leave(token);
             return Err(error);
         }
@@ -52,7 +52,7 @@ impl Driver {
     }
 
     fn enter(&self, readiness: Arc<Readiness>) -> io::Result<Token> {
-        let mut registrations = self.registrations.lock();
+        let mut registrations = self.sockets.table.lock();
         if registrations.is_shut_down {
             return Err(ShutDownError::io());
         }
@@ -68,7 +68,7 @@ impl Driver {
     }
 
     fn leave(&self, token: Token) {
-        let mut registrations = self.registrations.lock();
+        let mut registrations = self.sockets.table.lock();
         let registered = registrations.sockets.try_remove(index_of(token));
         self.publish(&registrations);
         // Wakers that are still in the socket's queue are dropped after the lock is released.
@@ -79,7 +79,7 @@ impl Driver {
     /// Returns how many sockets were registered since the driver was created, and how many of these
     /// are registered no longer.
     pub(crate) fn registered_and_left(&self) -> (u64, u64) {
-        let registrations = self.registrations.lock();
+        let registrations = self.sockets.table.lock();
         let left = registrations.registered.saturating_sub(registrations.sockets.len() as u64);
         (registrations.registered, left)
     }
@@ -92,6 +92,6 @@ impl Driver {
 
     fn publish(&self, registrations: &MutexGuard<'_, Registrations>) {
         // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.
-        self.counters.registrations.store(registrations.sockets.len() as u64, Ordering::Relaxed);
+        self.sockets.count.store(registrations.sockets.len() as u64, Ordering::Relaxed);
     }
 }

@@ -192,3 +192,19 @@ fn after_shut_down_nothing_waits_and_nothing_new_is_taken() {
     assert!(driver.register(&mut late, BOTH, Flags::NONE).is_err());
     driver.deregister(&mut here, token).unwrap();
 }
+
+/// Each timer reads the fields of the driver that do not change.
+#[test]
+fn locks_and_counters_share_no_line_with_constants() {
+    fn lines_of<T>(value: &T) -> std::ops::RangeInclusive<usize> {
+        let begin = std::ptr::from_ref(value).addr();
+        begin / 64..=(begin + size_of::<T>() - 1) / 64
+    }
+    let driver = driver();
+    let constant = lines_of(&driver.test_clock);
+    let (sockets, counters) = (&*driver.sockets, &*driver.counters);
+    for written in [lines_of(sockets), lines_of(counters), lines_of(&driver.timers), lines_of(&*driver.leases)] {
+        let is_apart = written.end() < constant.start() || constant.end() < written.start();
+        assert!(is_apart, "{written:?} {constant:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! loom models of the hand-off of the driver turn, as specified in the header of `turn_lock`. They
 //! check three properties. While every worker sleeps, one sleeps in the driver, so that an event is
-//! handled. A spare that leaves the driver and goes off duty leaves the driver polled (POLLED in
-//! `scheduler/staff`). The eager hand-off works while the other workers are stuck in polls.
+//! handled. A spare that leaves the driver and becomes inactive leaves the driver polled (POLLED in
+//! `scheduler/slots`). The eager hand-off works while the other workers are stuck in polls.
 //!
 //! The poller is a flag behind a lock and a condition variable. The turn, the idle set, the park
 //! words, and the steps of a park, of a spare that leaves and of the hand-off are the runtime's own
@@ -18,7 +18,7 @@ use crate::driver::parker::{Parker, Unparked};
 use crate::driver::turn_lock::{Held, TurnLock};
 use crate::scheduler::idle::Idle;
 use crate::scheduler::idle::parking::{ParkTarget, Parks, claim_for_driver, park};
-use crate::scheduler::staff::{Leaves, Staff, leave_duty};
+use crate::scheduler::slots::{Leaves, WorkerSlots, leave_slot};
 
 const WORKERS: usize = 2;
 
@@ -31,7 +31,7 @@ struct Ready {
 
 struct World {
     idle: Idle,
-    staff: Staff,
+    slots: WorkerSlots,
     parkers: Vec<Parker>,
     turn: TurnLock<()>,
     ready: Mutex<Ready>,
@@ -53,13 +53,13 @@ fn try_turn_unless_it_has_just_checked(world: &World, worker: usize, has_just_ch
 }
 
 impl World {
-    /// Creates a world in which the last slot belongs to a spare that is on duty.
+    /// Creates a world in which the last slot belongs to an active spare.
     fn new() -> Self {
-        let staff = Staff::new(WORKERS - 1, 1);
-        let _called = staff.call();
+        let slots = WorkerSlots::new(WORKERS - 1, 1);
+        let _called = slots.call();
         Self {
             idle: Idle::new(WORKERS, 0),
-            staff,
+            slots,
             parkers: (0..WORKERS).map(|_| Parker::new()).collect(),
             turn: TurnLock::new(()),
             ready: Mutex::new(Ready::default()),
@@ -108,19 +108,24 @@ impl World {
             self.end();
             return;
         }
-        let seat =
-            Seat { world: self, worker, try_turn, is_searching: Cell::new(false), has_just_checked: Cell::new(checks) };
+        let model = ModelWorker {
+            world: self,
+            worker,
+            try_turn,
+            is_searching: Cell::new(false),
+            has_just_checked: Cell::new(checks),
+        };
         while !self.is_over.load(Ordering::Acquire) {
-            park(&seat);
+            park(&model);
         }
-        if seat.is_searching.get() {
+        if model.is_searching.get() {
             let _ = self.idle.stop_searching();
         }
     }
 }
 
 /// A worker on its thread.
-struct Seat<'w> {
+struct ModelWorker<'w> {
     world: &'w World,
     worker: usize,
     try_turn: TryTurn,
@@ -128,7 +133,7 @@ struct Seat<'w> {
     has_just_checked: Cell<bool>,
 }
 
-impl Parks for Seat<'_> {
+impl Parks for ModelWorker<'_> {
     type Turn<'a>
         = Held<'a, ()>
     where
@@ -221,15 +226,15 @@ fn a_worker_that_does_not_try_again_after_a_check_is_found() {
     breaks("deadlock", None, || model(try_turn_unless_it_has_just_checked));
 }
 
-// ---- a spare that goes off duty out of the driver -----------------------------------------------
+// ---- a spare that leaves out of the driver ------------------------------------------------------
 
 /// What a spare does that has the turn and has to leave.
 type Leave = fn(&World, Held<'_, ()>);
 
 /// The spare, at Leave (3).
 impl Leaves for World {
-    fn staff(&self) -> &Staff {
-        &self.staff
+    fn slots(&self) -> &WorkerSlots {
+        &self.slots
     }
 
     fn slot(&self) -> usize {
@@ -250,13 +255,13 @@ impl Leaves for World {
 /// Leave (1) to (3), after the turn was given back.
 fn leave(world: &World, turn: Held<'_, ()>) {
     drop(turn);
-    assert!(leave_duty(world), "one too many");
+    assert!(leave_slot(world), "one too many");
 }
 
 /// Faulty: leaves the driver unpolled.
 fn leave_without_a_check(world: &World, turn: Held<'_, ()>) {
     drop(turn);
-    assert!(world.staff.leave(WORKERS - 1), "one too many");
+    assert!(world.slots.leave(WORKERS - 1), "one too many");
 }
 
 /// Faulty: wakes a worker that finds the turn still taken.
@@ -329,7 +334,7 @@ fn leave_searchers(world: &World) {
 fn check_and_leave_searchers(world: &World) {
     let is_polled = world.turn.owner().is_some();
     let _was_last = world.idle.stop_searching();
-    if !is_polled && world.idle.is_anybody_parked() {
+    if !is_polled && world.idle.is_any_parked() {
         world.unpark(world.idle.claim_for_submit(None));
     }
 }

@@ -51,11 +51,11 @@ use volt_shim::{AtomicU32, CachePadded, Mutex, MutexGuard, Ordering};
 mod loom_models;
 
 /// The index that means "no owner".
-const NOBODY: u32 = u32::MAX;
+const NO_OWNER: u32 = u32::MAX;
 
 /// A value that one thread at a time may use, with the index of that thread readable by all.
 pub(crate) struct TurnLock<T> {
-    inside: Mutex<T>,
+    value: Mutex<T>,
     /// On its own cache line: it is read for each wake-up, while other threads try the lock.
     owner: CachePadded<AtomicU32>,
 }
@@ -63,12 +63,12 @@ pub(crate) struct TurnLock<T> {
 /// The turn. Dropping it gives the turn back.
 pub(crate) struct Held<'a, T> {
     owner: &'a AtomicU32,
-    inside: MutexGuard<'a, T>,
+    value: MutexGuard<'a, T>,
 }
 
 impl<T> TurnLock<T> {
-    pub(crate) fn new(inside: T) -> Self {
-        Self { inside: Mutex::new(inside), owner: CachePadded(AtomicU32::new(NOBODY)) }
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: Mutex::new(value), owner: CachePadded(AtomicU32::new(NO_OWNER)) }
     }
 
     /// Takes the turn, if no thread has it. `index` is published as its owner until the turn is
@@ -76,11 +76,11 @@ impl<T> TurnLock<T> {
     #[inline]
     pub(crate) fn try_take(&self, index: Option<usize>) -> Option<Held<'_, T>> {
         // Take (1)
-        let inside = self.inside.try_lock()?;
+        let value = self.value.try_lock()?;
         // ORDERING: Relaxed; a single-writer cell (the turn is held). Telemetry reads it, and so
         // does a thread that chooses which worker to wake last.
-        self.owner.store(index.map_or(NOBODY, |index| index as u32), Ordering::Relaxed);
-        Some(Held { owner: &self.owner, inside })
+        self.owner.store(index.map_or(NO_OWNER, |index| index as u32), Ordering::Relaxed);
+        Some(Held { owner: &self.owner, value })
     }
 
     /// Returns the index of the thread that has the turn.
@@ -88,7 +88,7 @@ impl<T> TurnLock<T> {
     pub(crate) fn owner(&self) -> Option<usize> {
         // ORDERING: Relaxed; a hint, out of date as soon as it is read.
         let owner = self.owner.load(Ordering::Relaxed);
-        (owner != NOBODY).then_some(owner as usize)
+        (owner != NO_OWNER).then_some(owner as usize)
     }
 }
 
@@ -96,13 +96,13 @@ impl<T> Deref for Held<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.inside
+        &self.value
     }
 }
 
 impl<T> DerefMut for Held<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.inside
+        &mut self.value
     }
 }
 
@@ -111,7 +111,7 @@ impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         // Give back (2)
         // ORDERING: Relaxed; a single-writer cell: the lock is released after this.
-        self.owner.store(NOBODY, Ordering::Relaxed);
+        self.owner.store(NO_OWNER, Ordering::Relaxed);
     }
 }
 

@@ -19,6 +19,7 @@ impl RuntimeMetrics {
     /// Returns the number of buckets of the histogram of poll durations.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let metrics = runtime.metrics();
     /// let buckets = metrics.poll_time_histogram_num_buckets();

@@ -26,6 +26,7 @@ use crate::stats::cells::WorkerCells;
 /// Clones are cheap, and do not keep the runtime running.
 ///
 /// ```
+/// # use volt_core as volt;
 /// let runtime = volt::Builder::new_multi_thread().worker_threads(2).build()?;
 /// let metrics = runtime.metrics();
 /// assert_eq!(metrics.num_workers(), 2);
@@ -49,6 +50,7 @@ impl RuntimeMetrics {
     /// Returns the number of workers, without spare workers.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(3).build()?;
     /// assert_eq!(runtime.metrics().num_workers(), 3);
     /// # Ok::<(), volt::BuildError>(())
@@ -65,6 +67,7 @@ impl RuntimeMetrics {
     /// a moment.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let task = runtime.spawn(async { volt::Handle::current().metrics().num_alive_tasks() });
     /// assert_eq!(runtime.block_on(task).unwrap(), 1);
@@ -84,12 +87,13 @@ impl RuntimeMetrics {
     /// outside wait in the inboxes of workers, which this number does not include.
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// println!("{} tasks in the global queue", runtime.metrics().global_queue_depth());
     /// # Ok::<(), volt::BuildError>(())
     /// ```
     pub fn global_queue_depth(&self) -> usize {
-        self.shared.injector.len()
+        self.shared.workers.injector.len()
     }
 
     /// Returns how long a worker has worked: the time that it has spent on its start and on polls
@@ -100,6 +104,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let metrics = runtime.metrics();
     /// runtime.block_on(runtime.spawn(async {})).unwrap();
@@ -119,6 +124,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let metrics = runtime.metrics();
     /// while metrics.worker_park_count(0) == 0 {
@@ -141,6 +147,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let metrics = runtime.metrics();
     /// while metrics.worker_park_unpark_count(0) % 2 == 0 {
@@ -168,12 +175,12 @@ impl RuntimeMetrics {
     fn remote(&self, worker: usize) -> &Remote {
         let workers = self.num_workers();
         assert!(worker < workers, "worker {worker} does not exist: the runtime has {workers} workers");
-        &self.shared.remotes[worker]
+        &self.shared.workers.remotes[worker]
     }
 }
 
 impl fmt::Debug for RuntimeMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeMetrics").field("runtime", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("RuntimeMetrics").field("runtime", &self.shared.identity.name).finish_non_exhaustive()
     }
 }

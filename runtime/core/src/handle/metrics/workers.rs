@@ -14,6 +14,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_current_thread().build()?;
     /// runtime.block_on(async {});
     /// assert_eq!(runtime.metrics().worker_thread_id(0), Some(std::thread::current().id()));
@@ -31,6 +32,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// runtime.block_on(runtime.spawn(async {})).unwrap();
     /// assert_eq!(runtime.metrics().worker_poll_count(0), 1);
@@ -47,6 +49,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// println!("a poll takes {:?}", runtime.metrics().worker_mean_poll_time(0));
     /// # Ok::<(), volt::BuildError>(())
@@ -63,6 +66,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// let metrics = runtime.metrics();
     /// assert!(metrics.worker_noop_count(0) <= metrics.worker_park_count(0));
@@ -79,6 +83,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// assert_eq!(runtime.metrics().worker_steal_count(0), 0);
     /// # Ok::<(), volt::BuildError>(())
@@ -95,6 +100,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// assert_eq!(runtime.metrics().worker_steal_operations(0), 0);
     /// # Ok::<(), volt::BuildError>(())
@@ -111,6 +117,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// runtime.block_on(runtime.spawn(async { volt::spawn(async {}) })).unwrap();
     /// assert_eq!(runtime.metrics().worker_local_schedule_count(0), 1);
@@ -128,6 +135,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;
     /// assert_eq!(runtime.metrics().worker_overflow_count(0), 0);
     /// # Ok::<(), volt::BuildError>(())
@@ -143,6 +151,7 @@ impl RuntimeMetrics {
     /// Panics if `worker` is not below [`num_workers`](Self::num_workers).
     ///
     /// ```
+    /// # use volt_core as volt;
     /// let runtime = volt::Builder::new_current_thread().build()?;
     /// let metrics = runtime.metrics();
     /// runtime.block_on(async {

@@ -41,7 +41,7 @@ const READ_BYTES: usize = 4096;
 
 /// The reason why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
+pub(super) enum Closed {
     /// The client closed it.
     Left,
     /// The client sent an invalid request.
@@ -96,7 +96,7 @@ pub(super) struct Connection {
 
 /// The result of [`Connection::read`].
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum Requested {
     Nothing,
     /// A request that the next snapshot answers.
     Snapshot,
@@ -205,18 +205,18 @@ impl Connection {
     }
 
     /// Reads until there is one whole request, or nothing more to read.
-    pub(super) fn read(&mut self, now: Instant, limits: &Limits) -> Result<Asked, Gone> {
+    pub(super) fn read(&mut self, now: Instant, limits: &Limits) -> Result<Requested, Closed> {
         let mut buffer = [0; READ_BYTES];
         loop {
             if !self.may_read(now) {
-                return Ok(Asked::Nothing);
+                return Ok(Requested::Nothing);
             }
             if let Some(request) = self.take_request()? {
                 self.request_by = None;
                 return Ok(self.accept(request, now));
             }
             match socket::receive(&self.socket, &mut buffer) {
-                Ok(0) => return Err(Gone::Left),
+                Ok(0) => return Err(Closed::Left),
                 Ok(count) => self.inbox.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_readable = false;
@@ -224,16 +224,16 @@ impl Connection {
                         self.request_by = Some(now + limits.request);
                     }
                 }
-                Err(_) => return Err(Gone::Left),
+                Err(_) => return Err(Closed::Left),
             }
         }
     }
 
-    fn take_request(&mut self) -> Result<Option<Request>, Gone> {
+    fn take_request(&mut self) -> Result<Option<Request>, Closed> {
         let Some(prefix) = self.inbox.first_chunk::<4>() else { return Ok(None) };
-        let length = wire::body_len(*prefix, MAX_REQUEST_BYTES).map_err(|_| Gone::Malformed)?;
+        let length = wire::body_len(*prefix, MAX_REQUEST_BYTES).map_err(|_| Closed::Malformed)?;
         let Some(body) = self.inbox[4..].get(..length) else { return Ok(None) };
-        let request = Request::from_body(body).map_err(|_| Gone::Malformed)?;
+        let request = Request::from_body(body).map_err(|_| Closed::Malformed)?;
         self.inbox.drain(..4 + length);
         if self.inbox.is_empty() {
             // One long request is no reason to keep its memory.
@@ -242,7 +242,7 @@ impl Connection {
         Ok(Some(request))
     }
 
-    fn accept(&mut self, request: Request, now: Instant) -> Asked {
+    fn accept(&mut self, request: Request, now: Instant) -> Requested {
         match request {
             Request::Snapshot => self.is_owed = true,
             Request::Subscribe { interval_ms } => {
@@ -255,11 +255,11 @@ impl Connection {
             | Request::Tasks { .. }
             | Request::Processes { .. }
             | Request::Dump { .. }) => {
-                return Asked::Other(request);
+                return Requested::Other(request);
             }
-            _ => return Asked::Unknown,
+            _ => return Requested::Unknown,
         }
-        Asked::Snapshot
+        Requested::Snapshot
     }
 
     /// Marks a snapshot as owed if the subscription is due. Missed snapshots are not sent later.
@@ -282,7 +282,7 @@ impl Connection {
     }
 
     /// Adds the next frames of its recording to the outbox, as long as the kernel accepts them.
-    pub(super) fn send_recording(&mut self, now: Instant, limits: &Limits, registry: &Registry) -> Result<(), Gone> {
+    pub(super) fn send_recording(&mut self, now: Instant, limits: &Limits, registry: &Registry) -> Result<(), Closed> {
         while self.outbox.is_empty()
             && let Some(recording) = &mut self.recording
         {
@@ -321,7 +321,7 @@ impl Connection {
     }
 
     /// Sends as much as the kernel accepts.
-    pub(super) fn flush(&mut self, now: Instant, limits: &Limits) -> Result<(), Gone> {
+    pub(super) fn flush(&mut self, now: Instant, limits: &Limits) -> Result<(), Closed> {
         while let Some(frame) = self.outbox.front() {
             match socket::send(&self.socket, &frame[self.sent..]) {
                 Ok(count) => {
@@ -332,7 +332,7 @@ impl Connection {
                     self.read_by.get_or_insert(now + limits.unread);
                     return Ok(());
                 }
-                Err(_) => return Err(Gone::Left),
+                Err(_) => return Err(Closed::Left),
             }
             if self.sent == frame.len() {
                 self.outbox_bytes -= frame.len();
@@ -344,16 +344,16 @@ impl Connection {
     }
 
     /// Returns an error if the client has exceeded a time limit.
-    pub(super) fn check(&self, now: Instant) -> Result<(), Gone> {
+    pub(super) fn check(&self, now: Instant) -> Result<(), Closed> {
         let is_over = |by: Option<Instant>| by.is_some_and(|by| by <= now);
         if self.is_hung_up && (self.is_waiting(now) || self.dumping.is_some()) {
             // The end of the stream is read only after the requests before it, which would be after
             // the wait, or after the dump.
-            Err(Gone::Left)
+            Err(Closed::Left)
         } else if is_over(self.read_by) {
-            Err(Gone::Slow)
+            Err(Closed::Slow)
         } else if is_over(self.request_by) {
-            Err(Gone::Silent)
+            Err(Closed::Silent)
         } else {
             Ok(())
         }

@@ -18,16 +18,16 @@ fn pair() -> (Connection, std::os::unix::net::UnixStream, Instant) {
     (Connection::new(UnixStream::from_std(server), now, now, &LIMITS), client, now)
 }
 
-fn ask(connection: &mut Connection, client: &std::os::unix::net::UnixStream, request: Request, now: Instant) {
+fn request(connection: &mut Connection, client: &std::os::unix::net::UnixStream, request: Request, now: Instant) {
     wire::write_frame(client, &request, MAX_REQUEST_BYTES).unwrap();
     connection.wake();
-    assert_eq!(connection.read(now, &LIMITS), Ok(Asked::Snapshot));
+    assert_eq!(connection.read(now, &LIMITS), Ok(Requested::Snapshot));
 }
 
 #[test]
 fn an_interval_shorter_than_the_shortest_is_raised_to_it() {
     let (mut connection, client, now) = pair();
-    ask(&mut connection, &client, Request::Subscribe { interval_ms: 0 }, now);
+    request(&mut connection, &client, Request::Subscribe { interval_ms: 0 }, now);
     connection.tick(now);
     assert!(connection.is_owed(), "the first at once");
     assert!(connection.answer(vec![0], &LIMITS));
@@ -40,7 +40,7 @@ fn an_interval_shorter_than_the_shortest_is_raised_to_it() {
 #[test]
 fn missed_ticks_are_not_sent_later() {
     let (mut connection, client, now) = pair();
-    ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
+    request(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
     connection.tick(now + SECOND / 2);
     assert_eq!(connection.due_at(), Some(now + SECOND), "the beat is kept when a tick is a little late");
     connection.tick(now + 10 * SECOND);
@@ -50,7 +50,7 @@ fn missed_ticks_are_not_sent_later() {
 #[test]
 fn a_pause_delays_the_next_tick_and_never_advances_it() {
     let (mut connection, client, now) = pair();
-    ask(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
+    request(&mut connection, &client, Request::Subscribe { interval_ms: 1000 }, now);
     connection.tick(now);
     connection.rest(now + SECOND / 2);
     assert_eq!(connection.due_at(), Some(now + SECOND));
@@ -65,19 +65,19 @@ fn a_client_that_floods_waits_until_its_answers_are_paid_off() {
     let may_read = |connection: &mut Connection, now| {
         wire::write_frame(&client, &Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
         connection.wake();
-        let asked = connection.read(now, &LIMITS).unwrap();
+        let requested = connection.read(now, &LIMITS).unwrap();
         connection.answer(vec![], &LIMITS);
         connection.flush(now, &LIMITS).unwrap();
         connection.outbox.clear();
-        asked == Asked::Snapshot
+        requested == Requested::Snapshot
     };
     assert!(!connection.charge(LIMITS.credit, now, &LIMITS));
     assert!(may_read(&mut connection, now), "its credit");
     let took = Duration::from_millis(10);
     assert!(connection.charge(took, now, &LIMITS), "it waits from now on");
     assert!(!connection.charge(Duration::ZERO, now, &LIMITS), "counted once");
-    let told = wire::encode(&Reply::Throttled { wait_ms: 500 }, MAX_REPLY_BYTES).unwrap();
-    assert_eq!(connection.outbox, [told]);
+    let reply = wire::encode(&Reply::Throttled { wait_ms: 500 }, MAX_REPLY_BYTES).unwrap();
+    assert_eq!(connection.outbox, [reply]);
     connection.outbox.clear();
     assert!(!may_read(&mut connection, now), "it is read again");
     let paid_at = now + took * LIMITS.pays;
@@ -99,7 +99,7 @@ fn a_throttled_client_that_hangs_up_is_removed_immediately() {
     connection.hang_up();
     assert_eq!(connection.check(now), Ok(()), "what it sent before is read first");
     assert!(connection.charge(2 * LIMITS.credit, now, &LIMITS));
-    assert_eq!(connection.check(now), Err(Gone::Left));
+    assert_eq!(connection.check(now), Err(Closed::Left));
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn a_new_client_of_a_slot_inherits_its_debt() {
     next.flush(now, &LIMITS).unwrap();
     let paid_at = now + LIMITS.credit * LIMITS.pays;
     assert_eq!(next.check(paid_at), Ok(()), "it is not silent: nobody reads what it sends");
-    assert_eq!(next.read(paid_at, &LIMITS), Ok(Asked::Snapshot));
+    assert_eq!(next.read(paid_at, &LIMITS), Ok(Requested::Snapshot));
 }
 
 #[test]
 fn a_snapshot_that_is_owed_is_sent_before_the_client_waits() {
     let (mut connection, client, now) = pair();
-    ask(&mut connection, &client, Request::Snapshot, now);
+    request(&mut connection, &client, Request::Snapshot, now);
     assert!(!connection.charge_request(2 * LIMITS.credit, now, &LIMITS), "with the answer");
     assert!(connection.answer(vec![0; LIMITS.outbox_bytes + 1], &LIMITS), "beside a notice it would not fit");
     assert!(connection.charge(Duration::ZERO, now, &LIMITS), "for what the request took");
@@ -132,7 +132,7 @@ fn a_snapshot_that_is_owed_is_sent_before_the_client_waits() {
 #[test]
 fn a_client_is_slow_from_when_it_last_read() {
     let (mut connection, mut client, now) = pair();
-    ask(&mut connection, &client, Request::Snapshot, now);
+    request(&mut connection, &client, Request::Snapshot, now);
     let frame = vec![0; 4 * 1024 * 1024];
     assert!(connection.answer(frame, &LIMITS), "one frame always fits");
     connection.flush(now, &LIMITS).unwrap();
@@ -141,7 +141,7 @@ fn a_client_is_slow_from_when_it_last_read() {
     connection.flush(later, &LIMITS).unwrap();
     assert_eq!(connection.due_at(), Some(now + SECOND), "no byte went: no new time");
     assert_eq!(connection.check(later), Ok(()));
-    assert_eq!(connection.check(now + SECOND), Err(Gone::Slow));
+    assert_eq!(connection.check(now + SECOND), Err(Closed::Slow));
 
     let mut left = 4 * 1024 * 1024;
     left -= client.read(&mut [0; 128 * 1024]).unwrap();
@@ -173,12 +173,12 @@ fn the_remainder_of_a_request_has_a_separate_time_limit() {
     let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
     let both = [&frame[..], &frame[..5]].concat();
     io::Write::write_all(&mut client, &both).unwrap();
-    assert_eq!(connection.read(now, &LIMITS), Ok(Asked::Snapshot));
-    assert_eq!(connection.due_at(), None, "while it is owed an answer it need not ask");
+    assert_eq!(connection.read(now, &LIMITS), Ok(Requested::Snapshot));
+    assert_eq!(connection.due_at(), None, "while it is owed an answer it sends no request");
     assert!(connection.answer(vec![0], &LIMITS));
     connection.flush(now, &LIMITS).unwrap();
     let later = now + 100 * SECOND;
-    assert_eq!(connection.read(later, &LIMITS), Ok(Asked::Nothing));
+    assert_eq!(connection.read(later, &LIMITS), Ok(Requested::Nothing));
     assert_eq!(connection.due_at(), Some(later + LIMITS.request));
-    assert_eq!(connection.check(later + LIMITS.request), Err(Gone::Silent));
+    assert_eq!(connection.check(later + LIMITS.request), Err(Closed::Silent));
 }

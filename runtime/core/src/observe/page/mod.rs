@@ -55,6 +55,7 @@ static SERVED: OnceLock<(Home, SocketAddr)> = OnceLock::new();
 /// that other machines can reach only inside a trusted network.
 ///
 /// ```
+/// # use volt_core as volt;
 /// if let Some(address) = volt::observe::metrics_addr() {
 ///     println!("metrics http://{address}/metrics");
 /// }

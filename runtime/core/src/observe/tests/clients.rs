@@ -37,16 +37,16 @@ fn a_subscription_ticks_until_its_client_leaves() {
     // Less one: the server's reading of the clock may be slightly older than ours.
     assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
     drop(client);
-    scene.until("the client is gone", |health| health.clients == 0);
+    scene.until("the client is removed", |health| health.clients == 0);
 }
 
 #[test]
 fn an_endless_interval_causes_no_panic() {
     let scene = Scene::new();
     let stream = scene.raw();
-    ask(&stream, &Request::Subscribe { interval_ms: u64::MAX });
+    request(&stream, &Request::Subscribe { interval_ms: u64::MAX });
     assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })));
-    ask(&stream, &Request::Snapshot);
+    request(&stream, &Request::Snapshot);
     assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })));
 }
 
@@ -84,12 +84,12 @@ fn a_flood_of_reconnects_is_throttled_and_frees_its_slots() {
         for _ in 0..limits.clients {
             let stream = scene.raw();
             // It gets the notice, and no answer.
-            let told = wire::read_frame::<Reply>(&stream, MAX_REPLY_BYTES).unwrap();
-            assert!(matches!(told, Some(Reply::Throttled { wait_ms }) if wait_ms > 1_000), "{told:?}");
-            ask(&stream, &Request::Snapshot);
+            let reply = wire::read_frame::<Reply>(&stream, MAX_REPLY_BYTES).unwrap();
+            assert!(matches!(reply, Some(Reply::Throttled { wait_ms }) if wait_ms > 1_000), "{reply:?}");
+            request(&stream, &Request::Snapshot);
         }
         // They have hung up, and do not keep a place until they have paid.
-        scene.until("all are gone", |health| health.clients == 0);
+        scene.until("all are removed", |health| health.clients == 0);
         let health = scene.registry.health();
         assert_eq!(health.throttles, (round + 1) * limits.clients as u64);
         assert_eq!((health.snapshots, health.refused_full), (0, 0));
@@ -109,22 +109,22 @@ fn requests_sent_together_are_answered_before_the_client_reads() {
 #[test]
 fn garbage_ends_its_own_connection_only() {
     let scene = Scene::new();
-    let mut witness = scene.client();
+    let mut other = scene.client();
     let oversized = (MAX_REQUEST_BYTES as u32 + 1).to_le_bytes().to_vec();
     let undecodable = [&3u32.to_le_bytes()[..], &[0xc1; 3]].concat();
     let empty = 0u32.to_le_bytes().to_vec();
     // A string with a declared length of 4 GiB, inside a small frame.
-    let boastful = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
+    let too_long = [&6u32.to_le_bytes()[..], &[0x81, 0xdb, 0xff, 0xff, 0xff, 0xff]].concat();
     // Nested more deeply than any message, and than the observer's stack allows: maps with one
     // field "x", each inside the previous one.
     let nested = [&60_000u32.to_le_bytes()[..], &b"\x81\xa1x".repeat(20_000)].concat();
     let text = b"GET / HTTP/1.1\r\n\r\n".to_vec();
-    for (number, bytes) in [oversized, undecodable, empty, boastful, nested, text].into_iter().enumerate() {
+    for (number, bytes) in [oversized, undecodable, empty, too_long, nested, text].into_iter().enumerate() {
         let mut stream = scene.raw();
         stream.write_all(&bytes).unwrap();
         assert!(is_closed(&stream), "number {number}");
         scene.until("counted", |health| health.dropped_malformed == number as u64 + 1);
-        witness.snapshot().unwrap();
+        other.snapshot().unwrap();
     }
 }
 
@@ -132,15 +132,15 @@ fn garbage_ends_its_own_connection_only() {
 fn a_client_with_bad_requests_does_not_affect_others() {
     const CLIENTS: u64 = 300;
     let scene = Scene::new();
-    let mut witness = scene.client();
-    let asked = [
+    let mut other = scene.client();
+    let requested = [
         Request::Snapshot,
         Request::Subscribe { interval_ms: 20 },
-        Request::Record { runtime: Some("main".into()), look_back_ms: u64::MAX },
+        Request::Record { runtime: Some("main".into()), before_ms: u64::MAX },
         Request::Recorder { runtime: None, is_on: Some(true) },
         Request::Why { runtime: None, task: "\u{1b}[2J".into() },
     ];
-    let frames = asked.map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
+    let frames = requested.map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
     let mut rng = FastRand::new(7, 0);
     let mut below = |bound: usize| rng.below(bound);
     for client in 0..CLIENTS {
@@ -158,11 +158,11 @@ fn a_client_with_bad_requests_does_not_affect_others() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
         if client.is_multiple_of(16) {
-            witness.snapshot().expect("the witness is served");
+            other.snapshot().expect("the other client is served");
         }
     }
-    scene.until("all but the witness are gone", |health| health.clients == 1);
-    witness.snapshot().unwrap();
+    scene.until("only the other client is left", |health| health.clients == 1);
+    other.snapshot().unwrap();
     let health = scene.registry.health();
     assert_eq!(health.accepted, CLIENTS + 1);
     assert!(health.dropped_malformed > CLIENTS / 10 && health.snapshot_panics == 0, "{health:?}");
@@ -181,7 +181,7 @@ fn the_largest_request_is_read_and_a_newer_one_is_answered() {
     stream.write_all(&body).unwrap();
     let Some(Reply::Error { message }) = read(&stream) else { panic!("not an error") };
     assert!(message.contains(&format!("uses version {}", wire::VERSION)), "{message}");
-    ask(&stream, &Request::Snapshot);
+    request(&stream, &Request::Snapshot);
     assert!(matches!(read(&stream), Some(Reply::Snapshot { .. })), "the connection stays");
 }
 
@@ -189,13 +189,13 @@ fn the_largest_request_is_read_and_a_newer_one_is_answered() {
 fn the_wait_for_a_silent_client_is_bounded() {
     let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
     let scene = Scene::with(limits, Fake::default());
-    let never_asked = scene.raw();
-    let mut half_asked = scene.raw();
+    let without_request = scene.raw();
+    let mut half_request = scene.raw();
     let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
-    half_asked.write_all(&frame).unwrap();
-    assert!(matches!(read(&half_asked), Some(Reply::Snapshot { .. })));
-    half_asked.write_all(&frame[..frame.len() - 1]).unwrap();
-    assert!(is_closed(&never_asked) && is_closed(&half_asked));
+    half_request.write_all(&frame).unwrap();
+    assert!(matches!(read(&half_request), Some(Reply::Snapshot { .. })));
+    half_request.write_all(&frame[..frame.len() - 1]).unwrap();
+    assert!(is_closed(&without_request) && is_closed(&half_request));
     scene.until("both counted", |health| health.dropped_silent == 2 && health.clients == 0);
 }
 
@@ -204,11 +204,11 @@ fn a_client_may_be_idle_after_its_request() {
     let limits = Limits { request: Duration::from_secs(1), ..Limits::DEFAULT };
     let scene = Scene::with(limits, Fake::default());
     let rested = scene.raw();
-    ask(&rested, &Request::Snapshot);
+    request(&rested, &Request::Snapshot);
     assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
     let silent = scene.raw();
-    assert!(is_closed(&silent), "one that came later and asked nothing is gone already");
-    ask(&rested, &Request::Snapshot);
+    assert!(is_closed(&silent), "one that came later and asked nothing is removed already");
+    request(&rested, &Request::Snapshot);
     assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
 }
 
@@ -230,16 +230,16 @@ fn a_slow_client_loses_snapshots_and_is_then_dropped() {
     // Some 100 KiB per snapshot, so that the kernel's buffer and the outbox fill up soon.
     let scene = Scene::with(limits, Fake { workers: 24, ..Fake::default() });
     let stuck = scene.raw();
-    ask(&stuck, &Request::Subscribe { interval_ms: 0 });
-    let mut witness = scene.client();
-    witness.subscribe(TICK).unwrap();
+    request(&stuck, &Request::Subscribe { interval_ms: 0 });
+    let mut other = scene.client();
+    other.subscribe(TICK).unwrap();
     let begun = Instant::now();
     while scene.registry.health().dropped_slow == 0 {
-        witness.next(LONG).unwrap().expect("the witness goes on");
+        other.next(LONG).unwrap().expect("the other client is served");
         assert!(begun.elapsed() < LONG, "never dropped");
     }
     assert!(scene.registry.health().snapshots_lost > 3);
-    assert_eq!(scene.registry.health().clients, 1, "the witness stays");
+    assert_eq!(scene.registry.health().clients, 1, "the other client stays");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn clients_that_vanish_leave_nothing_behind() {
         // Fails if the server had too many clients and has closed the connection already.
         let _ = wire::write_frame(&stream, &Request::Subscribe { interval_ms: 0 }, MAX_REQUEST_BYTES);
     }
-    scene.until("all are gone", |health| health.accepted + health.refused_full == 50 && health.clients == 0);
+    scene.until("all are removed", |health| health.accepted + health.refused_full == 50 && health.clients == 0);
     scene.client().snapshot().unwrap();
 }
 

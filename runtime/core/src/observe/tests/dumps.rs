@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ask_for_dump(stream: &UnixStream) {
-    ask(stream, &Request::Dump { runtime: None, query: dump::Query::default() });
+fn request_dump(stream: &UnixStream) {
+    request(stream, &Request::Dump { runtime: None, query: dump::Query::default() });
 }
 
 fn error(stream: &UnixStream) -> String {
@@ -32,7 +32,7 @@ impl Scene {
             begins.send(()).unwrap();
             _ = wait.recv();
         });
-        ask_for_dump(stream);
+        request_dump(stream);
         let held = Held { begun, goes_on };
         held.begun.recv_timeout(LONG).unwrap();
         held
@@ -51,7 +51,7 @@ fn a_client_that_leaves_cancels_its_dump() {
         }
         ends.send(limit.is_cancelled()).unwrap();
     });
-    ask_for_dump(&stream);
+    request_dump(&stream);
     begun.recv_timeout(LONG).unwrap();
     drop(stream);
     assert_eq!(ended.recv_timeout(LONG), Ok(true));
@@ -67,9 +67,9 @@ fn a_dump_that_panics_is_an_error_for_its_client_only() {
     let scene = Scene::new();
     let stream = scene.raw();
     scene.on_dump(|_| std::panic::resume_unwind(Box::new("on purpose")));
-    ask_for_dump(&stream);
+    request_dump(&stream);
     assert!(error(&stream).contains("panicked"));
-    ask_for_dump(&stream);
+    request_dump(&stream);
     assert!(matches!(read(&stream), Some(Reply::Dump(dump)) if dump.runtime == "main"));
 }
 
@@ -78,7 +78,7 @@ fn a_dump_delays_neither_snapshots_nor_other_dumps() {
     let scene = Scene::new();
     let (first, second) = (scene.raw(), scene.raw());
     let held = scene.hold_dump(&first);
-    ask_for_dump(&second);
+    request_dump(&second);
     assert!(matches!(read(&second), Some(Reply::Dump(_))));
     scene.client().snapshot().unwrap();
     drop(held);
@@ -90,11 +90,11 @@ fn the_number_of_dumps_at_the_same_time_is_bounded() {
     let scene = Scene::with(Limits { dumps: 1, ..Limits::DEFAULT }, Fake { name: "main".into(), ..Fake::default() });
     let (first, second) = (scene.raw(), scene.raw());
     let held = scene.hold_dump(&first);
-    ask_for_dump(&second);
+    request_dump(&second);
     assert!(error(&second).contains("dumps in progress: 1, which is the limit"));
     drop(held);
     assert!(matches!(read(&first), Some(Reply::Dump(_))));
-    ask_for_dump(&second);
+    request_dump(&second);
     assert!(matches!(read(&second), Some(Reply::Dump(_))));
 }
 
@@ -108,6 +108,6 @@ fn a_runtime_that_ends_during_its_dump_is_kept_until_then() {
     assert!(fake.upgrade().is_some());
     drop(held);
     assert!(matches!(read(&stream), Some(Reply::Dump(_))));
-    ask_for_dump(&stream);
+    request_dump(&stream);
     assert!(error(&stream).contains("the runtime has ended"));
 }

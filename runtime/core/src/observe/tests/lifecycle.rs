@@ -136,7 +136,7 @@ fn an_observer_needed_again_before_its_end_continues() {
     let mut client = scene.client();
     let (release, hold) = mpsc::channel();
     *scene.fake.hold.lock().unwrap() = Some(hold);
-    let asked = std::thread::spawn(move || {
+    let requested = std::thread::spawn(move || {
         client.snapshot().unwrap();
         client
     });
@@ -160,7 +160,7 @@ fn an_observer_needed_again_before_its_end_continues() {
         std::thread::yield_now();
     }
     release.send(()).unwrap();
-    let mut client = asked.join().unwrap();
+    let mut client = requested.join().unwrap();
     client.snapshot().expect("the same observer, the same connection");
 }
 
@@ -189,12 +189,12 @@ fn the_observer_sleeps_without_clients() {
     assert_eq!(server.due_at(), None, "no client");
 
     let stream = UnixStream::connect(path).unwrap();
-    ask(&stream, &Request::Snapshot);
+    request(&stream, &Request::Snapshot);
     while registry.health().snapshots == 0 || server.due_at().is_some_and(|due| due <= Instant::now()) {
         server.turn(&registry, None).unwrap();
     }
     assert_eq!(server.due_at(), None, "a client that rests");
-    ask(&stream, &Request::Subscribe { interval_ms: 60_000 });
+    request(&stream, &Request::Subscribe { interval_ms: 60_000 });
     while registry.health().snapshots == 1 || server.due_at().is_some_and(|due| due <= Instant::now()) {
         server.turn(&registry, None).unwrap();
     }

@@ -27,7 +27,7 @@ use super::server::Server;
 use crate::recorder::drain::Names;
 use crate::recorder::lanes::Recorder;
 use crate::scheduler::core::rng::FastRand;
-use crate::scheduler::dump::limit::Limit;
+use crate::scheduler::readers::limit::Limit;
 
 mod clients;
 mod dumps;
@@ -217,7 +217,7 @@ fn read(stream: &UnixStream) -> Option<Reply> {
     }
 }
 
-fn ask(stream: &UnixStream, request: &Request) {
+fn request(stream: &UnixStream, request: &Request) {
     wire::write_frame(stream, request, MAX_REQUEST_BYTES).unwrap();
 }
 

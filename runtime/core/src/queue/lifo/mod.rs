@@ -71,17 +71,24 @@ impl<T: RawPointer> LifoSlot<T> {
     /// Puts `item` in and returns the former content. Called by the owner only.
     #[inline]
     pub(crate) fn put(&self, item: T) -> Option<T> {
-        let new = item.into_raw().as_ptr();
         // Put (1)
         if !self.is_filled() {
-            // ORDERING: Release; pairs with the Acquire in `take`; publishes the item.
-            self.pointer.store(new, Ordering::Release);
+            self.fill(item);
             return None;
         }
         // Put (2)
         // ORDERING: AcqRel. The Release pairs with the Acquire in `take` and publishes the item.
         // The Acquire pairs with the Release of the `put` whose item the swap returns.
-        Self::owned(self.pointer.swap(new, Ordering::AcqRel))
+        Self::owned(self.pointer.swap(item.into_raw().as_ptr(), Ordering::AcqRel))
+    }
+
+    /// The rest of Put (1): puts `item` into a slot for which [`is_filled`](Self::is_filled) has
+    /// returned false. Called by the owner only.
+    #[inline]
+    pub(crate) fn fill(&self, item: T) {
+        debug_assert!(!self.is_filled(), "an empty slot stays empty, since only the owner puts");
+        // ORDERING: Release; pairs with the Acquire in `take`; publishes the item.
+        self.pointer.store(item.into_raw().as_ptr(), Ordering::Release);
     }
 
     /// Takes the content. May be called by any thread.

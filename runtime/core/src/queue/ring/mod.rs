@@ -165,7 +165,7 @@ struct Heads {
 
 impl<T: Send> Producer<T> {
     /// Puts `item` at the tail. Returns it if the ring is full.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, item: T) -> Result<(), T> {
         // Push (1)
         if self.free() == 0 {

@@ -19,6 +19,7 @@ use crate::stats::reasons::Trigger;
 use crate::task::header::Notified;
 
 pub(crate) mod rng;
+pub(crate) mod seeded;
 pub(crate) mod tuner;
 
 /// What only the worker itself uses: see the module documentation.
@@ -26,10 +27,12 @@ pub(crate) struct Core {
     pub(crate) ring: Producer<Notified>,
     /// Tasks that were fetched from the global queue and have not run yet.
     pub(crate) batch: Producer<Notified>,
+    /// Whether `batch` was filled and has not been found empty since. Costs less to check.
+    pub(crate) has_batch: bool,
     pub(crate) rng: FastRand,
     pub(crate) tuner: Tuner,
     /// Where a task goes that is woken on this thread.
-    pub(crate) road: Road,
+    pub(crate) destination: Destination,
     /// Polls from the LIFO slot since this count was last reset.
     pub(crate) lifo_polls: u32,
     /// Whether the ring had its turn since then.
@@ -41,7 +44,8 @@ pub(crate) struct Core {
     /// The time at which the next check is due, whatever the number of polls.
     pub(crate) check_at_ns: u64,
     pub(crate) is_searching: bool,
-    /// Whether the worker was parked and has not run a task since: the sentinel may doze.
+    /// Whether the worker was parked and has not run a task since: the sentinel's checks may be
+    /// suspended.
     pub(crate) has_slept: bool,
     /// How long the next park may last; `None` = until woken.
     pub(crate) park_timeout: Option<Duration>,
@@ -56,7 +60,7 @@ pub(crate) struct Core {
 
 /// Where a task goes that is woken on this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Road {
+pub(crate) enum Destination {
     /// To the LIFO slot: a running task woke it, and the data that the two share is in the cache.
     Lifo,
     /// To the ring's tail: I/O or a timer woke it together with others, and they must run in the
@@ -76,15 +80,16 @@ impl Core {
         Self {
             ring,
             batch,
+            has_batch: false,
             rng: FastRand::new(seed, index as u64),
             tuner: Tuner::new(config),
-            road: Road::Lifo,
+            destination: Destination::Lifo,
             lifo_polls: 0,
             has_come_to_ring: false,
             polls_since_check: 0,
             check_at_ns: now_ns.saturating_add(config.target_global_queue_latency_ns),
             is_searching: false,
-            // The sentinel dozes in a new runtime.
+            // The sentinel's checks of a new runtime are suspended.
             has_slept: true,
             park_timeout: config.park_timeout,
             spin: Habit::new(),

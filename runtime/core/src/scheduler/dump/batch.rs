@@ -18,9 +18,9 @@ use std::time::Duration;
 use volt_stacks::{Recorded, Tape};
 
 use crate::clock;
-use crate::scheduler::current;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
+use crate::scheduler::worker::current;
 use crate::task::details::awaits::Awaits;
 use crate::task::details::dump::SPAWNED_AT;
 use crate::task::header::{Header, Place};
@@ -88,10 +88,10 @@ impl Batch {
         Self { slices, left: targets.len(), polled, task: shared.spawn(polls, None, SPAWNED_AT) }
     }
 
-    /// Waits until a slice of the batch was polled, and returns it. Fails after `patience`, or if
+    /// Waits until a slice of the batch was polled, and returns it. Fails after `timeout`, or if
     /// the runtime shuts down.
-    pub(super) fn next(&mut self, patience: Duration) -> Result<Vec<Traced>, RecvTimeoutError> {
-        let slice = self.slices.recv_timeout(patience)?;
+    pub(super) fn next(&mut self, timeout: Duration) -> Result<Vec<Traced>, RecvTimeoutError> {
+        let slice = self.slices.recv_timeout(timeout)?;
         self.left = self.left.saturating_sub(slice.len());
         Ok(slice)
     }
@@ -163,7 +163,7 @@ fn trace(worker: &Worker, target: Target, tape: &mut Tape) -> Option<Traced> {
     if shared.is_closed() {
         return None;
     }
-    let claimed = shared.registry.get(target.id, target.place).and_then(|task| task.claim());
+    let claimed = shared.workers.registry.get(target.id, target.place).and_then(|task| task.claim());
     let (still_waits, resources) =
         resources::recorded_in(|| claimed.is_some_and(|task| worker.poll_traced(task, tape)));
     Some(Traced { target, still_waits, recorded: tape.take(), resources })

@@ -110,9 +110,9 @@ fn shown(frames: &[Frame]) -> Vec<&Frame> {
         true => is_in(frame, &ADAPTERS),
         false => is_in(frame, &[WRAPPERS]),
     };
-    let is_telling = |frame: &&Frame| name_of(frame).is_some() && !is_macro(frame) && !is_wrapper(frame);
-    let telling = outside().find(is_telling);
-    shown.extend(telling.or_else(|| outside().next()).or(inner.last()));
+    let is_informative = |frame: &&Frame| name_of(frame).is_some() && !is_macro(frame) && !is_wrapper(frame);
+    let informative = outside().find(is_informative);
+    shown.extend(informative.or_else(|| outside().next()).or(inner.last()));
     shown
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use volt_telemetry::dump::{Group, Lock, MAX_EXAMPLES, MAX_LOCKS};
 
 use crate::clock;
-use crate::scheduler::listing::holders::Holders;
+use crate::scheduler::readers::holders::Holders;
 use crate::task::registry::Registry;
 use crate::task::waits::{Held, Holding};
 

@@ -45,7 +45,7 @@
 //!   ([`turn`]).
 //! * *Never while closing*: a batch stops when the runtime shuts down.
 //! * *Bounded*: at most `MAX_TASKS` tasks are polled, and the stacks of at most [`RESOLVED_MAX`]
-//!   groups resolved. The thread waits at most [`PATIENCE`] for a slice, and [`TIME_MAX`] for all
+//!   groups resolved. The thread waits at most [`TIMEOUT`] for a slice, and [`TIME_MAX`] for all
 //!   of them. The dump contains the slices until then.
 //! * *A wait stays as old as it is*: a poll for a dump is no wake-up, so it does not change when,
 //!   or by what, the task was woken last.
@@ -75,12 +75,12 @@ use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, Query, Running
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
-use self::limit::{Limit, TIME_MAX};
 use self::locks::Locks;
 use self::resources::{Primitives, Resources};
 use self::select::{Listed, Selection};
-use self::turn::NoTurn;
 use super::ends::Ends;
+use super::readers::limit::{Limit, TIME_MAX};
+use super::readers::turn::NoTurn;
 use super::shared::Shared;
 use super::worker::Worker;
 use crate::clock;
@@ -90,23 +90,21 @@ use crate::task::resources::Noted;
 
 mod batch;
 mod chain;
-pub(crate) mod limit;
 mod locks;
 mod resources;
 mod select;
-pub(super) mod turn;
 
 /// The number of tasks in a batch.
 const BATCH: usize = 128;
 /// How long a dump waits for a slice of a batch before it gives up. Workers that are stuck are
 /// replaced much sooner.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// The number of groups whose stacks are resolved at most: half a second.
 const RESOLVED_MAX: usize = 10_000;
 /// From this duration on, the stack of a task that is being polled is captured.
 const RUNNING_FROM_NS: u64 = 1_000_000;
 /// How long to wait for the stack of a running task.
-const STACK_PATIENCE: Duration = Duration::from_millis(20);
+const STACK_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The remark of a dump that was cancelled.
 const CANCELLED: &str = "the dump was cancelled";
@@ -196,7 +194,7 @@ impl Shared {
     pub(crate) fn dump(self: &Arc<Self>, query: &Query, limit: &Limit) -> Dump {
         let turn = self.readers.dumps.take(limit);
         let began_at_ns = clock::now_ns();
-        let mut dump = Dump { runtime: self.name.clone(), at_ns: began_at_ns, ..Dump::default() };
+        let mut dump = Dump { runtime: self.identity.name.clone(), at_ns: began_at_ns, ..Dump::default() };
         let mut turn = match turn {
             Ok(turn) => turn,
             Err(why) => {
@@ -249,14 +247,14 @@ impl Maker<'_> {
     /// Protocol (1) to (4).
     fn poll_all(&mut self) {
         let Listed { registered, targets, chosen, unread } =
-            self.selection.list(&self.shared.registry, self.began_at_ns);
+            self.selection.list(&self.shared.workers.registry, self.began_at_ns);
         // Before the dump spawns its own tasks. At least those that were seen: tasks may have
         // ended since.
         let ([completed, cancelled, panicked], [inside, outside]) = self.shared.count_tasks();
         let counted = (inside + outside).saturating_sub(completed + cancelled + panicked);
         (self.dump.alive, self.dump.waiting, self.unread) = (counted.max(registered), chosen, unread);
-        let queued: usize = self.shared.remotes_in_use().iter().map(|remote| remote.queued()).sum();
-        self.dump.queued = (self.shared.injector.len() + queued) as u64;
+        let queued: usize = self.shared.workers.remotes_in_use().iter().map(|remote| remote.queued()).sum();
+        self.dump.queued = (self.shared.workers.injector.len() + queued) as u64;
         if !self.query.polls {
             targets.iter().for_each(|target| self.add(target, Stacks::default(), Noted::default()));
             return;
@@ -268,11 +266,11 @@ impl Maker<'_> {
         let mut batches = targets.chunks(BATCH).map(|targets| Batch::spawn(shared, targets));
         let mut next = batches.next();
         while let Some(batch) = &mut next {
-            let patience = self.limit.left().min(PATIENCE);
-            if patience.is_zero() || self.limit.is_cancelled() {
+            let timeout = self.limit.left().min(TIMEOUT);
+            if timeout.is_zero() || self.limit.is_cancelled() {
                 return self.end_early();
             }
-            let slice = match batch.next(patience) {
+            let slice = match batch.next(timeout) {
                 Ok(slice) => slice,
                 Err(error) => {
                     let polled = batch.polled();
@@ -309,13 +307,13 @@ impl Maker<'_> {
         }
         let remark = match (error, polled) {
             (RecvTimeoutError::Timeout, Some(id)) => {
-                format!("the poll of task #{id} for this dump did not end within {PATIENCE:?}, so the dump ended early")
+                format!("the poll of task #{id} for this dump did not end within {TIMEOUT:?}, so the dump ended early")
             }
-            (RecvTimeoutError::Timeout, None) if self.shared.is_seat_free() => {
+            (RecvTimeoutError::Timeout, None) if self.shared.workers.is_undriven() => {
                 "no thread drives this current-thread runtime now, so its tasks cannot be polled".to_owned()
             }
             (RecvTimeoutError::Timeout, None) => {
-                format!("no worker polled the dump's own task within {PATIENCE:?}: see what the running tasks do")
+                format!("no worker polled the dump's own task within {TIMEOUT:?}: see what the running tasks do")
             }
             (RecvTimeoutError::Disconnected, _) => "the runtime is shutting down".to_owned(),
         };
@@ -429,7 +427,7 @@ impl Maker<'_> {
         let mut examples = members.examples;
         examples.sort_by_key(|task| std::cmp::Reverse(task.waiting_ns));
         for task in &mut examples {
-            task.name = self.shared.registry.name_by_id(task.id);
+            task.name = self.shared.workers.registry.name_by_id(task.id);
         }
         let awaits = key.awaits;
         let mut group = Group {
@@ -444,27 +442,27 @@ impl Maker<'_> {
             error,
             ..Group::default()
         };
-        locks.add_to(&mut group, &members.lockers, &self.shared.registry);
-        members.resources.add_to(&mut group, &self.primitives, &self.shared.registry);
+        locks.add_to(&mut group, &members.lockers, &self.shared.workers.registry);
+        members.resources.add_to(&mut group, &self.primitives, &self.shared.workers.registry);
         Some(group)
     }
 
     /// Adds the tasks that are being polled, with the stacks of those whose poll lasts.
     fn add_running(&mut self) {
         let mut running = Vec::new();
-        for (worker, remote) in self.shared.remotes_in_use().iter().enumerate() {
+        for (worker, remote) in self.shared.workers.remotes_in_use().iter().enumerate() {
             let poll_seq = remote.cells.poll_seq();
             let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
             if poll.spawned_at == dump::SPAWNED_AT.to_string() {
                 // A batch that has sent its last task, or was cancelled.
                 continue;
             }
-            let name = self.shared.registry.name_by_id(poll.task_id);
+            let name = self.shared.workers.registry.name_by_id(poll.task_id);
             let mut chain = Vec::new();
             if poll.for_ns >= RUNNING_FROM_NS
                 && let (Some(sampler), Some(thread)) = (&self.shared.sentinel.sampler, remote.stack_of())
                 && let marker = Marker::function(Worker::poll as *const ())
-                && let Ok(resolved) = self.resolver.stack_of(sampler, &thread, Some(marker), STACK_PATIENCE)
+                && let Ok(resolved) = self.resolver.stack_of(sampler, &thread, Some(marker), STACK_TIMEOUT)
                 && remote.cells.poll_seq() == poll_seq
             {
                 chain = chain::of(&[(resolved.frames, 1)], self.query.is_whole);

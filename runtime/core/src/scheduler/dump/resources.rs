@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn channel(number: u64) -> Awaited {
-        Awaited::new(Key::Channel(number), "mpsc", Resource { senders: Some(1), ..Resource::default() })
+        Awaited::new(Key::Task(number), "mpsc", Resource { senders: Some(1), ..Resource::default() })
     }
 
     fn noted<const N: usize>(awaited: [Awaited; N]) -> Noted {
@@ -203,8 +203,7 @@ mod tests {
         let (mut primitives, mut resources) =
             (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
         for task in (1..=20).rev() {
-            let other =
-                Awaited { resource: Resource { senders: Some(2), ..channel(7).resource }, key: Key::Channel(7) };
+            let other = Awaited { resource: Resource { senders: Some(2), ..channel(7).resource }, key: Key::Task(7) };
             resources.add(noted([channel(7), other]), 100 * task, task, &mut primitives);
         }
         let mut group = Group::default();

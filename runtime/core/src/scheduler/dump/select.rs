@@ -12,7 +12,7 @@ use volt_telemetry::text::contains_ignoring_case;
 
 use super::batch::Target;
 use crate::scheduler::core::rng::FastRand;
-use crate::scheduler::listing::sieve::Sieve;
+use crate::scheduler::listing::task_filter::TaskFilter;
 use crate::task::header::Header;
 use crate::task::registry::Registry;
 
@@ -26,7 +26,7 @@ enum Wanted<'a> {
 /// Decides which tasks a query selects.
 pub(super) struct Selection<'a> {
     wanted: Wanted<'a>,
-    sieve: Sieve,
+    task_filter: TaskFilter,
     /// The filter in lower case.
     filter: String,
     /// Whether tasks are selected by their chains.
@@ -58,7 +58,7 @@ impl<'a> Selection<'a> {
         };
         Self {
             wanted,
-            sieve: Sieve::new(filter),
+            task_filter: TaskFilter::new(filter),
             filter: filter.to_lowercase(),
             reads_chains: query.polls && !filter.is_empty(),
             limit: if query.sample == 0 { MAX_TASKS } else { query.sample.min(MAX_TASKS) } as usize,
@@ -74,7 +74,7 @@ impl<'a> Selection<'a> {
             if !header.state.is_idle() || !self.is_wanted(header.id.as_u64(), header.name()) {
                 return;
             }
-            if self.sieve.has(header, false) {
+            if self.task_filter.has(header, false) {
                 chosen.add(header, true);
             } else if self.reads_chains {
                 others.add(header, false);
@@ -102,7 +102,7 @@ impl<'a> Selection<'a> {
     /// Returns whether the query selects a task that is being polled, with this chain.
     pub(super) fn has_running(&mut self, id: u64, name: Option<&str>, spawned_at: &str, chain: &[Link]) -> bool {
         let task = Task { id, name: name.map(str::to_owned), spawned_at: spawned_at.to_owned(), ..Task::default() };
-        self.is_wanted(id, name) && (self.sieve.has_task(&task) || self.has_chain(chain))
+        self.is_wanted(id, name) && (self.task_filter.has_task(&task) || self.has_chain(chain))
     }
 
     fn is_wanted(&self, id: u64, name: Option<&str>) -> bool {

@@ -34,28 +34,28 @@ trait Steps: Sized + 'static {
         world.wake(claimed);
     }
 
-    fn begin_park(seat: &Seat<'_, Self>) {
-        AsInRuntime(seat).begin_park();
+    fn begin_park(model: &ModelWorker<'_, Self>) {
+        AsInRuntime(model).begin_park();
     }
 
-    fn is_needed(seat: &Seat<'_, Self>) -> bool {
-        seat.world.check(seat.worker)
+    fn is_needed(model: &ModelWorker<'_, Self>) -> bool {
+        model.world.check(model.worker)
     }
 
-    fn watch(seat: &Seat<'_, Self>) -> bool {
-        seat.parker().has_token()
+    fn watch(model: &ModelWorker<'_, Self>) -> bool {
+        model.parker().has_token()
     }
 
-    fn retract(seat: &Seat<'_, Self>) -> bool {
-        AsInRuntime(seat).retract()
+    fn retract(model: &ModelWorker<'_, Self>) -> bool {
+        AsInRuntime(model).retract()
     }
 
-    fn settle_after_hit(seat: &Seat<'_, Self>, is_claimed: bool) {
-        AsInRuntime(seat).settle_after_hit(is_claimed);
+    fn settle_after_hit(model: &ModelWorker<'_, Self>, is_claimed: bool) {
+        AsInRuntime(model).settle_after_hit(is_claimed);
     }
 
-    fn settle_after_sleep(seat: &Seat<'_, Self>, is_claimed: bool) {
-        AsInRuntime(seat).settle_after_sleep(is_claimed);
+    fn settle_after_sleep(model: &ModelWorker<'_, Self>, is_claimed: bool) {
+        AsInRuntime(model).settle_after_sleep(is_claimed);
     }
 
     /// Search: runs the work that a searcher found.
@@ -169,7 +169,7 @@ impl World {
     }
 
     fn worker<S: Steps>(&self, worker: usize) {
-        let seat = Seat::<S> {
+        let model = ModelWorker::<S> {
             world: self,
             worker,
             is_searching: Cell::new(false),
@@ -178,11 +178,11 @@ impl World {
             steps: PhantomData,
         };
         loop {
-            if self.shape.searches && !seat.is_searching.get() && !seat.is_hit.get() {
-                seat.is_searching.set(self.idle.try_start_searching());
+            if self.shape.searches && !model.is_searching.get() && !model.is_hit.get() {
+                model.is_searching.set(self.idle.try_start_searching());
             }
             if self.take(worker) {
-                if seat.is_searching.take() {
+                if model.is_searching.take() {
                     S::run_found(self, worker);
                 } else {
                     self.run();
@@ -192,12 +192,12 @@ impl World {
             if self.over.load(Ordering::Acquire) {
                 break;
             }
-            park(&seat);
+            park(&model);
             // ORDERING: a read-modify-write, because it reads the newest value.
             let searching = self.idle.searching.fetch_add(0, Ordering::Relaxed);
             assert!(searching <= self.shape.workers, "COUNTED-ONCE");
         }
-        if seat.is_searching.get() {
+        if model.is_searching.get() {
             let _ = self.idle.stop_searching();
         }
     }
@@ -213,7 +213,7 @@ impl World {
 }
 
 /// A worker, as seen by its own thread.
-struct Seat<'w, S> {
+struct ModelWorker<'w, S> {
     world: &'w World,
     worker: usize,
     is_searching: Cell<bool>,
@@ -223,18 +223,18 @@ struct Seat<'w, S> {
     steps: PhantomData<S>,
 }
 
-impl<S> Seat<'_, S> {
+impl<S> ModelWorker<'_, S> {
     /// Returns whether this sleep ends with a time-out.
     fn times_out(&self) -> bool {
         self.time_outs.get() > 0
     }
 }
 
-/// Takes the runtime's own steps, except for those that this forwards to the seat.
-struct AsInRuntime<'s, 'w, S>(&'s Seat<'w, S>);
+/// Takes the runtime's own steps, except for those that this forwards to the model.
+struct AsInRuntime<'s, 'w, S>(&'s ModelWorker<'w, S>);
 
-/// Forwards the methods that both kinds of seat have in common.
-macro_rules! seat {
+/// Forwards the methods that both implementations have in common.
+macro_rules! forward {
     ($($method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(fn $method(&self, $($argument: $type),*) $(-> $result)? { self.0.$method($($argument),*) })*
     };
@@ -255,7 +255,7 @@ impl<S: Steps> Parks for AsInRuntime<'_, '_, S> {
         self.0.parker()
     }
 
-    seat! {
+    forward! {
         index() -> usize;
         set_searching(is_searching: bool) -> bool;
         is_needed() -> bool;
@@ -270,7 +270,7 @@ impl<S: Steps> Parks for AsInRuntime<'_, '_, S> {
     }
 }
 
-impl<S: Steps> Parks for Seat<'_, S> {
+impl<S: Steps> Parks for ModelWorker<'_, S> {
     type Turn<'a>
         = ()
     where
@@ -501,7 +501,7 @@ struct ChecksForTheParkedFirst;
 
 impl Steps for ChecksForTheParkedFirst {
     fn submitted(world: &World) {
-        if world.idle.is_anybody_parked() {
+        if world.idle.is_any_parked() {
             AsBuilt::submitted(world);
         }
     }
@@ -518,7 +518,7 @@ struct ChecksForTheParkedWithoutFence;
 
 impl Steps for ChecksForTheParkedWithoutFence {
     fn submitted(world: &World) {
-        if !world.idle.is_nobody_parked() {
+        if !world.idle.is_none_parked() {
             AsBuilt::submitted(world);
         }
     }
@@ -538,11 +538,11 @@ fn a_submit_with_its_fence_too_late_is_found() {
 struct ParksWithoutFence;
 
 impl Steps for ParksWithoutFence {
-    fn begin_park(seat: &Seat<'_, Self>) {
-        if seat.set_searching(false) {
-            seat.idle().leave_searchers();
+    fn begin_park(model: &ModelWorker<'_, Self>) {
+        if model.set_searching(false) {
+            model.idle().leave_searchers();
         }
-        let (word, bit) = seat.idle().place(seat.worker);
+        let (word, bit) = model.idle().place(model.worker);
         word.fetch_or(bit, Ordering::AcqRel);
     }
 }
@@ -556,13 +556,13 @@ fn a_park_without_its_fence_is_found() {
 struct ChecksBeforePublishing;
 
 impl Steps for ChecksBeforePublishing {
-    fn begin_park(seat: &Seat<'_, Self>) {
-        seat.is_hit.set(seat.world.check(seat.worker));
-        AsInRuntime(seat).begin_park();
+    fn begin_park(model: &ModelWorker<'_, Self>) {
+        model.is_hit.set(model.world.check(model.worker));
+        AsInRuntime(model).begin_park();
     }
 
-    fn is_needed(seat: &Seat<'_, Self>) -> bool {
-        seat.is_hit.get()
+    fn is_needed(model: &ModelWorker<'_, Self>) -> bool {
+        model.is_hit.get()
     }
 }
 
@@ -575,14 +575,14 @@ fn checking_before_publishing_is_found() {
 struct OnlyTheLastSearcherChecks;
 
 impl Steps for OnlyTheLastSearcherChecks {
-    fn begin_park(seat: &Seat<'_, Self>) {
-        seat.is_hit.set(seat.is_searching.get());
-        AsInRuntime(seat).begin_park();
+    fn begin_park(model: &ModelWorker<'_, Self>) {
+        model.is_hit.set(model.is_searching.get());
+        AsInRuntime(model).begin_park();
     }
 
-    fn is_needed(seat: &Seat<'_, Self>) -> bool {
-        let was_searching = seat.is_hit.get();
-        was_searching && seat.idle().searching() == 0 && seat.world.check(seat.worker)
+    fn is_needed(model: &ModelWorker<'_, Self>) -> bool {
+        let was_searching = model.is_hit.get();
+        was_searching && model.idle().searching() == 0 && model.world.check(model.worker)
     }
 }
 
@@ -595,8 +595,8 @@ fn a_parker_that_does_not_check_is_found() {
 struct IgnoresTheClaim;
 
 impl Steps for IgnoresTheClaim {
-    fn retract(seat: &Seat<'_, Self>) -> bool {
-        let _ = AsInRuntime(seat).retract();
+    fn retract(model: &ModelWorker<'_, Self>) -> bool {
+        let _ = AsInRuntime(model).retract();
         false
     }
 }
@@ -610,9 +610,9 @@ fn a_retract_that_ignores_the_claim_is_found() {
 struct DoesNotWaitForTheToken;
 
 impl Steps for DoesNotWaitForTheToken {
-    fn settle_after_sleep(seat: &Seat<'_, Self>, is_claimed: bool) {
-        let _ = seat.parker().take_token();
-        seat.set_searching(is_claimed);
+    fn settle_after_sleep(model: &ModelWorker<'_, Self>, is_claimed: bool) {
+        let _ = model.parker().take_token();
+        model.set_searching(is_claimed);
     }
 }
 
@@ -716,8 +716,8 @@ fn a_searcher_that_runs_before_it_leaves_is_found() {
 struct HitsWithoutSearching;
 
 impl Steps for HitsWithoutSearching {
-    fn settle_after_hit(seat: &Seat<'_, Self>, is_claimed: bool) {
-        AsInRuntime(seat).settle_after_sleep(is_claimed);
+    fn settle_after_hit(model: &ModelWorker<'_, Self>, is_claimed: bool) {
+        AsInRuntime(model).settle_after_sleep(is_claimed);
     }
 }
 
@@ -768,8 +768,8 @@ fn a_spinner_that_is_claimed_by_the_hint_alone_is_found() {
 struct TakesTheTokenInTheSpin;
 
 impl Steps for TakesTheTokenInTheSpin {
-    fn watch(seat: &Seat<'_, Self>) -> bool {
-        seat.parker().has_token() && seat.parker().take_token()
+    fn watch(model: &ModelWorker<'_, Self>) -> bool {
+        model.parker().has_token() && model.parker().take_token()
     }
 }
 
@@ -785,9 +785,9 @@ fn a_spin_that_takes_the_token_is_found() {
 /// `thief`, a searcher that steals once. At the end, if the owner holds surplus, some worker must
 /// have been claimed or must have seen a task.
 ///
-/// `asks` decides after each push whether to claim a worker. Its arguments are the number of tasks
-/// in the ring and the slot, and the number of tasks of this push.
-fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, steps: &[Step]) {
+/// `claims` decides after each push whether to claim a worker. Its arguments are the number of
+/// tasks in the ring and the slot, and the number of tasks of this push.
+fn surplus_model(claims: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, steps: &[Step]) {
     let idle = Arc::new(Idle::new(3, 0));
     let (mut ring, in_ring) = ring::<u32>(4);
     let thief = thief.map(|thief| {
@@ -821,7 +821,7 @@ fn surplus_model(asks: fn(&Idle, usize, usize) -> bool, thief: Option<Thief>, st
             }
         };
         let queued = ring.len() + in_slot;
-        if queued > 1 && asks(&idle, queued, pushed) {
+        if queued > 1 && claims(&idle, queued, pushed) {
             is_claimed |= idle.claim_for_submit(None).is_some();
         }
     }
@@ -869,7 +869,7 @@ const TOGETHER: &[Step] = &[Step::Push(4)];
 const TOGETHER_TWICE: &[Step] = &[Step::Push(2), Step::Pop, Step::Push(2)];
 
 fn as_built(idle: &Idle, queued: usize, pushed: usize) -> bool {
-    idle.is_anybody_parked_for_surplus(queued, pushed)
+    idle.is_any_parked_for_surplus(queued, pushed)
 }
 
 #[test]
@@ -894,20 +894,20 @@ fn a_thief_that_polls_before_it_leaves_the_searchers_is_found() {
 
 #[test]
 fn surplus_that_is_made_without_a_fence_is_found() {
-    let without = |idle: &Idle, _queued, _pushed| !idle.is_nobody_parked();
+    let without = |idle: &Idle, _queued, _pushed| !idle.is_none_parked();
     breaks("sleeps beside surplus", None, move || surplus_model(without, None, ONE_BY_ONE));
 }
 
 #[test]
 fn surplus_of_many_that_is_reported_as_one_is_found() {
-    let as_of_one = |idle: &Idle, queued, _pushed| idle.is_anybody_parked_for_surplus(queued, 1);
+    let as_of_one = |idle: &Idle, queued, _pushed| idle.is_any_parked_for_surplus(queued, 1);
     breaks("sleeps beside surplus", None, move || surplus_model(as_of_one, None, TOGETHER));
 }
 
 #[test]
 fn surplus_that_only_the_ring_reports_is_found() {
     let only_the_second = |idle: &Idle, queued, _pushed| {
-        if queued == 2 { idle.is_anybody_parked() } else { !idle.is_nobody_parked() }
+        if queued == 2 { idle.is_any_parked() } else { !idle.is_none_parked() }
     };
     breaks("sleeps beside surplus", None, move || surplus_model(only_the_second, None, RING_AND_SLOT));
 }

@@ -11,7 +11,7 @@
 //! work, or that was claimed in order to do so. While there is a searcher, a submitter does not
 //! wake another worker, since the searcher will find the new work. A worker *retracts* when it
 //! takes back its own bit. Workers call this module through `parking`; submitters call it through
-//! `Shared::wake_one` and its relatives.
+//! `Workers::wake_one` and its relatives.
 //!
 //! An ordinary case: worker 3 finds no task, sets its bit, checks all queues once more, and sleeps.
 //! A thread spawns a task: it pushes the task to a queue, sees that there are no searchers and that
@@ -48,10 +48,10 @@
 //!    is a read-modify-write;
 //! 2. `fence(SeqCst)`;
 //! 3. check everything once more: the inbox, ring and batch of each worker, the global queue, a
-//!    wake-up of the main future (`seat`), shutdown. With stealing off, the queues of other workers
-//!    are left out. Timers are not checked: the worker that has the driver turn handles them. On a
-//!    hit: retract, become a searcher ([`Idle::start_searching`]), search. Otherwise sleep; after
-//!    waking up, for whatever reason, retract.
+//!    wake-up of the main future (`worker::main_future`), shutdown. With stealing off, the queues
+//!    of other workers are left out. Timers are not checked: the worker that has the driver turn
+//!    handles them. On a hit: retract, become a searcher ([`Idle::start_searching`]), search.
+//!    Otherwise sleep; after waking up, for whatever reason, retract.
 //!
 //! Spin, by a worker that has parked and found no work, before it sleeps:
 //! 1. if no other worker spins, enter its index in `spinner`; otherwise sleep;
@@ -112,7 +112,7 @@
 //! creates surplus is a Submit. The push after it is a Submit too, because a put into the empty
 //! LIFO slot can create surplus from one task in the ring, and such a put is not a Submit. Later
 //! pushes, while there is surplus, check the bits without the fence:
-//! [`Idle::is_anybody_parked_for_surplus`].
+//! [`Idle::is_any_parked_for_surplus`].
 //!
 //! Let S be the fence of the push that created the surplus, and P the fence of a park. P before S:
 //! that submit saw the bit. P after S: the check sees the ring as it was at S, or newer, and the
@@ -200,23 +200,23 @@ impl Idle {
     /// parked, after work was published. If so, the caller continues as for
     /// [`claim_for_submit`](Self::claim_for_submit).
     #[inline]
-    pub(crate) fn is_anybody_parked(&self) -> bool {
+    pub(crate) fn is_any_parked(&self) -> bool {
         // Submit (2)
         // ORDERING: SeqCst fence; pairs with the fence in `begin_park`: see the proof.
         fence(Ordering::SeqCst);
         // Submit (3)
-        !self.is_nobody_parked()
+        !self.is_none_parked()
     }
 
     /// Returns whether there is a parked worker to claim for surplus, after `pushed` tasks were
     /// pushed to a ring and `queued` tasks are in the ring and the LIFO slot together. See
     /// "Surplus".
     #[inline]
-    pub(crate) fn is_anybody_parked_for_surplus(&self, queued: usize, pushed: usize) -> bool {
+    pub(crate) fn is_any_parked_for_surplus(&self, queued: usize, pushed: usize) -> bool {
         // Two tasks that were already queued may be one in the ring and one that was put into the
         // LIFO slot, which is not a Submit.
         let is_new = queued <= pushed + 2;
-        if is_new { self.is_anybody_parked() } else { !self.is_nobody_parked() }
+        if is_new { self.is_any_parked() } else { !self.is_none_parked() }
     }
 
     /// Like [`claim_for_submit`](Self::claim_for_submit), but also while there are searchers: for
@@ -349,16 +349,16 @@ impl Idle {
 
     /// Returns whether no worker is parked.
     #[inline]
-    pub(crate) fn is_nobody_parked(&self) -> bool {
+    pub(crate) fn is_none_parked(&self) -> bool {
         // ORDERING: Relaxed, both: as in `searching`. There is a first word, and few runtimes have
         // more.
-        let is_nobody_in = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
+        let is_empty = |word: &AtomicU64| word.load(Ordering::Relaxed) == 0;
         let [first, others @ ..] = &*self.parked else { return true };
-        is_nobody_in(first) && (others.is_empty() || others.iter().all(|word| is_nobody_in(word)))
+        is_empty(first) && (others.is_empty() || others.iter().all(|word| is_empty(word)))
     }
 
-    /// Executes the fence between a change of a worker's bit and the check whether the sentinel
-    /// dozes, and the fence of the opposite direction: see `sentinel::doze`.
+    /// Executes the fence between a change of a worker's bit and the check whether the sentinel has
+    /// suspended its checks, and the fence of the opposite direction: see `watch::suspension`.
     #[inline]
     pub(crate) fn fence(&self) {
         // ORDERING: SeqCst fence; pairs with the same fence executed by the other side.

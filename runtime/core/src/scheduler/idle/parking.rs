@@ -226,5 +226,5 @@ pub(crate) fn leave_searchers(idle: &Idle, has_work: impl FnOnce() -> bool, wake
 #[must_use = "a claimed worker waits for its token"]
 pub(crate) fn claim_for_driver(idle: &Idle, owner: impl Fn() -> Option<usize>) -> Option<usize> {
     // Submit (2) is in the first of these calls: the check of the owner must come after it.
-    if idle.is_anybody_parked() && owner().is_none() { idle.claim_for_submit(owner()) } else { None }
+    if idle.is_any_parked() && owner().is_none() { idle.claim_for_submit(owner()) } else { None }
 }

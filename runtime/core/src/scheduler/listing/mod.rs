@@ -7,49 +7,37 @@
 //!    places of the highest-ranking ones, as many as requested.
 //! 3. Look each of these up, and read its header.
 //!
-//! The choice of (2) is reused for a while, so that a client that polls often gets new numbers of
-//! the same tasks, and the program pays for few walks.
+//! The choice of (2) is reused for a while; [`choice`] describes how long, and the bounds.
 //!
 //! The registry contains the tasks that have waited once, or have a name. For a task in its first
 //! poll only the data that its worker exposes is available. Tasks that wait in a queue for their
 //! first poll are only counted.
 //!
 //! No worker takes the lock of this file, and the locks of the registry's shards are held for a few
-//! tasks. Bounds: `MAX_ROWS` rows; `TASKS_MAX` tasks are read; a choice is reused for `REST` times
-//! the time that the walk took if the query is the same, and for `REST_OF_ANOTHER` times if it is
-//! not. So all clients together use at most a two-hundredth of a processor, or a tenth while the
-//! query changes all the time.
+//! tasks.
 //!
 //! Rejected: answering from the tasks that changed since the last answer: each change would have to
 //! be recorded.
 
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use volt_telemetry::InFlight;
+use volt_telemetry::listing::choice::{self, Choice, Highest};
 use volt_telemetry::processes::ProcessList;
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
 
-use self::chosen::Chosen;
-use self::holders::{Holders, is_for_others};
-use self::sieve::{Sieve, state_of};
+use self::task_filter::{TaskFilter, state_of};
 use super::shared::Shared;
 use crate::clock;
 use crate::scheduler::ends::Ends;
+use crate::scheduler::readers::chosen::Chosen;
+use crate::scheduler::readers::holders::{Holders, is_for_others};
 use crate::task::header::{Header, Place};
 
-pub(crate) mod census;
-pub(crate) mod chosen;
-pub(crate) mod deadlocks;
-mod graph;
-pub(in crate::scheduler) mod holders;
-mod joins;
-pub(crate) mod long_waits;
-pub mod processes;
-pub(super) mod sieve;
+pub(super) mod task_filter;
 mod why;
 
-/// How many tasks are walked through.
-const TASKS_MAX: usize = 4_000_000;
 /// The current poll of a worker.
 pub(super) struct Poll {
     worker: u32,
@@ -61,45 +49,46 @@ impl Shared {
     pub(crate) fn list_tasks(&self, query: &Query) -> TaskList {
         let query = query.bounded();
         let mut last = self.readers.listing.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let now_ns = clock::now_ns();
+        let (now, now_ns) = (Instant::now(), clock::now_ns());
         // Protocol (1).
         let polls = self.polls(now_ns);
         // Protocol (2).
-        let chosen = match last.take() {
-            Some(chosen) if chosen.is_good_for(&query, now_ns) => chosen,
-            _ => self.choose(query, &polls, now_ns),
+        let choice = match last.take() {
+            Some(choice) if choice.is_good_for(&query, now) => choice,
+            _ => self.choose(query, &polls, now, now_ns),
         };
-        let chosen = &*last.insert(chosen);
+        let choice = &*last.insert(choice);
+        let (query, chosen) = (&choice.query, &choice.content);
         // Protocol (3).
         let now_ns = clock::now_ns();
         let look_up = |(id, place): &(u64, Place)| {
-            self.registry.look_up(*id, *place, |task| row(task.header(), polls.get(id), now_ns))
+            self.workers.registry.look_up(*id, *place, |task| row(task.header(), polls.get(id), now_ns))
         };
         let mut rows: Vec<Task> = chosen.places.iter().filter_map(look_up).collect();
         let in_first = polls.values().filter(|poll| chosen.first_polls.contains(&poll.poll.task_id));
         let first_polls: Vec<Task> = in_first.map(of_first_poll).collect();
         let seen = chosen.walked + first_polls.len() as u64;
-        let mut sieve = Sieve::new(&chosen.query.filter);
-        let matching_first = first_polls.into_iter().filter(|task| sieve.has_task(task));
+        let mut task_filter = TaskFilter::new(&query.filter);
+        let matching_first = first_polls.into_iter().filter(|task| task_filter.has_task(task));
         let before = rows.len();
         rows.extend(matching_first);
         let matching = chosen.matching + (rows.len() - before) as u64;
-        rows.sort_by_key(|task| (chosen.query.key(task.weight(chosen.query.rank)), task.id));
-        rows.truncate(chosen.query.limit as usize);
+        rows.sort_by_key(|task| (query.key(task.weight(query.rank)), task.id));
+        rows.truncate(query.limit as usize);
         let holders = self.holders_for(rows.iter().map(|row| row.awaits.as_deref()));
         rows.iter_mut().for_each(|row| holders.add_to(row, now_ns));
         let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
         TaskList {
-            runtime: self.name.clone(),
+            runtime: self.identity.name.clone(),
             at_ns: now_ns,
-            query: chosen.query.clone(),
+            query: query.clone(),
             rows,
             alive: (inside + outside).saturating_sub(completed + cancelled + panicked),
             seen,
             matching,
             is_cut: chosen.is_cut,
-            chosen_ago_ns: now_ns.saturating_sub(chosen.at_ns),
-            took_ns: chosen.took_ns,
+            chosen_ago_ns: choice.ago_ns(Instant::now()),
+            took_ns: choice.took_ns(),
         }
     }
 
@@ -107,7 +96,7 @@ impl Shared {
     /// between tasks that await each other are included if any of them may be one.
     fn holders_for<'a>(&self, mut awaits: impl Iterator<Item = Option<&'a str>>) -> Holders {
         match awaits.any(is_for_others) {
-            true => Holders::with(self.readers.deadlocks.joins(&self.registry)),
+            true => Holders::with(self.readers.deadlocks.joins(&self.workers.registry)),
             false => Holders::new(),
         }
     }
@@ -123,7 +112,7 @@ impl Shared {
             process.busy_ns = process.busy_ns.map(|busy_ns| busy_ns + process.in_poll_ns.unwrap_or(0));
         }
         list.sort();
-        ProcessList { runtime: self.name.clone(), at_ns: now_ns, ..list }
+        ProcessList { runtime: self.identity.name.clone(), at_ns: now_ns, ..list }
     }
 
     /// Returns the current polls, by the ids of their tasks.
@@ -132,60 +121,35 @@ impl Shared {
             let (poll, _) = remote.cells.in_flight(now_ns)?;
             Some((poll.task_id, Poll { worker: worker as u32, poll }))
         };
-        self.remotes_in_use().iter().enumerate().filter_map(of).collect()
+        self.workers.remotes_in_use().iter().enumerate().filter_map(of).collect()
     }
 
-    fn choose(&self, query: Query, polls: &HashMap<u64, Poll>, began_at_ns: u64) -> Chosen {
-        let mut sieve = Sieve::new(&query.filter);
+    fn choose(
+        &self,
+        query: Query,
+        polls: &HashMap<u64, Poll>,
+        began: Instant,
+        began_at_ns: u64,
+    ) -> Choice<Rank, Chosen> {
+        let mut task_filter = TaskFilter::new(&query.filter);
         let mut first_polls: HashSet<u64> = polls.keys().copied().collect();
-        let (mut walked, mut matching) = (0, 0);
-        let limit = query.limit as usize;
-        // The lowest of the highest-ranking tasks is on top.
-        let mut highest = BinaryHeap::with_capacity(limit + 1);
-        let is_complete = self.registry.walk(TASKS_MAX, |header| {
+        let mut walked = 0;
+        let mut highest = Highest::new(query.limit as usize);
+        let is_complete = self.workers.registry.walk(choice::WALK_MAX, |header| {
             walked += 1;
-            let poll = if header.state.is_idle() { None } else { polls.get(&header.id.as_u64()) };
+            let id = header.id.as_u64();
+            let poll = if header.state.is_idle() { None } else { polls.get(&id) };
             if poll.is_some() {
-                first_polls.remove(&header.id.as_u64());
+                first_polls.remove(&id);
             }
-            if !sieve.has(header, poll.is_some()) {
-                return;
-            }
-            matching += 1;
-            let entry = (query.key(rank_in(header, poll, query.rank, began_at_ns)), header.id.as_u64());
-            if highest.len() < limit || highest.peek().is_some_and(|(lowest, _)| entry < *lowest) {
-                highest.push((entry, Ranked(header.place())));
-                if highest.len() > limit {
-                    highest.pop();
-                }
+            if task_filter.has(header, poll.is_some()) {
+                let rank = rank_in(header, poll, query.rank, began_at_ns);
+                highest.offer((query.key(rank), id), (id, header.place()));
             }
         });
-        let places = highest.into_iter().map(|((_, id), Ranked(place))| (id, place)).collect();
-        let took_ns = clock::now_ns().saturating_sub(began_at_ns);
-        Chosen { query, places, first_polls, walked, matching, is_cut: !is_complete, at_ns: began_at_ns, took_ns }
-    }
-}
-
-/// A place in a heap; it does not affect the order.
-struct Ranked(Place);
-
-impl PartialEq for Ranked {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Ranked {}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
+        let matching = highest.offered();
+        let chosen = Chosen { places: highest.into_rows(), first_polls, walked, matching, is_cut: !is_complete };
+        Choice::of_walk(query, chosen, began)
     }
 }
 

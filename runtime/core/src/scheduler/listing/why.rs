@@ -38,7 +38,7 @@ impl Shared {
             Ok(id) => self.see(id, &mut left),
             Err(_) => self.see_header(&mut left, |header| header.name() == Some(task)),
         };
-        let mut why = Why { runtime: self.name.clone(), ..Why::default() };
+        let mut why = Why { runtime: self.identity.name.clone(), ..Why::default() };
         let mut led_at_ns = u64::MAX;
         why.end = loop {
             let Some(Seen { mut link, wake }) = seen.take() else {
@@ -84,10 +84,10 @@ impl Shared {
 
     fn see(&self, id: u64, left: &mut usize) -> Option<Seen> {
         let mut found = None;
-        self.registry.with_named(id, |header| found = Some(of(header)));
+        self.workers.registry.with_named(id, |header| found = Some(of(header)));
         let mut seen = found.or_else(|| self.see_header(left, |header| header.id.as_u64() == id));
         let now_ns = clock::now_ns();
-        let polls = self.remotes_in_use().iter().filter_map(|remote| remote.cells.in_flight(now_ns));
+        let polls = self.workers.remotes_in_use().iter().filter_map(|remote| remote.cells.in_flight(now_ns));
         if let Some((poll, _)) = polls.into_iter().find(|(poll, _)| poll.task_id == id) {
             let unkept =
                 || Seen { link: Link { task: id, spawned_at: poll.spawned_at, ..Link::default() }, wake: None };
@@ -98,7 +98,7 @@ impl Shared {
 
     /// Returns the first task for which `is_it` is true, among at most `left` tasks.
     fn see_header(&self, left: &mut usize, is_it: impl Fn(&Header) -> bool) -> Option<Seen> {
-        self.registry.find(|header| {
+        self.workers.registry.find(|header| {
             if *left == 0 {
                 return Some(None);
             }

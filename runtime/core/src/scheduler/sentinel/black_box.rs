@@ -9,22 +9,23 @@ use volt_telemetry::recording::flush::Table;
 use volt_telemetry::snapshot::Snapshot;
 
 use crate::clock;
-use crate::observe::cuts;
+use crate::recorder::cuts;
 use crate::recorder::drain::Drain;
 use crate::scheduler::shared::Shared;
+use crate::task::header::Place;
 
 /// The polls that the sentinel has seen at its last check.
 #[derive(Default)]
-pub(super) struct Beats {
+pub(super) struct Heartbeat {
     /// For each slot, the number of the poll, and whether the name of its task was added.
     seen: Vec<(u64, bool)>,
 }
 
-impl Beats {
+impl Heartbeat {
     /// Records that the sentinel checks the runtime now.
     pub(super) fn beat(&mut self, shared: &Shared, now_ns: u64) {
-        let Some(black_box) = &shared.black_box else { return };
-        let remotes = shared.remotes_in_use();
+        let Some(black_box) = shared.recorder.black_box() else { return };
+        let remotes = shared.workers.remotes_in_use();
         black_box.beat(
             now_ns,
             remotes.iter().filter_map(|remote| Some(remote.cells.culprit_of(remote.cells.poll_seq())?.0)),
@@ -36,7 +37,7 @@ impl Beats {
                 (*seen, *is_named) = (poll_seq, false);
             } else if !*is_named && let Some((poll, keys)) = remote.cells.in_flight_of(poll_seq, now_ns) {
                 *is_named = true;
-                if let Some(name) = shared.registry.name_of(poll.task_id, keys.task) {
+                if let Some(name) = shared.workers.registry.name_of(poll.task_id, Place::from_u64(keys.place)) {
                     black_box.add_text(kind::TASK, poll.task_id, &name);
                 }
             }
@@ -54,11 +55,11 @@ pub(super) struct Samples {
 impl Samples {
     /// Writes a sample, and the texts that are new.
     pub(super) fn write(&mut self, shared: &Shared, snapshot: Snapshot) {
-        let Some(black_box) = &shared.black_box else { return };
+        let Some(black_box) = shared.recorder.black_box() else { return };
         let generation = black_box.generation();
         let drain = match self.drain.take() {
             Some((of, drain)) if of == generation => drain,
-            _ => Drain::look_back(&shared.recorder, clock::now_ns().saturating_sub(LOOK_BACK_NS)),
+            _ => Drain::since(&shared.recorder, clock::now_ns().saturating_sub(HISTORY_NS)),
         };
         let (_, drain) = self.drain.insert((generation, drain));
         for text in drain.collect(shared).texts {
@@ -80,4 +81,4 @@ impl Samples {
 }
 
 /// A new log of texts gets the names for this much history. Older names are in the log before.
-const LOOK_BACK_NS: u64 = 1_000_000_000;
+const HISTORY_NS: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@
 //! An ordinary case: a task on worker 1 sleeps in its thread for 200 ms. Two checks in a row find
 //! worker 1 in the same poll. If worker 2 is parked, the sentinel wakes it, and it steals the tasks
 //! of worker 1. If worker 2 is in a poll, too, and tasks wait, the sentinel declares worker 1
-//! *stuck* and calls a *spare*, a worker with a separate thread (`staff`), which runs the waiting
+//! *stuck* and calls a *spare*, a worker with a separate thread (`slots`), which runs the waiting
 //! tasks. When the poll ends, worker 1 continues, and the spare leaves after a while.
 //!
 //! Each check compares what each worker does with what it did at the previous check. A poll is
@@ -38,13 +38,13 @@
 //! A spare stays for `SPARE_LINGER` after the last stall, since a task that blocked once often
 //! blocks again. Then the surplus spares leave.
 //!
-//! Each stuck poll is also examined, and recorded as an incident if it lasts: see `witness`. Once a
-//! second the sentinel requests an examination by the doctor: see `doctor`. If tasks seem to wait
-//! for each other, or wait for a lock that a task holds, it stays awake for a few seconds: a
+//! Each stuck poll is also examined, and recorded as an incident if it lasts: see `stalls`. Once a
+//! second the sentinel requests an examination by the doctor: see `watch::doctor`. If tasks seem to
+//! wait for each other, or wait for a lock that a task holds, it stays awake for a few seconds: a
 //! program in a deadlock is idle.
 //!
 //! The time between two checks is `sentinel_interval`. While spares linger it is
-//! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too; after `PATIENCE` checks that had
+//! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too; after `FAST_CHECKS` checks that had
 //! nothing to do it doubles with each further one, up to `sentinel_interval`. A block that was
 //! announced may last for hours: as long as a worker is parked, it is checked like a long poll. A
 //! check that is late by `PAUSE` means that the machine stood still, not the tasks (`lateness`).
@@ -52,8 +52,9 @@
 //! time.
 //!
 //! The sentinel owns none of the workers' state: its thread takes tasks from their queues as
-//! thieves do, and calls spares through `staff`. There is one thread for all runtimes of the
-//! program (`program`); `doze` describes how it sleeps. This file has the checks of one runtime.
+//! thieves do, and calls spares through `slots`. There is one thread for all runtimes of the
+//! program (`program`); `watch::suspension` describes how it sleeps and how it suspends its checks.
+//! This file has the checks of one runtime.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -61,33 +62,29 @@ use std::time::Duration;
 use volt_telemetry::incident::Remedy;
 use volt_telemetry::recording::event::Event;
 
-use self::black_box::Beats;
-use self::doctor::Doctor;
+use self::black_box::Heartbeat;
 use self::lateness::Pause;
-use self::witness::{Doing, Witness};
+use self::stalls::{Doing, Stalls};
 use super::remote::Remote;
 use super::shared::Shared;
-use super::staff::Duty;
+use super::slots::SlotState;
+use super::watch::doctor::Doctor;
 use crate::clock;
 use crate::config::{BURN_AFTER, DOCTOR_INTERVAL, SPARE_LINGER, STUCK_AFTER, SUSPICIOUS_INTERVAL, WAIT_AFTER};
 use crate::queue::ring::{Producer, Steal, ring};
 use crate::task::header::Notified;
 
 mod black_box;
-pub(crate) mod counts;
-pub(crate) mod doctor;
-pub(crate) mod doze;
-pub(crate) mod incidents;
 mod lateness;
 pub(crate) mod program;
 mod reader;
-mod witness;
+mod stalls;
 
 /// After this many suspicious checks in a row without any action, checks are made less often.
-const PATIENCE: u32 = 8;
-/// After this many checks in a row that found all workers at rest, the sentinel dozes. To rouse it
-/// costs the worker that wakes up 4 µs before it runs its task. So a runtime that is woken more
-/// than five times a second, which prevents the doze, does not pay for it.
+const FAST_CHECKS: u32 = 8;
+/// After this many checks in a row that found all workers at rest, the sentinel suspends its
+/// checks. To resume them costs the worker that wakes up 4 µs before it runs its task. So a runtime
+/// that is woken more than five times a second, which prevents the suspension, does not pay for it.
 const QUIET_CHECKS: u32 = 20;
 /// For how long the sentinel stays awake for tasks that seem to wait for each other: four
 /// examinations by the doctor. The second reports a deadlock if it is certain, the third any other,
@@ -109,14 +106,14 @@ struct Rounds {
     /// Checks in a row that found all workers at rest.
     quiet_checks: u32,
     /// The cycles of tasks that seem to wait for each other, and the locks that tasks wait for, and
-    /// until when the sentinel does not doze for them.
+    /// until when the sentinel does not suspend its checks for them.
     suspicion: Option<(u64, u64)>,
     /// When the doctor's examination was last requested, or the sentinel started.
     examined_at_ns: u64,
     /// The ring that stolen tasks pass through.
-    basket: Producer<Notified>,
-    witness: Witness,
-    beats: Beats,
+    transfer: Producer<Notified>,
+    stalls: Stalls,
+    heartbeat: Heartbeat,
 }
 
 /// The state of a worker at the last check.
@@ -137,7 +134,7 @@ struct Stuck {
     slot: usize,
     poll_seq: u64,
     for_ns: u64,
-    duty: Duty,
+    state: SlotState,
 }
 
 impl Rounds {
@@ -145,15 +142,15 @@ impl Rounds {
         Self {
             shared: shared.clone(),
             interval,
-            seen: shared.remotes.iter().map(|_| Seen::default()).collect(),
+            seen: shared.workers.remotes.iter().map(|_| Seen::default()).collect(),
             stalled_at_ns: None,
             idle_checks: 0,
             quiet_checks: 0,
             suspicion: None,
             examined_at_ns: clock::now_ns(),
-            basket: ring(shared.config.local_queue_capacity).0,
-            witness: Witness::new(shared),
-            beats: Beats::default(),
+            transfer: ring(shared.config.local_queue_capacity).0,
+            stalls: Stalls::new(shared),
+            heartbeat: Heartbeat::default(),
         }
     }
 
@@ -166,35 +163,36 @@ impl Rounds {
             *shared.sentinel.last_pause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
             shared.sentinel.pauses.add(1);
         }
-        self.beats.beat(shared, now_ns);
+        self.heartbeat.beat(shared, now_ns);
         let was_paused = pause.is_some();
         let (stuck, moving, is_suspicious) = self.compare(now_ns, pause);
         // A block that was announced is no stall.
-        for stuck in stuck.iter().filter(|stuck| stuck.duty != Duty::Blocking && !was_paused) {
-            self.witness.see(stuck.slot, stuck.for_ns, now_ns);
+        for stuck in stuck.iter().filter(|stuck| stuck.state != SlotState::Blocking && !was_paused) {
+            self.stalls.handle_stuck(stuck.slot, stuck.for_ns, now_ns);
         }
-        self.witness.age(now_ns);
+        self.stalls.update_durations(now_ns);
         let has_woken = self.check_driver(now_ns);
-        let has_acted = self.relieve(&stuck, moving, now_ns) || has_woken;
-        self.dismiss(now_ns);
-        self.quiet_checks = if shared.is_at_rest() { self.quiet_checks.saturating_add(1) } else { 0 };
-        self.consult(now_ns);
-        if shared.failures.is_due(now_ns) {
-            let _is_told = self.witness.have_failures_logged();
+        let has_acted = self.handle_stuck_workers(&stuck, moving, now_ns) || has_woken;
+        self.release_spares(now_ns);
+        self.quiet_checks = if shared.workers.are_at_rest() { self.quiet_checks.saturating_add(1) } else { 0 };
+        self.request_examination_if_due(now_ns);
+        if shared.failures().is_due(now_ns) {
+            let _are_logged = self.stalls.have_failures_logged();
         }
         self.pause(is_suspicious || !stuck.is_empty(), has_acted)
     }
 
-    /// Returns whether the sentinel must not doze yet, although all workers are at rest: tasks seem
-    /// to wait for each other, and two examinations are needed to confirm that. A cycle that is
-    /// still not reported after `SUSPICION` may be none.
-    fn is_wary(&mut self, now_ns: u64) -> bool {
-        if self.quiet_checks < QUIET_CHECKS || !Doctor::is_wanted(&self.shared.config, self.shared.black_box.is_some())
+    /// Returns whether the sentinel must not suspend its checks yet, although all workers are at
+    /// rest: tasks seem to wait for each other, and two examinations are needed to confirm that. A
+    /// cycle that is still not reported after `SUSPICION` may be none.
+    fn must_keep_checking(&mut self, now_ns: u64) -> bool {
+        if self.quiet_checks < QUIET_CHECKS
+            || !Doctor::is_wanted(&self.shared.config, self.shared.recorder.black_box().is_some())
         {
             return false;
         }
         let until_ns =
-            self.shared.readers.deadlocks.suspicion(&self.shared.registry).map(|cycles| match self.suspicion {
+            self.shared.readers.deadlocks.suspicion(&self.shared.workers.registry).map(|cycles| match self.suspicion {
                 Some((known, until_ns)) if known == cycles => (cycles, until_ns),
                 _ => (cycles, now_ns.saturating_add(clock::saturating_ns(SUSPICION))),
             });
@@ -202,23 +200,23 @@ impl Rounds {
         until_ns.is_some_and(|(_, until_ns)| now_ns < until_ns)
     }
 
-    /// Requests an examination by the doctor at intervals and before the sentinel dozes, if its
-    /// result can be read.
-    fn consult(&mut self, now_ns: u64) {
+    /// Requests an examination by the doctor at intervals and before the sentinel suspends its
+    /// checks, if its result can be read.
+    fn request_examination_if_due(&mut self, now_ns: u64) {
         let shared = &self.shared.clone();
-        let has_black_box = shared.black_box.is_some();
-        let interval = shared.black_box.as_ref().map_or(DOCTOR_INTERVAL, |black_box| black_box.sample_interval());
+        let has_black_box = shared.recorder.black_box().is_some();
+        let interval = shared.recorder.black_box().map_or(DOCTOR_INTERVAL, |black_box| black_box.sample_interval());
         let is_due = now_ns.saturating_sub(self.examined_at_ns) >= clock::saturating_ns(interval);
         let is_leaving = self.quiet_checks == QUIET_CHECKS;
-        let is_asked = is_due
+        let is_examined = is_due
             || is_leaving
                 && (has_black_box
-                    || self.witness.has_news()
-                    || shared.sentinel.doctor.is_unwell()
-                    || self.is_wary(now_ns));
-        if is_asked && Doctor::is_wanted(&shared.config, has_black_box) {
+                    || self.stalls.has_news()
+                    || shared.sentinel.doctor.has_open_finding()
+                    || self.must_keep_checking(now_ns));
+        if is_examined && Doctor::is_wanted(&shared.config, has_black_box) {
             self.examined_at_ns = now_ns;
-            self.witness.have_examined();
+            self.stalls.request_examination();
         }
     }
 
@@ -229,26 +227,26 @@ impl Rounds {
         // A poll is not excused for time before it began.
         let since_ns = pause.map_or(0, |pause| now_ns.saturating_sub(pause.until_ns));
         let (mut stuck, mut moving, mut is_suspicious) = (Vec::new(), 0, false);
-        for (slot, remote) in shared.remotes_in_use().iter().enumerate() {
+        for (slot, remote) in shared.workers.remotes_in_use().iter().enumerate() {
             let seen = &mut self.seen[slot];
-            let mut duty = shared.staff.duty(slot);
-            seen.is_burning &= duty == Duty::Stuck;
+            let mut state = shared.workers.slots.state(slot);
+            seen.is_burning &= state == SlotState::Stuck;
             let poll_seq = remote.cells.poll_seq();
-            self.witness.excuse(slot, paused_ns, now_ns);
-            self.witness.goes_on(slot, poll_seq, now_ns);
-            if duty == Duty::Stuck && poll_seq != seen.stuck_seq {
+            self.stalls.excuse(slot, paused_ns, now_ns);
+            self.stalls.enter_poll(slot, poll_seq, now_ns);
+            if state == SlotState::Stuck && poll_seq != seen.stuck_seq {
                 // It has returned, but has not noticed yet that it was declared stuck.
-                shared.staff.take_back(slot);
-                duty = shared.staff.duty(slot);
+                shared.workers.slots.take_back(slot);
+                state = shared.workers.slots.state(slot);
             }
             let is_same = std::mem::replace(&mut seen.poll_seq, poll_seq) == poll_seq;
             let excused_ns = if is_same { seen.excused_ns } else { 0 };
             let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0).saturating_sub(excused_ns);
-            let excused_now_ns = match duty {
+            let excused_now_ns = match state {
                 // It was announced, and other workers do the work: no stall. A stall before the
                 // block ends here, and one after the block is a new stall.
-                Duty::Blocking => {
-                    self.witness.ends(slot, now_ns);
+                SlotState::Blocking => {
+                    self.stalls.close(slot, now_ns);
                     for_ns
                 }
                 _ => paused_ns.min(for_ns.saturating_sub(since_ns)),
@@ -256,13 +254,13 @@ impl Rounds {
             seen.excused_ns = excused_ns + excused_now_ns;
             let for_ns = for_ns - excused_now_ns;
             let is_long = for_ns >= clock::saturating_ns(STUCK_AFTER);
-            match duty {
-                Duty::Off => {}
-                Duty::Blocking | Duty::Stuck => stuck.push(Stuck { slot, poll_seq, for_ns, duty }),
-                Duty::Present if is_long && is_same && paused_ns == 0 => {
-                    stuck.push(Stuck { slot, poll_seq, for_ns, duty })
+            match state {
+                SlotState::Off => {}
+                SlotState::Blocking | SlotState::Stuck => stuck.push(Stuck { slot, poll_seq, for_ns, state }),
+                SlotState::Present if is_long && is_same && paused_ns == 0 => {
+                    stuck.push(Stuck { slot, poll_seq, for_ns, state })
                 }
-                Duty::Present => {
+                SlotState::Present => {
                     is_suspicious |= is_long;
                     moving += 1;
                 }
@@ -275,72 +273,78 @@ impl Rounds {
     fn check_driver(&self, now_ns: u64) -> bool {
         let shared = &self.shared;
         let interval_ns = clock::saturating_ns(self.interval);
-        let is_overdue = !shared.is_seat_free()
-            && shared.driver.owner().is_none()
-            && now_ns.saturating_sub(shared.driver.last_turn_ns()) >= interval_ns;
-        let has_woken = is_overdue && shared.wake_one();
+        let is_overdue = !shared.workers.is_undriven()
+            && shared.workers.driver.owner().is_none()
+            && now_ns.saturating_sub(shared.workers.driver.last_turn_ns()) >= interval_ns;
+        let has_woken = is_overdue && shared.workers.wake_one();
         shared.sentinel.rescues.add(u64::from(has_woken));
         has_woken
     }
 
     /// Takes the actions that the stuck workers require, while `moving` others are not stuck.
     /// Returns whether there were any.
-    fn relieve(&mut self, stuck: &[Stuck], mut moving: usize, now_ns: u64) -> bool {
+    fn handle_stuck_workers(&mut self, stuck: &[Stuck], mut moving: usize, now_ns: u64) -> bool {
         let shared = &self.shared.clone();
         let sentinel = &shared.sentinel;
         let mut has_acted = false;
         for stuck in stuck {
-            let remote = &shared.remotes[stuck.slot];
-            let is_present = stuck.duty == Duty::Present;
-            if is_present && !shared.idle.is_nobody_parked() {
+            let remote = &shared.workers.remotes[stuck.slot];
+            let is_present = stuck.state == SlotState::Present;
+            if is_present && !shared.workers.idle.is_none_parked() {
                 let do_thieves_take =
                     shared.config.enable_stealing && stuck.for_ns >= shared.config.lifo_steal_after_ns;
-                let is_rescued =
-                    if do_thieves_take { remote.queued() > 0 && shared.wake_one() } else { self.empty(stuck, now_ns) };
+                let is_rescued = if do_thieves_take {
+                    remote.queued() > 0 && shared.workers.wake_one()
+                } else {
+                    self.hand_over_tasks(stuck, now_ns)
+                };
                 if is_rescued {
                     sentinel.rescues.add(1);
-                    self.witness.note(stuck.slot, Remedy::Rescued);
+                    self.stalls.add_remedy(stuck.slot, Remedy::Rescued);
                     has_acted = true;
                 }
                 continue;
             }
             let does_work_wait = self.does_work_wait();
             if is_present && (moving == 0 || does_work_wait) {
-                let doing = self.witness.doing(stuck.slot, now_ns);
+                let doing = self.stalls.doing(stuck.slot, now_ns);
                 let is_to_yield = match doing {
                     Doing::Blocks | Doing::Burns => true,
                     Doing::Waits | Doing::Held => does_work_wait && stuck.for_ns >= clock::saturating_ns(WAIT_AFTER),
                 };
-                if is_to_yield && remote.cells.ask_to_yield(stuck.poll_seq) {
+                if is_to_yield && remote.cells.request_yield(stuck.poll_seq) {
                     sentinel.preempts.add(1);
                 }
                 // No other thread may run the tasks of a current-thread runtime.
-                if shared.seat.is_some() || !self.is_to_be_replaced(stuck, doing) || !self.declare_stuck(stuck) {
+                if shared.workers.shared_core.is_some()
+                    || !self.is_to_be_replaced(stuck, doing)
+                    || !self.declare_stuck(stuck)
+                {
                     continue;
                 }
                 has_acted = true;
             }
-            if !is_present || shared.staff.duty(stuck.slot) != Duty::Present {
-                has_acted |= self.empty(stuck, now_ns);
+            if !is_present || shared.workers.slots.state(stuck.slot) != SlotState::Present {
+                has_acted |= self.hand_over_tasks(stuck, now_ns);
             }
         }
         let mut remedy = Remedy::Replaced;
-        let is_to_be_watched = |stuck: &Stuck| match stuck.duty {
-            Duty::Stuck => true,
+        let is_to_be_watched = |stuck: &Stuck| match stuck.state {
+            SlotState::Stuck => true,
             // The tasks that it wakes go to other workers; if one of these is parked, no spare is
             // needed.
-            Duty::Blocking => shared.idle.is_nobody_parked(),
-            Duty::Present | Duty::Off => false,
+            SlotState::Blocking => shared.workers.idle.is_none_parked(),
+            SlotState::Present | SlotState::Off => false,
         };
         if has_acted || stuck.iter().any(is_to_be_watched) {
             self.stalled_at_ns = Some(now_ns);
         }
-        while shared.staff.able() < shared.config.workers
-            && shared.idle.is_nobody_parked()
+        while shared.workers.slots.able() < shared.config.workers
+            && shared.workers.idle.is_none_parked()
             && (moving == 0 || self.does_work_wait())
         {
             // It stays until no worker has been stuck for a while.
-            shared.staff.set_keep(usize::MAX);
+            shared.workers.slots.set_keep(usize::MAX);
             if !shared.call_spare() {
                 sentinel.capped.add(1);
                 remedy = Remedy::Capped;
@@ -349,15 +353,16 @@ impl Rounds {
             moving += 1;
             has_acted = true;
         }
-        for stuck in stuck.iter().filter(|stuck| shared.staff.duty(stuck.slot) == Duty::Stuck) {
-            self.witness.note(stuck.slot, remedy);
+        for stuck in stuck.iter().filter(|stuck| shared.workers.slots.state(stuck.slot) == SlotState::Stuck) {
+            self.stalls.add_remedy(stuck.slot, remedy);
         }
         has_acted
     }
 
     /// Returns whether any queue holds a task.
     fn does_work_wait(&self) -> bool {
-        self.shared.injector.len() > 0 || self.shared.remotes_in_use().iter().any(|remote| remote.queued() > 0)
+        self.shared.workers.injector.len() > 0
+            || self.shared.workers.remotes_in_use().iter().any(|remote| remote.queued() > 0)
     }
 
     fn is_to_be_replaced(&mut self, stuck: &Stuck, doing: Doing) -> bool {
@@ -377,27 +382,27 @@ impl Rounds {
     /// Replace (1) and (2).
     fn declare_stuck(&mut self, stuck: &Stuck) -> bool {
         let shared = &self.shared;
-        if !shared.staff.declare_stuck(stuck.slot) {
+        if !shared.workers.slots.declare_stuck(stuck.slot) {
             return false;
         }
-        if shared.remotes[stuck.slot].cells.poll_seq() != stuck.poll_seq {
-            shared.staff.take_back(stuck.slot);
+        if shared.workers.remotes[stuck.slot].cells.poll_seq() != stuck.poll_seq {
+            shared.workers.slots.take_back(stuck.slot);
             return false;
         }
         self.seen[stuck.slot].stuck_seq = stuck.poll_seq;
-        self.witness.recorder.note(clock::now_ns, || Event::Retire { worker: stuck.slot as u16 });
+        self.stalls.recorder.note(clock::now_ns, || Event::Retire { worker: stuck.slot as u16 });
         shared.sentinel.replacements.add(1);
         true
     }
 
     /// Moves the tasks of a stuck worker to the global queue. Returns whether there were any.
-    fn empty(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
-        let remote = &self.shared.remotes[stuck.slot];
+    fn hand_over_tasks(&mut self, stuck: &Stuck, now_ns: u64) -> bool {
+        let remote = &self.shared.workers.remotes[stuck.slot];
         let mut tasks: Vec<_> = remote.lifo.take().into_iter().collect();
         for steal in Remote::STEALS {
-            while let Steal::Taken { next, .. } = steal(remote, &mut self.basket) {
+            while let Steal::Taken { next, .. } = steal(remote, &mut self.transfer) {
                 tasks.push(next);
-                tasks.extend(std::iter::from_fn(|| self.basket.pop()));
+                tasks.extend(std::iter::from_fn(|| self.transfer.pop()));
             }
         }
         remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
@@ -418,17 +423,18 @@ impl Rounds {
     }
 
     /// Lets spares leave once no worker has been stuck for a while.
-    fn dismiss(&mut self, now_ns: u64) {
+    fn release_spares(&mut self, now_ns: u64) {
         let shared = &self.shared;
         let linger_ns = clock::saturating_ns(SPARE_LINGER);
         if self.stalled_at_ns.is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < linger_ns) {
             return;
         }
         self.stalled_at_ns = None;
-        shared.staff.set_keep(shared.config.workers);
-        if shared.staff.has_too_many() {
+        shared.workers.slots.set_keep(shared.config.workers);
+        if shared.workers.slots.has_too_many() {
             // Spares that are awake notice it themselves.
-            (shared.config.workers..shared.staff.in_use()).for_each(|slot| _ = shared.wake_worker(slot));
+            (shared.config.workers..shared.workers.slots.in_use())
+                .for_each(|slot| _ = shared.workers.wake_worker(slot));
         }
     }
 
@@ -446,7 +452,7 @@ impl Rounds {
             self.idle_checks = 0;
             return self.interval;
         }
-        let doublings = self.idle_checks.saturating_sub(PATIENCE).min(16);
+        let doublings = self.idle_checks.saturating_sub(FAST_CHECKS).min(16);
         (SUSPICIOUS_INTERVAL * (1 << doublings)).min(self.interval)
     }
 }

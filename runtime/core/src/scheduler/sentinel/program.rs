@@ -2,13 +2,14 @@
 //!
 //! A program may have hundreds of runtimes, and a test suite creates and drops them all the time.
 //! So a runtime that is built enters a list, and the thread starts with the first runtime. A
-//! runtime that is idle, or never runs a task, costs nothing more: the sentinel dozes in it until a
-//! worker rouses it (`doze`). The *rounds* of a runtime are the state that the sentinel keeps of it
-//! from one check to the next ([`Rounds`]).
+//! runtime that is idle, or never runs a task, costs nothing more: the sentinel suspends its checks
+//! until a worker resumes them (`suspension`). The *rounds* of a runtime are the state that the
+//! sentinel keeps of it from one check to the next ([`Rounds`]).
 //!
-//! An ordinary case: runtimes A and B are in the list. The thread dozes in B, and checks A every 10
-//! ms. A shuts down: once its workers have ended, the thread that shuts it down takes its rounds
-//! and removes it from the list. The sentinel's thread then sleeps until a worker of B rouses it.
+//! An ordinary case: runtimes A and B are in the list. The checks of B are suspended, and the
+//! thread checks A every 10 ms. A shuts down: once its workers have ended, the thread that shuts it
+//! down takes its rounds and removes it from the list. The sentinel's thread then sleeps until a
+//! worker of B resumes the checks.
 //!
 //! The race: a runtime leaves while the sentinel checks it, and the check starts a spare worker
 //! that the shutdown does not wait for. So a check and step (1) of `Leave` exclude each other.
@@ -21,22 +22,22 @@
 //! 2. under the lock of the list, remove the runtime. If it was the last one, and the thread sleeps
 //!    without a time-out, end that sleep.
 //!
-//! From (1) on the sentinel starts no spare worker. If a shutdown ended before its workers did,
-//! no thread waits for them: the last worker sets `is_over` and rouses the sentinel,
-//! whose thread takes these steps.
+//! From (1) on the sentinel starts no spare worker. If a shutdown ended before its workers did, no
+//! thread waits for them: the last worker sets `is_over` and wakes the sentinel, whose thread takes
+//! these steps.
 //!
-//! The thread takes a *turn* whenever it wakes up: it checks each runtime in which it does not doze
-//! and whose check is due, and sleeps until the next one is due. The locks are taken one after the
-//! other, never together; a check runs under that of its rounds. Without a runtime the thread
-//! lingers for `LINGER`, since another one often follows, and then ends under the lock of the list,
-//! so that `Enter` finds either a thread that continues or none.
+//! The thread takes a *turn* whenever it wakes up: it checks each runtime whose checks are not
+//! suspended and whose check is due, and sleeps until the next one is due. The locks are taken one
+//! after the other, never together; a check runs under that of its rounds. Without a runtime the
+//! thread lingers for `LINGER`, since another one often follows, and then ends under the lock of
+//! the list, so that `Enter` finds either a thread that continues or none.
 //!
 //! Invariants:
 //! * *No runtime delays the checks of another by much*: a check takes microseconds. It takes up to
-//!   `STACK_PATIENCE` when it copies the stack of a stuck poll, and as long as the system takes to
+//!   `STACK_TIMEOUT` when it copies the stack of a stuck poll, and as long as the system takes to
 //!   start a spare's thread. A user's function that names threads must not block.
-//! * *A pause is a pause for all*: the thread that was delayed (`lateness`) checks every runtime in
-//!   which it does not doze, and excuses the polls of all of them.
+//! * *A pause is a pause for all*: the thread that was delayed (`lateness`) checks every runtime
+//!   whose checks are not suspended, and excuses the polls of all of them.
 //! * *A panic ends the checks of one runtime*, the one in whose check it occurred.
 //! * *A forked child starts with nothing*: it has its own list and its own thread.
 
@@ -49,14 +50,12 @@ use std::time::Duration;
 
 use volt_stacks::fork::Home;
 
-use super::doze::Alarm;
 use super::lateness::{Lateness, Pause, Turn};
 use super::reader::Reader;
 use super::{QUIET_CHECKS, Rounds};
 use crate::clock;
-use crate::context;
-use crate::handle::Handle;
 use crate::scheduler::shared::Shared;
+use crate::scheduler::watch::suspension::Alarm;
 use crate::task::contain::contain;
 
 /// The name of the sentinel's thread.
@@ -163,7 +162,7 @@ impl Program {
         loop {
             let began_at_ns = clock::check();
             let pause = last.and_then(|turn| lateness.pause(turn, began_at_ns));
-            let awake = |watched: &&Arc<Watched>| !watched.shared.sentinel.doze.is_dozing();
+            let awake = |watched: &&Arc<Watched>| !watched.shared.sentinel.suspension.is_suspended();
             {
                 let mut state = self.lock();
                 state.is_asleep = false;
@@ -217,7 +216,7 @@ impl Watched {
     }
 
     /// Checks the runtime if that is due, by the sentinel's thread. Returns when the next check is
-    /// due; `u64::MAX` for not before the sentinel is roused. Adds the time for which the check
+    /// due; `u64::MAX` for not before the checks are resumed. Adds the time for which the check
     /// waited for stacks to `waited`.
     fn check(&self, now_ns: u64, pause: Option<Pause>, waited: &mut Duration) -> u64 {
         let (shared, mut place) = (&self.shared, self.lock());
@@ -229,7 +228,7 @@ impl Watched {
             // This thread waits for no subscriber: neither for the end of the reader, nor to log
             // failures itself. If no reader can be started, they are lost.
             let mut rounds = self.take();
-            let _is_told = self.have_rest_told(&mut rounds);
+            let _are_logged = self.have_rest_logged(&mut rounds);
             return u64::MAX;
         }
         if matches!(*place, Place::New) {
@@ -241,25 +240,22 @@ impl Watched {
         }
         let mut next = None;
         contain(|| {
-            // Threads that a check starts call the user's functions, inside the runtime.
-            let handle = Handle::new(shared.clone());
-            let _entered = context::enter(&handle);
             next = Some(rounds.check(now_ns, pause));
-            *waited += rounds.witness.take_waited();
+            *waited += rounds.stalls.take_waited();
         });
         let Some(next) = next else {
             // `leave` has the failures logged that are recorded already.
             *place = Place::Left;
-            shared.failures.leave();
+            shared.failures().leave();
             return u64::MAX;
         };
         if rounds.quiet_checks >= QUIET_CHECKS
-            && !rounds.is_wary(now_ns)
-            && shared.sentinel.doze.begin(&shared.idle, || shared.is_at_rest())
+            && !rounds.must_keep_checking(now_ns)
+            && shared.sentinel.suspension.begin(&shared.workers.idle, || shared.workers.are_at_rest())
         {
-            // The first check after the doze is made as soon as it ends.
+            // The first check after the suspension is made as soon as it ends.
             *due_at_ns = now_ns;
-            // `Sentinel::end` finds either this doze, or it came before and is seen here.
+            // `Sentinel::end` finds either this suspension, or it came before and is seen here.
             return if shared.sentinel.is_over() { now_ns } else { u64::MAX };
         }
         *due_at_ns = now_ns.saturating_add(clock::saturating_ns(next));
@@ -270,11 +266,11 @@ impl Watched {
     /// which has to be ended, if it was started.
     pub(crate) fn leave(&self) -> Option<Reader> {
         let mut rounds = self.take();
-        if !self.have_rest_told(&mut rounds) {
+        if !self.have_rest_logged(&mut rounds) {
             // No worker is left that would have to wait for this thread.
-            self.shared.failures.tell_rest();
+            self.shared.failures().log_rest();
         }
-        rounds?.witness.into_reader()
+        rounds?.stalls.into_reader()
     }
 
     /// Leave. Returns the rounds, unless there was no check, or a panic has ended the checks.
@@ -283,7 +279,7 @@ impl Watched {
         let place = std::mem::replace(&mut *self.lock(), Place::Left);
         // Leave (2)
         Program::current().remove(self);
-        self.shared.failures.leave();
+        self.shared.failures().leave();
         match place {
             Place::Checked { rounds, .. } => Some(rounds),
             Place::New | Place::Left => None,
@@ -292,10 +288,10 @@ impl Watched {
 
     /// Has the failures that are left logged by the thread that resolves stacks. Returns `false` if
     /// that thread could not be started.
-    fn have_rest_told(&self, rounds: &mut Option<Box<Rounds>>) -> bool {
-        let has_none = !self.shared.failures.has_news();
+    fn have_rest_logged(&self, rounds: &mut Option<Box<Rounds>>) -> bool {
+        let has_none = !self.shared.failures().has_news();
         let new = || Box::new(Rounds::new(&self.shared, self.interval));
-        has_none || rounds.get_or_insert_with(new).witness.have_failures_logged()
+        has_none || rounds.get_or_insert_with(new).stalls.have_failures_logged()
     }
 }
 
@@ -317,7 +313,7 @@ mod tests {
     fn a_runtime_without_tasks_is_in_the_list_and_not_checked() {
         let runtime = runtime();
         let shared = runtime.handle().shared().clone();
-        assert!(is_watched(&shared) && shared.sentinel.doze.is_dozing());
+        assert!(is_watched(&shared) && shared.sentinel.suspension.is_suspended());
         drop(runtime);
         assert!(!is_watched(&shared));
         assert_eq!((shared.snapshot().sentinel.checks, Arc::strong_count(&shared)), (0, 1));

@@ -18,8 +18,8 @@ use volt_telemetry::incident::Incident;
 
 use super::black_box::Samples;
 use crate::clock;
-use crate::scheduler::sentinel::doctor::Doctor;
 use crate::scheduler::shared::Shared;
+use crate::scheduler::watch::doctor::Doctor;
 use crate::scheduler::worker::Worker;
 use crate::task::contain::contain;
 use crate::task::header::{Place, Task};
@@ -28,12 +28,12 @@ use crate::task::header::{Place, Task};
 const STACKS_WAITING_MAX: usize = 16;
 /// How long the sentinel waits for a copy of a thread's stack, which takes about 20 µs if that
 /// thread can run.
-pub(super) const STACK_PATIENCE: Duration = Duration::from_millis(2);
+pub(super) const STACK_TIMEOUT: Duration = Duration::from_millis(2);
 /// How long the thread that resolves stacks waits for a copy: where many threads want the same
 /// processor, each of them takes a time slice first.
-const STACK_LONG_PATIENCE: Duration = Duration::from_millis(200);
+const STACK_LONG_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the end of a runtime waits for the thread that resolves stacks.
-const END_PATIENCE: Duration = Duration::from_millis(100);
+const END_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// An incident that is to be logged after its stack is resolved.
 pub(super) struct Job {
@@ -67,18 +67,18 @@ pub(super) enum Stack {
 /// A piece of work for the thread.
 enum Work {
     Read(Job),
-    /// A failure is to be logged, or an examination is requested: see `Wishes`.
-    CheckWishes,
+    /// A failure is to be logged, or an examination is requested: see `Requests`.
+    CheckRequests,
 }
 
 /// Requests to the thread that do not need a place in its queue each.
 #[derive(Default)]
-struct Wishes {
+struct Requests {
     /// The doctor is to examine the runtime. Several requests before that lead to one examination.
     examination: AtomicBool,
-    /// A `CheckWishes` is in the queue. There is only one, however many requests there are, so that
-    /// incidents find room.
-    is_asked: AtomicBool,
+    /// A `CheckRequests` is in the queue. There is only one, however many requests there are, so
+    /// that incidents find room.
+    is_queued: AtomicBool,
     /// The runtime has ended: work that still waits is not needed any more.
     is_over: AtomicBool,
 }
@@ -88,7 +88,7 @@ struct Wishes {
 /// the runtime leaves.
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
-    wishes: Arc<Wishes>,
+    requests: Arc<Requests>,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
 }
@@ -97,9 +97,9 @@ impl Reader {
     /// Starts the thread. It keeps the runtime's `Shared` alive.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel::<Work>(STACKS_WAITING_MAX);
-        let (shared, wishes) = (shared.clone(), Arc::new(Wishes::default()));
+        let (shared, requests) = (shared.clone(), Arc::new(Requests::default()));
         let name = format!("{}-incidents", shared.config.thread_name);
-        let seen = wishes.clone();
+        let seen = requests.clone();
         let (ends, ended) = channel();
         thread::Builder::new().name(name).spawn(move || {
             let _ends = ends;
@@ -108,29 +108,29 @@ impl Reader {
                 // ORDERING: Relaxed, both; no other data depends on the flags. A flag that is set
                 // after this check is seen at the next piece of work.
                 if seen.is_over.load(Ordering::Relaxed) {
-                    contain(|| shared.failures.tell_rest());
+                    contain(|| shared.failures().log_rest());
                     break;
                 }
                 // A subscriber that panics must not end this thread.
                 contain(|| {
                     if let Work::Read(job) = work {
-                        tell_of(&mut resolver, &shared, job);
+                        log_incident(&mut resolver, &shared, job);
                     }
                 });
                 // ORDERING: Acquire; pairs with the Release in `notify`: the requests before it are
-                // seen below. A request after this puts its own `CheckWishes` into the queue.
-                seen.is_asked.swap(false, Ordering::Acquire);
-                contain(|| shared.failures.tell(clock::now_ns()));
+                // seen below. A request after this puts its own `CheckRequests` into the queue.
+                seen.is_queued.swap(false, Ordering::Acquire);
+                contain(|| shared.failures().log(clock::now_ns()));
                 if seen.examination.swap(false, Ordering::Relaxed) {
                     contain(|| {
                         let snapshot = shared.snapshot();
-                        Doctor::tell_news(&snapshot, &shared.config, &mut course);
+                        Doctor::log_changes(&snapshot, &shared.config, &mut course);
                         samples.write(&shared, snapshot);
                     });
                 }
             }
         })?;
-        Ok(Self { jobs, wishes, ended })
+        Ok(Self { jobs, requests, ended })
     }
 
     /// Queues an incident, or returns why that is not possible.
@@ -144,26 +144,26 @@ impl Reader {
     /// Requests an examination by the doctor, after the current work.
     pub(super) fn examine(&self) {
         // ORDERING: Relaxed; `notify` publishes it.
-        self.wishes.examination.store(true, Ordering::Relaxed);
+        self.requests.examination.store(true, Ordering::Relaxed);
         self.notify();
     }
 
     /// Ends the thread, and waits until it has ended or `deadline` has passed, but at most for
-    /// `END_PATIENCE`. If it still waits for a subscriber, it ends when the subscriber returns.
+    /// `END_TIMEOUT`. If it still waits for a subscriber, it ends when the subscriber returns.
     pub(crate) fn end(self, deadline: Option<Instant>) {
         self.request_end();
-        let left = deadline.map_or(END_PATIENCE, |deadline| deadline.saturating_duration_since(Instant::now()));
-        let _ended_or_late = self.ended.recv_timeout(left.min(END_PATIENCE));
+        let left = deadline.map_or(END_TIMEOUT, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let _ended_or_late = self.ended.recv_timeout(left.min(END_TIMEOUT));
     }
 
-    /// Makes the thread check its `Wishes`, after the current work.
+    /// Makes the thread check its `Requests`, after the current work.
     pub(super) fn notify(&self) {
         // ORDERING: Release; pairs with the Acquire in `start`. Both are swaps, so one of them sees
         // the value of the other: either the thread sees this request, or it has cleared the flag
-        // before, and this puts a `CheckWishes` into the queue.
-        if !self.wishes.is_asked.swap(true, Ordering::Release) {
-            // If the queue is full, the thread checks the wishes after the work in it.
-            let _is_sent = self.jobs.try_send(Work::CheckWishes);
+        // before, and this puts a `CheckRequests` into the queue.
+        if !self.requests.is_queued.swap(true, Ordering::Release) {
+            // If the queue is full, the thread checks the requests after the work in it.
+            let _is_sent = self.jobs.try_send(Work::CheckRequests);
         }
     }
 }
@@ -172,9 +172,9 @@ impl Reader {
     fn request_end(&self) {
         // ORDERING: Relaxed; no other data depends on the flag, and it may be seen before or after
         // the end of the queue.
-        self.wishes.is_over.store(true, Ordering::Relaxed);
+        self.requests.is_over.store(true, Ordering::Relaxed);
         // Wakes the thread, if it waits for work.
-        let _is_sent = self.jobs.try_send(Work::CheckWishes);
+        let _is_sent = self.jobs.try_send(Work::CheckRequests);
     }
 }
 
@@ -185,7 +185,7 @@ impl Drop for Reader {
     }
 }
 
-fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
+fn log_incident(resolver: &mut Resolver, shared: &Shared, job: Job) {
     let resolved = match &job.stack {
         Stack::None(why) => without_stack(why),
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
@@ -198,8 +198,8 @@ fn tell_of(resolver: &mut Resolver, shared: &Shared, job: Job) {
     let Some(log) = job.log else { return };
     let Some(incident) = shared.sentinel.incidents.get(job.id) else { return };
     if let Some(suppressed) = shared.sentinel.incidents.log(&incident, log.is_usual, clock::now_ns()) {
-        let task = shared.registry.get(incident.task_id, log.place);
-        tell(&shared.name, &incident, suppressed, task.as_ref());
+        let task = shared.workers.registry.get(incident.task_id, log.place);
+        log_event(&shared.identity.name, &incident, suppressed, task.as_ref());
     }
 }
 
@@ -214,10 +214,10 @@ fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawS
         Some(resolved) => Ok(resolved),
         None => Err("the poll ended before its stack could be captured"),
     };
-    let remote = &shared.remotes[job.slot];
+    let remote = &shared.workers.remotes[job.slot];
     let goes_on = || remote.cells.poll_seq() == job.poll_seq;
     let again = match (&shared.sentinel.sampler, remote.stack_of()) {
-        (Some(sampler), Some(thread)) if goes_on() => resolver.stack_of(sampler, &thread, marker, STACK_LONG_PATIENCE),
+        (Some(sampler), Some(thread)) if goes_on() => resolver.stack_of(sampler, &thread, marker, STACK_LONG_TIMEOUT),
         _ => return first.unwrap_or_else(without_stack),
     };
     match again {
@@ -232,7 +232,7 @@ fn without_stack(why: impl std::fmt::Display) -> Resolved {
 }
 
 /// Writes an event to the application's log, in the span of the task if the task still exists.
-fn tell(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>) {
+fn log_event(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&Task>) {
     let guilty = incident.guilty();
     let function = guilty.and_then(|frame| frame.function.as_deref());
     let line = guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?)));

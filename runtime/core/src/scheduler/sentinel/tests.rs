@@ -16,8 +16,8 @@ fn a_runtime_is_examined_only_if_that_can_be_read() {
         let builder = Builder::new_multi_thread().worker_threads(1).sentinel_interval(None);
         let runtime = builder.control_socket(can_be_read).doctor_events(false).build().unwrap();
         let mut rounds = Rounds::new(runtime.handle().shared(), Duration::from_millis(10));
-        rounds.consult(u64::MAX);
-        assert_eq!(rounds.witness.has_reader(), can_be_read);
+        rounds.request_examination_if_due(u64::MAX);
+        assert_eq!(rounds.stalls.has_reader(), can_be_read);
     }
 }
 

@@ -62,13 +62,13 @@ impl Shared {
     /// End (5): wakes all workers if workers may end.
     pub(crate) fn wake_if_done(&self) {
         if self.is_done() {
-            self.wake_all();
+            self.workers.wake_all();
         }
     }
 
     /// Returns how many tasks are left, and `#id name (spawned at)` of up to `limit` of them, tasks
     /// that are being polled first.
-    pub(crate) fn left_overs(&self, limit: usize) -> (u64, Vec<String>) {
+    pub(crate) fn remaining_tasks(&self, limit: usize) -> (u64, Vec<String>) {
         let snapshot = self.snapshot();
         let polled: Vec<_> =
             snapshot.workers.iter().filter_map(|worker| worker.in_flight.as_ref()).take(limit).collect();
@@ -77,8 +77,8 @@ impl Shared {
             format!("#{}{name} ({})", poll.task_id, poll.spawned_at)
         };
         let mut lines: Vec<_> = polled.iter().map(describe).collect();
-        let told: Vec<_> = polled.iter().map(|poll| poll.task_id).collect();
-        lines.extend(self.registry.describe(limit - lines.len(), &told));
+        let listed: Vec<_> = polled.iter().map(|poll| poll.task_id).collect();
+        lines.extend(self.workers.registry.describe(limit - lines.len(), &listed));
         (snapshot.tasks.alive, lines)
     }
 
@@ -90,16 +90,16 @@ impl Shared {
     /// Stops taking in tasks, and cancels all tasks.
     pub(crate) fn close(&self) {
         self.close_to_new();
-        self.registry.close();
+        self.workers.registry.close();
         // For workers that sleep while there is nothing left to cancel.
-        self.wake_all();
+        self.workers.wake_all();
     }
 
     /// Closes all queues, after the workers have ended: a task that is pushed from now on is
     /// returned.
     pub(crate) fn close_queues(&self) {
-        self.injector.close();
-        self.remotes.iter().for_each(|remote| remote.inbox.close());
+        self.workers.injector.close();
+        self.workers.remotes.iter().for_each(|remote| remote.inbox.close());
     }
 
     fn lock_running(&self) -> MutexGuard<'_, Running> {
@@ -150,13 +150,13 @@ impl Shared {
 
 impl Ends for Shared {
     fn ended(&self) -> [u64; 3] {
-        let ended = self.remotes.iter().map(|remote| remote.cells.ended());
+        let ended = self.workers.remotes.iter().map(|remote| remote.cells.ended());
         ended.fold([0; 3], |sum: [u64; 3], ended| std::array::from_fn(|end| sum[end] + ended[end]))
     }
 
     fn spawned(&self) -> [u64; 2] {
-        let inside = self.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
-        let outside = self.intake.arrivals.iter().map(|arrivals| arrivals.count()).sum();
+        let inside = self.workers.remotes.iter().map(|remote| remote.cells.spawned.get()).sum();
+        let outside = self.workers.intake.arrivals.iter().map(|arrivals| arrivals.count()).sum();
         [inside, outside]
     }
 
@@ -165,7 +165,7 @@ impl Ends for Shared {
     }
 
     fn close_queues_to_new(&self) {
-        self.injector.close_to_new();
-        self.remotes.iter().for_each(|remote| remote.inbox.close());
+        self.workers.injector.close_to_new();
+        self.workers.remotes.iter().for_each(|remote| remote.inbox.close());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 use volt_shim::CachePadded;
 
 use crate::clock;
-use crate::scheduler::leases::Leases;
+use crate::driver::leases::Leases;
 
 /// See the header of this file.
 pub(in crate::scheduler) struct Lifecycle {

@@ -1,14 +1,15 @@
-//! The state that all workers of a runtime share.
+//! The state of a runtime, which its workers, handles and observers share.
 //!
-//! It consists of the global queue, the idle set, the registry, and one [`Remote`] per worker: the
-//! ends of its queues that other threads may steal from, its park word, and its cells. Workers,
-//! handles and the observer use it. The operations are in separate files: `spawn` (a new task is
-//! counted and submitted), `wake` (a task is submitted, and a worker is woken for it), `end` (the
-//! shutdown), `snapshot`. All threads write here; each part documents how.
+//! It has two layers. Below is what the workers need to find tasks and to place them, in
+//! [`Workers`]: the queues, the idle set, the registry. Above are the services: the spare workers,
+//! the blocking pool, the sentinel, the recorder, the beginning and the end of the runtime
+//! (`lifecycle`), and the state of snapshots, lists and dumps (`scheduler/readers`). A service uses
+//! the workers; the workers use no service.
 //!
-//! Workers find and place tasks with the fields of [`Shared`] itself. What only some threads or
-//! operations use is grouped: `intake` for submits from outside, `lifecycle` for the beginning and
-//! the end, `readers` for snapshots, lists and dumps, and `sentinel`.
+//! The operations that need both layers are here, in separate files: `inject` (a task that was
+//! woken is submitted from outside), `end` (the shutdown), `snapshot`. Those that also need the
+//! worker of the calling thread are in modules above, such as `scheduler/spawn` and `worker/spare`.
+//! All threads write here; each part documents how.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -17,43 +18,35 @@ use std::thread::JoinHandle as JoinThread;
 use volt_stacks::Sampler;
 use volt_stacks::fork::Home;
 
-use self::intake::Intake;
 use self::lifecycle::Lifecycle;
-use self::readers::Readers;
 use super::core::Core;
-use super::idle::Idle;
-use super::remote::{Remote, slot};
-use super::seat::Seat;
-use super::sentinel::counts::Sentinel;
-use super::sentinel::doze::Alarm;
+use super::core::seeded::Seeded;
+use super::readers::Readers;
+use super::remote::slot;
+use super::shared_core::SharedCore;
 use super::spares::Spares;
-use super::staff::Staff;
+use super::watch::Sentinel;
+use super::watch::suspension::Alarm;
+use super::workers::Workers;
 use crate::blocking::pool::Pool;
 use crate::config::Config;
 use crate::config::identity::Id;
-use crate::context::compat::Compat;
+use crate::driver::compat::Compat;
 use crate::driver::test_clock::TestClock;
 use crate::driver::turn::Driver;
 use crate::failures::{Failures, Watcher};
-use crate::queue::injector::Injector;
 use crate::recorder::black_box::space::BlackBox;
 use crate::recorder::lanes::{Flag, Recorder};
 use crate::stats::cells::WorkerCells;
 use crate::stats::placed::Placed;
 use crate::stats::routes::RouteTable;
-use crate::task::header::Notified;
-use crate::task::registry::Registry;
 
 mod end;
-mod intake;
+mod inject;
 mod lifecycle;
-mod readers;
 mod snapshot;
-mod spawn;
-pub(crate) mod submits;
 #[cfg(test)]
 mod tests;
-mod wake;
 
 /// Starts a thread with the runtime's settings that runs [`Shared::run_spare`] for this slot.
 pub(crate) type StartSpare = fn(&Arc<Shared>, usize) -> io::Result<JoinThread<()>>;
@@ -66,37 +59,33 @@ pub(crate) struct Threads {
     pub(crate) sentinel: Arc<Alarm>,
 }
 
-/// The shared state of a runtime: see the module documentation.
-pub struct Shared {
+/// Which runtime this is.
+pub struct Identity {
     pub(crate) id: Id,
     pub(crate) name: String,
     /// The program that the workers run in, as opposed to a forked child of it.
     pub home: Home,
+}
+
+/// The shared state of a runtime: see the module documentation.
+pub struct Shared {
+    pub identity: Identity,
     pub config: Config,
-    pub(crate) injector: Injector<Notified>,
-    pub(super) intake: Intake,
-    pub(crate) idle: Idle,
-    pub(crate) remotes: Box<[Arc<Remote>]>,
-    pub(crate) registry: Registry,
-    pub(crate) routes: RouteTable,
-    pub(crate) driver: Arc<Driver>,
-    pub(crate) blocking: Pool,
-    pub(crate) sentinel: Sentinel,
-    pub(crate) staff: Staff,
+    pub(crate) workers: Workers,
     pub(crate) spares: Spares,
     pub(super) start_spare: StartSpare,
     /// The Tokio runtime that runs beside this one. Set before the first worker starts.
     compat: OnceLock<Compat>,
-    /// The seat of the worker, in a current-thread runtime.
-    pub(crate) seat: Option<Seat<Core>>,
-    pub(crate) failures: Arc<Failures>,
+    pub(crate) blocking: Pool,
+    pub(crate) sentinel: Sentinel,
     pub(crate) recorder: Arc<Recorder>,
-    /// The file with the cells and the recorder's rings, if one is wanted.
-    pub(crate) black_box: Option<Arc<BlackBox>>,
     /// The recorder's flag, for a quick check at each wake-up.
-    is_recorded: Flag,
+    pub(super) is_recorded: Flag,
+    pub(crate) routes: RouteTable,
     pub(super) lifecycle: Lifecycle,
     pub(crate) readers: Readers,
+    /// Draws the order of polls, in a runtime with a seed. In a box, since most runtimes have none.
+    pub(crate) seeded: Option<Box<Seeded>>,
 }
 
 impl Shared {
@@ -117,38 +106,24 @@ impl Shared {
         let new_slot = |index| slot(&config, cells(index), index, seed);
         let (remotes, mut cores): (Vec<_>, Vec<_>) = (0..slots).map(new_slot).unzip();
         let spare_cores = cores.split_off(config.workers);
-        let seat = config.is_current_thread.then(|| Seat::new(cores.remove(0)));
-        let recorder = Recorder::placed(config.black_box_layout(), config.flight_recorder, black_box.clone());
+        let shared_core = config.is_current_thread.then(|| SharedCore::new(cores.remove(0)));
+        let recorder = Recorder::placed(config.black_box_layout(), config.flight_recorder, black_box);
         let shared = Self {
-            id: Id::next(),
-            name,
-            is_recorded: recorder.flag(),
-            recorder,
-            black_box,
-            home: Home::here(),
-            injector: Injector::new(),
-            intake: Intake::new(config.placement, remotes.len()),
-            idle: Idle::new(config.workers, config.max_spare_workers),
-            staff: Staff::new(config.workers, config.max_spare_workers),
+            identity: Identity { id: Id::next(), name, home: Home::here() },
             spares: Spares::new(spare_cores),
             start_spare,
-            failures: driver.failures().clone(),
-            registry: Registry::new(remotes.len()),
-            routes: RouteTable::default(),
-            driver: Arc::new(driver),
-            blocking,
             compat: OnceLock::new(),
-            seat,
+            blocking,
             sentinel: Sentinel::new(sentinel, config.sentinel_interval.is_some(), sampler),
+            is_recorded: recorder.flag(),
+            recorder,
+            routes: RouteTable::default(),
             lifecycle: Lifecycle::new(),
+            seeded: config.seed.map(|seed| Box::new(Seeded::new(seed, config.poll_limit, driver.now_ns()))),
             readers: Readers::new(remotes.len()),
-            remotes: remotes.into(),
+            workers: Workers::new(&config, remotes, driver, shared_core),
             config,
         };
-        if shared.seat.is_some() {
-            // The worker counts as parked until a thread takes the seat.
-            shared.idle.begin_park(0, false);
-        }
         (shared, cores)
     }
 
@@ -162,56 +137,32 @@ impl Shared {
         self.compat.get()
     }
 
-    /// Returns whether any queue from which `worker` may take tasks holds one. A task that is
-    /// published before a fence is seen by a call after that fence.
-    pub(crate) fn has_work_for(&self, worker: usize) -> bool {
-        let queued = |remote: &Arc<Remote>| remote.local_len() > 0 || remote.batch.len() > 0 || remote.inbox.len() > 0;
-        self.injector.len() > 0
-            || self.remotes[worker].inbox.len() > 0
-            || (self.config.enable_stealing && self.remotes_in_use().iter().any(queued))
+    /// Returns the log of the runtime's failures.
+    pub(crate) fn failures(&self) -> &Failures {
+        self.workers.driver.failures()
     }
 
     /// Returns when the next timer is due, if all that is left is to wait for it or for the kernel;
     /// see `driver/test_clock`. Called by `worker`, which is in the driver. The timer is read
     /// first: if a thread arms another one afterwards, the clock is not moved past that one.
     pub(crate) fn next_at_rest(&self, worker: usize) -> Option<u64> {
-        let next_ns = self.driver.timers.next_deadline_ns();
+        let next_ns = self.workers.driver.timers.next_deadline_ns();
         let is_quiet = || {
-            let are_others = self.driver.test_clock.as_ref().is_some_and(TestClock::are_outsiders_at_rest);
-            are_others && self.blocking.is_idle() && self.is_at_rest()
+            let are_others = self.workers.driver.test_clock.as_ref().is_some_and(TestClock::are_outsiders_at_rest);
+            are_others && self.blocking.is_idle() && self.workers.are_at_rest()
         };
         // Twice: only what the second check covers can wake what the first check found at rest.
         let is_at_rest = is_quiet() && {
-            self.idle.fence();
-            !self.has_work_for(worker) && self.injector.is_empty_locked() && is_quiet()
+            self.workers.idle.fence();
+            !self.workers.has_work_for(worker) && self.workers.injector.is_empty_locked() && is_quiet()
         };
         (is_at_rest && next_ns != u64::MAX).then_some(next_ns)
-    }
-
-    /// Returns whether all workers on duty are parked, one of them in the driver, no spare is on
-    /// duty, and there is no failure to report; or whether no thread has the seat of a
-    /// current-thread runtime.
-    pub(super) fn is_at_rest(&self) -> bool {
-        let on_duty = self.staff.on_duty();
-        let are_parked =
-            on_duty == self.config.workers && self.idle.parked_count() == on_duty && self.driver.owner().is_some();
-        (are_parked || self.is_seat_free()) && !self.failures.has_news()
-    }
-
-    /// Returns whether this is a current-thread runtime, and no thread is its worker now.
-    pub(super) fn is_seat_free(&self) -> bool {
-        self.seat.as_ref().is_some_and(Seat::is_free)
-    }
-
-    /// Returns the remotes of the workers, and of the spares that were ever on duty.
-    pub(crate) fn remotes_in_use(&self) -> &[Arc<Remote>] {
-        &self.remotes[..self.staff.in_use()]
     }
 }
 
 impl Watcher for Shared {
-    fn rouse(&self) {
-        self.sentinel.rouse(&self.idle);
+    fn resume_checks(&self) {
+        self.sentinel.resume_checks(&self.workers.idle);
     }
 }
 

@@ -17,15 +17,16 @@ use volt_telemetry::{InFlight, Snapshot};
 
 use super::Shared;
 use crate::clock;
-use crate::context::compat::Compat;
+use crate::driver::compat::Compat;
 use crate::scheduler::ends::Ends;
-use crate::scheduler::staff::Duty;
+use crate::scheduler::slots::SlotState;
 use crate::stats::cells::{Keys, PHASES};
+use crate::task::header::Place;
 
 impl Shared {
     /// Returns the poll with the names of its task and its route.
     pub(crate) fn named(&self, poll: InFlight, keys: Keys) -> InFlight {
-        let task_name = self.registry.name_of(poll.task_id, keys.task);
+        let task_name = self.workers.registry.name_of(poll.task_id, Place::from_u64(keys.place));
         let route = keys.route.and_then(|route| self.routes.get(route)).map(|route| route.name());
         InFlight { task_name, route, ..poll }
     }
@@ -35,9 +36,9 @@ impl Shared {
     /// counted.
     fn blame(&self) -> (Vec<volt_telemetry::Blame>, Vec<String>, Option<u64>) {
         let mut blame = Vec::new();
-        self.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
+        self.workers.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
         self.sentinel.blame_so_far().into_iter().for_each(|table| table.read(&mut blame));
-        let counted_at_ns = self.readers.census.tell(&self.registry, &mut blame);
+        let counted_at_ns = self.readers.census.count(&self.workers.registry, &mut blame);
         blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
         let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };
         (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
@@ -51,7 +52,7 @@ impl Shared {
     /// Returns how many tasks came to the workers from outside: the `outside` that were spawned
     /// there, and those that were woken there.
     pub(crate) fn injected(&self, outside: u64) -> u64 {
-        outside + self.intake.submits.counted()
+        outside + self.workers.intake.submits.counted()
     }
 
     /// Takes a snapshot.
@@ -61,6 +62,7 @@ impl Shared {
         let spawned = inside + outside;
         let mut floors = self.readers.time_floors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let workers: Vec<_> = self
+            .workers
             .remotes_in_use()
             .iter()
             .zip(&mut *floors)
@@ -71,12 +73,12 @@ impl Shared {
                 volt_telemetry::Worker {
                     cpu_ns: times.map(|times| times.run_ns),
                     run_delay_ns: times.and_then(|times| times.run_delay_ns),
-                    is_spare: self.staff.is_spare(index),
-                    duty: match self.staff.duty(index) {
-                        Duty::Off => volt_telemetry::Duty::Off,
-                        Duty::Present => volt_telemetry::Duty::Present,
-                        Duty::Stuck => volt_telemetry::Duty::Stuck,
-                        Duty::Blocking => volt_telemetry::Duty::Blocking,
+                    is_spare: self.workers.slots.is_spare(index),
+                    duty: match self.workers.slots.state(index) {
+                        SlotState::Off => volt_telemetry::Duty::Off,
+                        SlotState::Present => volt_telemetry::Duty::Present,
+                        SlotState::Stuck => volt_telemetry::Duty::Stuck,
+                        SlotState::Blocking => volt_telemetry::Duty::Blocking,
                     },
                     ring_len: remote.local_len() as u32,
                     batch_len: remote.batch.len() as u32,
@@ -89,21 +91,21 @@ impl Shared {
             })
             .collect();
         drop(floors);
-        let (driver, timers) = self.driver.telemetry(now_ns);
+        let (driver, timers) = self.workers.driver.telemetry(now_ns);
         let (blame, incomplete, alive_counted_at_ns) = self.blame();
-        let waits = self.readers.deadlocks.check(&self.registry, now_ns);
-        let long_waits = self.readers.long_waits.check(&self.registry, now_ns);
+        let waits = self.readers.deadlocks.check(&self.workers.registry, now_ns);
+        let long_waits = self.readers.long_waits.check(&self.workers.registry, now_ns);
         let mut snapshot = Snapshot {
-            runtime: self.name.clone(),
+            runtime: self.identity.name.clone(),
             at_ns: now_ns,
             started_at_ns: self.lifecycle.started_at_ns,
             incomplete,
-            config: self.config.telemetry(self.driver.backend_name()),
-            parked_bitmap: self.idle.parked_words(self.staff.in_use()),
-            searching: self.idle.searching() as u32,
+            config: self.config.telemetry(self.workers.driver.backend_name()),
+            parked_bitmap: self.workers.idle.parked_words(self.workers.slots.in_use()),
+            searching: self.workers.idle.searching() as u32,
             global_queue: volt_telemetry::GlobalQueue {
-                len: self.injector.len() as u64,
-                oldest_age_ns: self.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
+                len: self.workers.injector.len() as u64,
+                oldest_age_ns: self.workers.injector.oldest_at_ns().map(|at_ns| now_ns.saturating_sub(at_ns)),
                 injected: self.injected(outside),
                 overflowed: workers.iter().map(|worker| worker.tasks_overflowed).sum(),
             },

@@ -16,7 +16,7 @@ use super::{Shared, without_threads};
 use crate::builder::Builder;
 use crate::config::Placement;
 use crate::runtime::Runtime;
-use crate::scheduler::leases::lease::Lease;
+use crate::scheduler::lease::Lease;
 use crate::task::cell::new_task;
 use crate::task::id::Id;
 use crate::task::join::JoinHandle;
@@ -27,10 +27,10 @@ fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
         crate::builder::Builder::new_multi_thread().worker_threads(8).sentinel_interval(None).build().unwrap();
     let shared = runtime.handle().shared();
     for tasks in [1, 2, 5, 8] {
-        while !(shared.idle.parked_count() == 8 && shared.idle.searching() == 0) {
+        while !(shared.workers.idle.parked_count() == 8 && shared.workers.idle.searching() == 0) {
             std::thread::sleep(Duration::from_micros(100));
         }
-        assert_eq!(shared.wake_for_batch(tasks), tasks);
+        assert_eq!(shared.workers.wake_for_batch(tasks), tasks);
     }
 }
 
@@ -38,10 +38,10 @@ fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
 fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
     const WORKERS: usize = 256;
     let (shared, _cores) = without_threads(WORKERS);
-    (0..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
+    (0..WORKERS).for_each(|worker| shared.workers.idle.begin_park(worker, false));
     let (wakes, is_ready, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
     let count_wakes = |worker: usize| {
-        let is_woken = shared.remotes[worker].parker.take_token();
+        let is_woken = shared.workers.remotes[worker].parker.take_token();
         // ORDERING: SeqCst, here and below; the test's own switches and counts, on which no claim
         // about order depends.
         wakes.fetch_add(usize::from(is_woken), Ordering::SeqCst);
@@ -54,7 +54,7 @@ fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
             while !is_over.load(Ordering::SeqCst) && wakes.load(Ordering::SeqCst) < 20 * WORKERS {
                 for worker in 0..WORKERS {
                     if count_wakes(worker) {
-                        shared.idle.begin_park(worker, true);
+                        shared.workers.idle.begin_park(worker, true);
                     }
                 }
             }
@@ -62,7 +62,7 @@ fn a_shutdown_wakes_each_worker_once_though_they_park_again() {
         while !is_ready.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        shared.wake_all();
+        shared.workers.wake_all();
         is_over.store(true, Ordering::SeqCst);
     });
     (0..WORKERS).for_each(|worker| _ = count_wakes(worker));
@@ -80,19 +80,19 @@ fn parked(placement: Placement, park_timeout: Option<Duration>) -> Runtime {
         None => builder.park_timeout(None),
     };
     let runtime = builder.control_socket(false).build().unwrap();
-    while runtime.handle().shared().idle.parked_count() == 0 {
+    while runtime.handle().shared().workers.idle.parked_count() == 0 {
         thread::yield_now();
     }
     runtime
 }
 
 /// Submits a task as a faulty protocol would: Submit (1) only, with a submission time long ago.
-fn submit_and_wake_nobody(shared: &Arc<Shared>) -> JoinHandle<()> {
+fn submit_without_wake_up(shared: &Arc<Shared>) -> JoinHandle<()> {
     let (task, join) = new_task(async {}, Lease::of(shared), Id::next(), Location::caller(), None);
-    let chosen = shared.place();
+    let chosen = shared.workers.place();
     assert_eq!(chosen.is_some(), shared.config.placement != Placement::Global);
-    let arrivals = &shared.intake.arrivals[chosen.map_or(0, |worker| worker + 1)];
-    let queue = chosen.map_or(&shared.injector, |worker| &shared.remotes[worker].inbox);
+    let arrivals = &shared.workers.intake.arrivals[chosen.map_or(0, |worker| worker + 1)];
+    let queue = chosen.map_or(&shared.workers.injector, |worker| &shared.workers.remotes[worker].inbox);
     assert!(queue.push_new(task, 0, || arrivals.add_one()).is_ok());
     join
 }
@@ -109,9 +109,9 @@ fn the_park_timeout_rescues_and_reports_a_lost_wakeup() {
         let shared = runtime.handle().shared();
         let before = shared.snapshot();
         assert!(lost_wakeup(shared, &before).is_none());
-        let join = submit_and_wake_nobody(shared);
+        let join = submit_without_wake_up(shared);
         runtime.block_on(join).unwrap();
-        assert_eq!(shared.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
+        assert_eq!(shared.workers.remotes[0].cells.lost_wakeup_rescues.get(), 1, "{placement:?}");
         // Not a synchronisation: two snapshots that are closer together do not show the task that
         // came between them.
         thread::sleep(SNAPSHOTS_APART);
@@ -124,7 +124,7 @@ fn the_park_timeout_rescues_and_reports_a_lost_wakeup() {
 fn the_doctor_reports_a_lost_wakeup_without_a_park_timeout() {
     let runtime = parked(Placement::Global, None);
     let shared = runtime.handle().shared();
-    let join = submit_and_wake_nobody(shared);
+    let join = submit_without_wake_up(shared);
     let (mut before, began) = (shared.snapshot(), Instant::now());
     let finding = loop {
         thread::sleep(SNAPSHOTS_APART);
@@ -135,7 +135,7 @@ fn the_doctor_reports_a_lost_wakeup_without_a_park_timeout() {
         assert!(began.elapsed() < Duration::from_secs(60), "nobody names it");
     };
     assert!(finding.severity == Severity::Critical && finding.title.contains("all workers are parked"), "{finding:?}");
-    assert!(shared.wake_one());
+    assert!(shared.workers.wake_one());
     runtime.block_on(join).unwrap();
 }
 

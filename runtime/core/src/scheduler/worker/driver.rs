@@ -12,7 +12,7 @@ use super::{Worker, events};
 use crate::clock;
 use crate::driver::turn::{self, Wait};
 use crate::failures::Failure;
-use crate::scheduler::core::Road;
+use crate::scheduler::core::Destination;
 use crate::task::contain::contain;
 use crate::task::current::wake_as;
 
@@ -23,7 +23,7 @@ impl Worker {
     #[inline]
     pub(super) fn poll_driver_if_due(&self, interval_ns: u64) {
         let now_ns = self.now_ns.get();
-        let is_recent = now_ns.saturating_sub(self.shared.driver.last_turn_ns()) < interval_ns;
+        let is_recent = now_ns.saturating_sub(self.shared.workers.driver.last_turn_ns()) < interval_ns;
         if !is_recent {
             self.poll_driver_if_free();
         }
@@ -31,7 +31,7 @@ impl Worker {
 
     /// Polls the driver, without waiting, unless another thread has its turn.
     pub(super) fn poll_driver_if_free(&self) {
-        if self.shared.driver.owner().is_none() {
+        if self.shared.workers.driver.owner().is_none() {
             self.turn_driver_now();
         }
     }
@@ -39,7 +39,7 @@ impl Worker {
     #[cold]
     fn turn_driver_now(&self) {
         let mut core = self.core.borrow_mut();
-        let Some(mut turn) = self.shared.driver.try_turn(self.index) else { return };
+        let Some(mut turn) = self.shared.workers.driver.try_turn(self.index) else { return };
         self.cells().enter_phase(Phase::Maintenance, self.now_ns.get());
         self.recorder.note(|| self.now_ns.get(), || Event::DriverIn);
         let polled = turn.poll(Wait::No, &mut core.wakers);
@@ -59,14 +59,14 @@ impl Worker {
     /// failed to get the driver turn because of it, or may have relied on it.
     pub(super) fn hand_driver_on(&self) {
         if self.shared.config.eager_driver_handoff {
-            self.count_wakes(usize::from(self.shared.wake_for_driver()));
+            self.count_wakes(usize::from(self.shared.workers.wake_for_driver()));
         }
     }
 
     /// Reports a fault of the clock, or an I/O backend that fails; after a turn of the driver and
     /// its wake-ups. After a failure it also pauses, so that the worker does not spin on the error.
     pub(super) fn report(&self, polled: &std::io::Result<turn::Polled>) {
-        let has_clock_news = self.shared.driver.has_clock_news();
+        let has_clock_news = self.shared.workers.driver.has_clock_news();
         if polled.is_err() || has_clock_news {
             self.report_now(polled, has_clock_news);
         }
@@ -78,12 +78,12 @@ impl Worker {
         // woken for that. This worker also leaves the searchers: while there is a searcher, no
         // worker is woken for new work.
         self.leave_search(&mut self.core.borrow_mut());
-        self.count_wakes(usize::from(self.shared.wake_one()));
+        self.count_wakes(usize::from(self.shared.workers.wake_one()));
         if has_clock_news {
-            self.shared.driver.report_clock();
+            self.shared.workers.driver.report_clock();
         }
         if let Err(error) = polled {
-            self.shared.failures.note(Failure::DriverFailed, error);
+            self.shared.failures().note(Failure::DriverFailed, error);
             std::thread::sleep(turn::ERROR_PAUSE);
         }
     }
@@ -96,7 +96,7 @@ impl Worker {
             if core.wakers.is_empty() {
                 return;
             }
-            core.road = Road::Ring { pushed: 0 };
+            core.destination = Destination::Ring { pushed: 0 };
             (mem::take(&mut core.wakers), core.io_wakers)
         };
         let former = wake_as(By::Io);
@@ -113,12 +113,12 @@ impl Worker {
         self.now_ns.set(clock::now_ns());
         // By the number of tasks, not of wakers: a foreign waker may have started any number of
         // tasks, or none.
-        let road = mem::replace(&mut core.road, Road::Lifo);
+        let destination = mem::replace(&mut core.destination, Destination::Lifo);
         core.wakers = wakers;
-        if let Some(clock) = &self.shared.driver.test_clock {
+        if let Some(clock) = &self.shared.workers.driver.test_clock {
             clock.end_wakes();
         }
-        if let Road::Ring { pushed } = road {
+        if let Destination::Ring { pushed } = destination {
             self.wake_for_surplus(&core, pushed);
         }
     }

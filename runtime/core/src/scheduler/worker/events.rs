@@ -7,8 +7,8 @@ use volt_telemetry::recording::flush::Track;
 
 use crate::driver::turn::Polled;
 use crate::stats::locations::number_of;
-use crate::stats::reasons::WakeReason;
-use crate::task::header::{Ended, Header, PackedRan};
+use crate::stats::reasons::{Ended, WakeReason};
+use crate::task::header::{Header, PackedRan};
 
 /// Returns the event of a task's wake-up, from the task's header.
 #[cold]

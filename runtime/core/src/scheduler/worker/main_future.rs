@@ -17,7 +17,7 @@ pub(crate) struct Main {
     pub(super) id: Id,
     pub(super) location: &'static Location<'static>,
     is_woken: AtomicBool,
-    /// For a thread that waits for the seat.
+    /// For a thread that waits for the core.
     pub(crate) parker: Arc<Parker>,
     /// Weak: a waker may outlive the runtime, and must not keep it.
     shared: Weak<Shared>,
@@ -63,13 +63,13 @@ impl Wake for Main {
         if self.is_woken.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The thread waits for the seat, or has it: it sleeps here or as the worker.
+        // The thread waits for the core, or has it: it sleeps here or as the worker.
         let unparked = self.parker.unpark();
-        debug_assert_eq!(unparked, Unparked::Done, "a thread that waits for the seat sleeps in no driver");
+        debug_assert_eq!(unparked, Unparked::Done, "a thread that waits for the core sleeps in no driver");
         // In a forked child, the worker and the driver's waker are those of the parent.
-        if let Some(shared) = self.shared.upgrade().filter(|shared| shared.home.is_here()) {
+        if let Some(shared) = self.shared.upgrade().filter(|shared| shared.identity.home.is_here()) {
             // Submit (2) and (3)
-            shared.wake_worker(WORKER);
+            shared.workers.wake_worker(WORKER);
         }
     }
 }

@@ -1,10 +1,11 @@
-//! A worker: its loop, and how it queues tasks that were woken on its thread.
+//! A worker and its loop.
 //!
 //! A worker is a thread that polls tasks. One *turn* of its loop begins with a *tick*: it polls
 //! timers and I/O if no worker has done so for a while, then finds a task and polls it once, up to
 //! `budget_per_tick` times, and then feeds the tuner. If it has found no task, it parks. `search`
-//! finds the next task, `park` is the sleep, `driver` polls timers and I/O, and `duty` is the part
-//! that concerns stuck workers and spares.
+//! finds the next task, `park` is the sleep, `driver` polls timers and I/O, and `slot` is the part
+//! that concerns stuck workers and spares. `woken` queues the tasks that the polls wake. `spare` is
+//! the thread of a spare, and `current` the worker that runs on the calling thread.
 //!
 //! Between two polls of a tick the worker polls the driver once 20 times `driver_interval` have
 //! passed, by default 1 ms. So 128 slow polls delay no timer for longer than one poll and that
@@ -23,15 +24,16 @@ use std::sync::Arc;
 use volt_telemetry::Phase;
 use volt_telemetry::recording::event::Event;
 
-use super::core::{Core, Road};
-use super::leases::stock::Stock;
+use super::core::Core;
 use super::remote::Remote;
 use super::shared::Shared;
-use super::staff::Post;
+use super::slots::OwnSlot;
 use crate::clock;
 use crate::config::DRIVER_INTERVALS_IN_TICK;
 use crate::config::hooks::{self, TaskMeta};
 use crate::coop;
+use crate::driver::leases::stock::Stock;
+use crate::driver::turn::Driver;
 use crate::recorder::lanes::RecorderHandle;
 use crate::stats::blame::LONG_NS;
 use crate::stats::cells::{Polled, WorkerCells};
@@ -39,19 +41,25 @@ use crate::stats::counting;
 use crate::stats::placed::Placed;
 use crate::task::header::{Notified, PackedRan, Ran};
 
+mod block_on;
+pub mod current;
 mod driver;
-mod duty;
 pub(crate) mod events;
 pub(crate) mod main_future;
 mod park;
 mod record;
 mod run;
 mod search;
-mod seated;
+mod seeded;
+mod slot;
+mod spare;
+mod woken;
 
-use events::{track_of, wake_of};
+use events::track_of;
 use main_future::Main;
 
+#[cfg(test)]
+mod lines;
 #[cfg(test)]
 pub(crate) mod sim;
 mod traced;
@@ -68,12 +76,13 @@ pub(crate) struct Worker {
     remote: Arc<Remote>,
     /// The cells of `remote`, for one load less.
     cells: Placed<WorkerCells>,
-    /// The duty of this worker's slot.
-    post: Post,
+    /// The state of this worker's slot.
+    own_slot: OwnSlot,
     core: RefCell<Core>,
     /// The last reading of the clock.
     now_ns: Cell<u64>,
-    leases: Stock,
+    leases: Stock<Shared>,
+    driver_leases: Stock<Driver>,
     /// Records what the worker does.
     recorder: RecorderHandle,
     /// Polls from the LIFO slot, at the time when the last poll was recorded.
@@ -82,25 +91,27 @@ pub(crate) struct Worker {
     ticks_since_clock_check: Cell<u32>,
     /// The main future of the thread that is the worker of a current-thread runtime.
     main: Option<Arc<Main>>,
-    /// Whether polls have callbacks of the program.
+    /// Whether polls have callbacks of the program, or a budget that a seed draws.
     has_poll_hooks: bool,
 }
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize, core: Core) -> Self {
         let recorder = shared.recorder.handle(track_of(index, shared.config.workers));
-        let (remote, leases) = (shared.remotes[index].clone(), Stock::new(shared.clone()));
-        let has_poll_hooks = shared.config.hooks.are_for_polls();
-        let post = shared.staff.post(index);
+        let remote = shared.workers.remotes[index].clone();
+        let (leases, driver_leases) = (Stock::new(shared.clone()), Stock::new(shared.workers.driver.clone()));
+        let has_poll_hooks = shared.config.hooks.are_for_polls() || shared.seeded.is_some();
+        let own_slot = shared.workers.slots.own_slot(index);
         Self {
             shared,
             index,
             cells: remote.cells.clone(),
             remote,
-            post,
+            own_slot,
             core: RefCell::new(core),
             now_ns: Cell::new(clock::now_ns()),
             leases,
+            driver_leases,
             recorder,
             lifo_hits: Cell::new(0),
             ticks_since_clock_check: Cell::new(0),
@@ -116,8 +127,19 @@ impl Worker {
     }
 
     #[inline]
-    pub(super) fn leases(&self) -> &Stock {
+    pub(super) fn leases(&self) -> &Stock<Shared> {
         &self.leases
+    }
+
+    /// Returns whether `driver` is the one of this worker's runtime.
+    #[inline]
+    pub(super) fn has_driver(&self, driver: &Driver) -> bool {
+        ptr::eq(&*self.shared.workers.driver, driver)
+    }
+
+    #[inline]
+    pub(super) fn driver_leases(&self) -> &Stock<Driver> {
+        &self.driver_leases
     }
 
     #[inline]
@@ -135,7 +157,7 @@ impl Worker {
         &self.cells
     }
 
-    /// Returns the core, which a spare keeps while it is off duty.
+    /// Returns the core, which is stored while a spare is inactive.
     pub(crate) fn into_core(self) -> Core {
         self.core.into_inner()
     }
@@ -185,7 +207,7 @@ impl Worker {
         }
         self.poll_driver_if_due(config.driver_interval_ns);
         let driver_interval_ns = config.driver_interval_ns.saturating_mul(DRIVER_INTERVALS_IN_TICK);
-        let driver_at_ns = self.shared.driver.last_turn_ns().saturating_add(driver_interval_ns);
+        let driver_at_ns = self.shared.workers.driver.last_turn_ns().saturating_add(driver_interval_ns);
         Tick { budget_left: config.budget_per_tick, driver_interval_ns, driver_at_ns, busy_ns: 0, last: None }
     }
 
@@ -209,7 +231,7 @@ impl Worker {
     #[cold]
     fn poll_driver_in(&self, tick: &mut Tick) {
         self.poll_driver_if_due(tick.driver_interval_ns);
-        let driver = &self.shared.driver;
+        let driver = &self.shared.workers.driver;
         let from_ns = if driver.owner().is_some() { self.now_ns.get() } else { driver.last_turn_ns() };
         tick.driver_at_ns = from_ns.saturating_add(tick.driver_interval_ns);
     }
@@ -241,7 +263,8 @@ impl Worker {
         }
         coop::begin_poll(self.shared.config.coop_budget);
         let ran = if self.has_poll_hooks {
-            PackedRan::pack(self.run_between_hooks(task, |task| task.run(began_at_ns)))
+            let ran = self.run_between_hooks(task, |task| task.run(began_at_ns));
+            PackedRan::pack(ran, || counting::now_ns_after(began_at_ns))
         } else {
             task.run_packed(began_at_ns)
         };
@@ -249,7 +272,7 @@ impl Worker {
         if has_yielded {
             cells.coop_yields.add(1);
         }
-        let now_ns = ran.at_ns().unwrap_or_else(|| counting::now_ns_after(began_at_ns));
+        let now_ns = ran.at_ns();
         let took_ns = now_ns.saturating_sub(began_at_ns);
         if is_recorded {
             self.note_poll_end(location, &ran, has_yielded, now_ns, took_ns);
@@ -291,6 +314,9 @@ impl Worker {
     #[cold]
     fn run_between_hooks(&self, task: Notified, run: impl FnOnce(Notified) -> Ran) -> Ran {
         let (hooks, meta) = (&self.shared.config.hooks, TaskMeta::of(task.header()));
+        if let Some(seeded) = &self.shared.seeded {
+            coop::begin_poll(seeded.draw_budget(self.shared.config.coop_budget));
+        }
         hooks::call_for(hooks.before_poll.as_ref(), &meta);
         let mut ran = run(task);
         if matches!(ran, Ran::Ended(_)) {
@@ -315,137 +341,6 @@ impl Worker {
     }
 
     // ---- queueing tasks -------------------------------------------------------------------------
-
-    /// Queues a task that was woken on this thread, on this worker or else in the global queue.
-    ///
-    /// Not inlined into the functions of each type of task, which are in other crates.
-    #[inline(never)]
-    pub(crate) fn take_woken(&self, task: Notified) {
-        if self.recorder.is_on() {
-            self.note(task.header().submitted_at_ns(), wake_of(task.header()));
-        }
-        if let Some(task) = self.push_woken(task) {
-            self.shared.inject(task);
-        }
-    }
-
-    /// Queues a task that was woken on this thread. Returns the task if this worker cannot queue
-    /// it, because it is in the middle of an operation on its own queues.
-    ///
-    /// A worker that is declared stuck returns it too: other workers must run what a stuck poll
-    /// wakes.
-    #[inline]
-    pub(crate) fn push_woken(&self, task: Notified) -> Option<Notified> {
-        if !self.post.is_present() {
-            return Some(task);
-        }
-        let Ok(mut core) = self.core.try_borrow_mut() else { return Some(task) };
-        let core = &mut *core;
-        self.cells().local_schedules.add(1);
-        if let Road::Ring { pushed } = &mut core.road {
-            *pushed += 1;
-            self.push_back(core, task);
-            return None;
-        }
-        let config = &self.shared.config;
-        let evicted = if self.has_come_to_cap(core) {
-            self.cells().lifo_cap_flushes.add(1);
-            Some(task)
-        // Also at the cap, if the ring is empty. If the task went to the ring, a helper would have
-        // to be woken for it, since this poll may go on for long.
-        } else if config.max_lifo_polls_per_tick > 0 {
-            let evicted = self.remote.lifo.put(task);
-            if evicted.is_some() {
-                self.cells().lifo_evictions.add(1);
-            }
-            evicted
-        } else {
-            Some(task)
-        };
-        // A push into an empty LIFO slot wakes no worker: this worker runs the task next.
-        if let Some(task) = evicted {
-            self.push_back(core, task);
-            self.wake_for_surplus(core, 1);
-        }
-        None
-    }
-
-    /// Returns whether a task put into the LIFO slot now would be flushed to the ring's tail,
-    /// behind others. In that case it goes there directly.
-    #[inline]
-    fn has_come_to_cap(&self, core: &Core) -> bool {
-        let cap = self.shared.config.max_lifo_polls_per_tick;
-        (1..=core.lifo_polls).contains(&cap) && !self.remote.lifo.is_filled() && core.ring.len() > 0
-    }
-
-    /// Pushes `task` to the ring's tail.
-    #[inline]
-    fn push_back(&self, core: &mut Core, task: Notified) {
-        if let Err(task) = core.ring.push(task) {
-            self.overflow(core, task);
-        }
-    }
-
-    /// Moves half of a full ring to the global queue, under one lock and with one wake-up.
-    #[cold]
-    fn overflow(&self, core: &mut Core, task: Notified) {
-        self.cells().overflows.add(1);
-        let _submit = self.shared.intake.submits.begin();
-        let now_ns = clock::now_ns();
-        // If this is between two polls, the next poll begins after this time.
-        self.now_ns.set(now_ns);
-        let moved = match core.ring.take_half() {
-            Some(half) => match self.shared.injector.push_batch(half, now_ns) {
-                Ok(moved) => moved,
-                // The queue closes after the workers have ended.
-                Err(_half) => unreachable!("the global queue is open while a worker runs"),
-            },
-            // A thief is moving tasks out.
-            None => 0,
-        };
-        let moved = match core.ring.push(task) {
-            Ok(()) => moved,
-            Err(task) => {
-                let pushed = self.shared.injector.push(task, now_ns);
-                debug_assert!(pushed.is_ok(), "the global queue is open while a worker runs");
-                moved + 1
-            }
-        };
-        self.cells().tasks_overflowed.add(moved as u64);
-        self.recorder.note(|| now_ns, || Event::Overflow { count: moved as u32 });
-        // One wake-up for the whole batch: the worker that is woken takes a share and wakes the
-        // next one.
-        self.count_wakes(usize::from(self.shared.wake_for_submit()));
-    }
-
-    /// Wakes parked workers if this worker has surplus, that is, work that it will not run next: at
-    /// most one for each of the `pushed` tasks in the ring.
-    ///
-    /// Surplus that grows needs no fence: see "Surplus" in `idle`.
-    #[inline]
-    fn wake_for_surplus(&self, core: &Core, pushed: usize) {
-        let queued = core.ring.len() + usize::from(self.remote.lifo.is_filled());
-        if queued <= 1 {
-            return;
-        }
-        if self.shared.idle.is_anybody_parked_for_surplus(queued, pushed) {
-            self.wake_helpers(pushed.min(queued - 1));
-        }
-    }
-
-    #[cold]
-    fn wake_helpers(&self, tasks: usize) {
-        // Checked last: where workers steal, as they do by default, no worker is parked while there
-        // are many tasks to push.
-        if !self.shared.config.enable_stealing {
-            return;
-        }
-        self.count_wakes(self.shared.wake_for_batch(tasks));
-    }
-
-    fn count_wakes(&self, woken: usize) {
-        self.cells().wakes_sent.add(woken as u64);
-    }
 }
 
 /// One tick of a worker: its remaining budget, and what it has done so far.

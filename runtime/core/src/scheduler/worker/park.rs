@@ -73,12 +73,12 @@ impl Worker {
         core.park_timeout = core.park_timeout.map(|timeout| (timeout * 2).min(config.max_park_timeout));
         // A task has waited for as long as this worker slept, no searcher was on the way to it, and
         // no thread is between its push and its wake-up: a wake-up was lost.
-        let queues = [&self.shared.injector, &self.remote.inbox];
+        let queues = [&self.shared.workers.injector, &self.remote.inbox];
         let oldest_at_ns = queues.into_iter().filter_map(Injector::oldest_at_ns).min();
         let waited_ns = oldest_at_ns.map_or(0, |at_ns| self.now_ns.get().saturating_sub(at_ns));
         if waited_ns >= clock::saturating_ns(slept)
-            && self.shared.idle.searching() == 0
-            && !self.shared.intake.submits.is_any_under_way()
+            && self.shared.workers.idle.searching() == 0
+            && !self.shared.workers.intake.submits.is_any_under_way()
         {
             self.cells().lost_wakeup_rescues.add(1);
         }
@@ -90,7 +90,7 @@ impl Parks for Worker {
     type Slept = SleptBy;
 
     fn idle(&self) -> &Idle {
-        &self.shared.idle
+        &self.shared.workers.idle
     }
 
     fn index(&self) -> usize {
@@ -111,8 +111,8 @@ impl Parks for Worker {
     /// until the kernel has woken the worker that sleeps for it.
     fn is_needed(&self) -> bool {
         let shared = &self.shared;
-        shared.has_work_for(self.index)
-            || !shared.injector.is_empty_locked()
+        shared.workers.has_work_for(self.index)
+            || !shared.workers.injector.is_empty_locked()
             || shared.is_done()
             || self.is_main_woken()
     }
@@ -125,7 +125,7 @@ impl Parks for Worker {
         let (shared, core) = (&self.shared, self.core.borrow());
         let spin = shared.config.park_spin;
         let until_ns = self.now_ns.get().saturating_add(spin.lasts_ns());
-        core.spin.is_worth(spin) && shared.driver.can_wait_until(until_ns)
+        core.spin.is_worth(spin) && shared.workers.driver.can_wait_until(until_ns)
     }
 
     fn watch(&self) -> bool {
@@ -142,7 +142,7 @@ impl Parks for Worker {
     }
 
     fn try_turn(&self) -> Option<Turn<'_>> {
-        self.shared.driver.try_turn(self.index)
+        self.shared.workers.driver.try_turn(self.index)
     }
 
     fn begin_sleep(&self, is_in_driver: bool) -> Option<Duration> {
@@ -167,7 +167,7 @@ impl Parks for Worker {
     fn sleep(&self, target: ParkTarget<'_>) -> SleptBy {
         match target {
             ParkTarget::Driver { turn, timeout } => {
-                let wait = if self.shared.driver.is_paused() {
+                let wait = if self.shared.workers.driver.is_paused() {
                     Wait::Paused { next_ns: self.shared.next_at_rest(self.index) }
                 } else {
                     Wait::UntilTimer { at_most: timeout }
@@ -242,9 +242,9 @@ impl SleptBy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[cfg(target_os = "linux")]
-    use crate::scheduler::current;
     use crate::scheduler::shared::without_threads;
+    #[cfg(target_os = "linux")]
+    use crate::scheduler::worker::current;
     use std::sync::Arc;
 
     /// Writing the log may block; it must not delay the tasks that the driver has collected.
@@ -264,21 +264,21 @@ mod tests {
         }
         let (shared, mut cores) = without_threads(2);
         let shared = Arc::new(shared);
-        shared.idle.begin_park(1, false);
+        shared.workers.idle.begin_park(1, false);
         let worker = Worker::new(shared.clone(), 0, cores.remove(0));
         let woken = Arc::new(Woken(AtomicBool::new(false)));
-        let _due = shared.driver.arm_timer(0, Waker::from(woken.clone())).unwrap();
+        let _due = shared.workers.driver.arm_timer(0, Waker::from(woken.clone())).unwrap();
         let reports = Arc::new(Mutex::new(Vec::new()));
         let log = crate::failures::log::Log::new({
             let (reports, shared, woken) = (reports.clone(), shared.clone(), woken.clone());
             move |text| {
-                let is_other_parked = shared.idle.is_parked(1);
+                let is_other_parked = shared.workers.idle.is_parked(1);
                 reports.lock().unwrap().push((text, woken.0.load(Ordering::Relaxed), is_other_parked));
             }
         });
         tracing::subscriber::with_default(log, || {
             current::run_as(&worker, || {
-                let turn = shared.driver.try_turn(0).unwrap();
+                let turn = shared.workers.driver.try_turn(0).unwrap();
                 turn.break_poller();
                 worker.begin_park();
                 let slept = worker.turn_driver(turn, Wait::No);
@@ -320,8 +320,8 @@ mod tests {
         let shared = Arc::new(shared);
         let worker = Worker::new(shared.clone(), 0, cores.remove(0));
         let (task, _join) = new_task(async {}, Nowhere, Id::next(), std::panic::Location::caller(), None);
-        let submit = shared.intake.submits.begin();
-        assert!(shared.injector.push(task, 1).is_ok(), "the queue is open");
+        let submit = shared.workers.intake.submits.begin();
+        assert!(shared.workers.injector.push(task, 1).is_ok(), "the queue is open");
         let rescues_after_a_time_out = || {
             let mut core = worker.core.borrow_mut();
             worker.now_ns.set(clock::now_ns());

@@ -10,9 +10,10 @@ use volt_telemetry::recording::event::Event;
 
 use super::Worker;
 use super::events::{outcome, outcome_of};
-use crate::scheduler::staff::Duty;
+use crate::scheduler::slots::SlotState;
 use crate::stats::locations::number_of;
-use crate::task::header::{Ended, Header, PackedRan};
+use crate::stats::reasons::Ended;
+use crate::task::header::{Header, PackedRan};
 
 impl Worker {
     /// Records an event of this worker's thread from outside of the worker's loop.
@@ -67,11 +68,11 @@ impl Worker {
         writer.poll_end(now_ns, task, number_of(location), outcome_of(ended), took_ns);
     }
 
-    /// Records that a spare goes on duty, in place of the first worker that is stuck or blocking.
+    /// Records that a spare becomes active, in place of the first worker that is stuck or blocking.
     pub(super) fn note_replacement(&self) {
-        let (staff, now_ns) = (&self.shared.staff, self.now_ns.get());
-        let is_stuck = |slot: &usize| matches!(staff.duty(*slot), Duty::Stuck | Duty::Blocking);
-        if let Some(stuck) = (0..staff.in_use()).find(is_stuck) {
+        let (slots, now_ns) = (&self.shared.workers.slots, self.now_ns.get());
+        let is_stuck = |slot: &usize| matches!(slots.state(*slot), SlotState::Stuck | SlotState::Blocking);
+        if let Some(stuck) = (0..slots.in_use()).find(is_stuck) {
             self.note(now_ns, Event::Replace { worker: stuck as u16 });
         }
     }

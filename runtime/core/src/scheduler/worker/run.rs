@@ -1,10 +1,10 @@
-//! How a thread becomes a worker: for the lifetime of the runtime, or, as a spare, for one duty.
+//! How a thread becomes a worker: for the lifetime of the runtime, or, as a spare, for one call.
 
 use super::Worker;
 use crate::clock;
 use crate::coop;
-use crate::scheduler::current;
-use crate::scheduler::staff::leave_duty;
+use crate::scheduler::slots::leave_slot;
+use crate::scheduler::worker::current;
 use crate::task::cell::blocks;
 
 impl Worker {
@@ -29,28 +29,28 @@ impl Worker {
         }
         self.start_cells();
         let _ended = Ended(&self);
-        self.on_duty(|| turns(&self));
+        self.run_as_current(|| turns(&self));
     }
 
-    /// Runs a spare on duty. Returns `true` if it goes off duty with its queues empty, `false` if
+    /// Runs a spare that was called. Returns `true` if it leaves with its queues empty, `false` if
     /// the runtime has ended.
     pub(crate) fn run_as_spare(&self) -> bool {
         self.start_cells();
         self.note_replacement();
-        // The spare was off duty, and the sentinel may doze.
+        // The spare was inactive, and the sentinel's checks may be suspended.
         self.core.borrow_mut().has_slept = true;
-        let mut goes_off = false;
-        self.on_duty(|| {
-            while !goes_off && !self.shared.is_done() {
+        let mut leaves = false;
+        self.run_as_current(|| {
+            while !leaves && !self.shared.is_done() {
                 self.turn();
-                goes_off = self.shared.staff.has_too_many() && leave_duty(self);
+                leaves = self.shared.workers.slots.has_too_many() && leave_slot(self);
             }
         });
         self.cells().stop(clock::now_ns());
-        goes_off
+        leaves
     }
 
-    pub(super) fn on_duty(&self, f: impl FnOnce()) {
+    pub(super) fn run_as_current(&self, f: impl FnOnce()) {
         // If the thread cannot be registered, its stack is never sampled.
         let registered = self.shared.sentinel.sampler.as_ref().and_then(|sampler| sampler.register().ok());
         self.remote.set_thread(registered.as_ref().map(|registered| registered.thread().clone()));

@@ -1,6 +1,6 @@
 //! Tests of a worker's loop: the order of local tasks and batches, and wake-ups of other workers.
 
-use crate::scheduler::current;
+use crate::scheduler::worker::current;
 use std::panic::Location;
 use std::task::{Wake, Waker};
 
@@ -50,12 +50,12 @@ fn workers_are_woken_for_tasks_that_a_foreign_waker_spawns() {
     }
     let (shared, mut cores) = without_threads(WORKERS);
     let shared = Arc::new(shared);
-    (1..WORKERS).for_each(|worker| shared.idle.begin_park(worker, false));
+    (1..WORKERS).for_each(|worker| shared.workers.idle.begin_park(worker, false));
     let worker = Worker::new(shared.clone(), 0, cores.remove(0));
     current::run_as(&worker, || {
         worker.core.borrow_mut().wakers.push(Waker::from(Arc::new(Starts(shared.clone()))));
         worker.wake_collected();
-        assert_eq!(shared.idle.parked_count(), 0, "ten tasks are enough for all");
+        assert_eq!(shared.workers.idle.parked_count(), 0, "ten tasks are enough for all");
         assert_eq!(worker.cells().wakes_sent.get(), WORKERS as u64 - 1);
         let tasks: Vec<_> = std::iter::from_fn(|| worker.core.borrow_mut().ring.pop()).collect();
         assert_eq!(tasks.len(), 10);
@@ -69,14 +69,14 @@ fn a_taken_driver_is_checked_once_per_interval() {
     let shared = Arc::new(shared);
     let worker = Worker::new(shared.clone(), 0, cores.remove(0));
     current::run_as(&worker, || {
-        let sleeper = shared.driver.try_turn(1).expect("no thread has the turn");
+        let sleeper = shared.workers.driver.try_turn(1).expect("no thread has the turn");
         let mut tick = worker.begin_tick();
-        let now_ns = shared.driver.last_turn_ns() + 10 * tick.driver_interval_ns;
+        let now_ns = shared.workers.driver.last_turn_ns() + 10 * tick.driver_interval_ns;
         worker.now_ns.set(now_ns);
         worker.poll_driver_in(&mut tick);
         assert_eq!(tick.driver_at_ns, now_ns + tick.driver_interval_ns);
         drop(sleeper);
         worker.poll_driver_in(&mut tick);
-        assert_eq!(tick.driver_at_ns, shared.driver.last_turn_ns() + tick.driver_interval_ns);
+        assert_eq!(tick.driver_at_ns, shared.workers.driver.last_turn_ns() + tick.driver_interval_ns);
     });
 }

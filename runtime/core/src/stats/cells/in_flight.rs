@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use volt_telemetry::InFlight;
 
 use super::WorkerCells;
-use crate::task::header::Place;
 
 // A black box contains the cells, and readers find those that they need at these places.
 const _: () = {
@@ -27,8 +26,8 @@ const _: () = {
 /// Where the names of a poll in flight are found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Keys {
-    /// The place of the task in the registry.
-    pub(crate) task: Place,
+    /// The number of the task's place in the registry.
+    pub(crate) place: u64,
     /// The index of the HTTP route.
     pub(crate) route: Option<usize>,
 }
@@ -40,6 +39,14 @@ impl WorkerCells {
         let former = self.route.get();
         self.route.set(route);
         former
+    }
+
+    /// Replaces the route that the poll in flight handles by `new` if it is `old`. For the worker
+    /// itself.
+    pub(crate) fn change_route(&self, old: u64, new: u64) {
+        if self.route.get() == old {
+            self.route.set(new);
+        }
     }
 
     /// Returns for how long the task of the poll in flight had waited for it since
@@ -66,7 +73,7 @@ impl WorkerCells {
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
         let poll = InFlight { task_id, spawned_at: location.to_string(), for_ns, ..InFlight::default() };
-        Some((poll, Keys { task: Place::from_u64(place), route: route.checked_sub(1).map(|route| route as usize) }))
+        Some((poll, Keys { place, route: route.checked_sub(1).map(|route| route as usize) }))
     }
 
     /// Same as [`in_flight`](Self::in_flight), if it is the poll with this number. Numbers only

@@ -30,6 +30,7 @@
 mod in_flight;
 mod main_poll;
 mod phases;
+mod polled;
 mod times;
 
 use std::panic::Location;
@@ -41,20 +42,12 @@ use volt_telemetry::{GlobalChecks, InFlight, Phase, Unparks, Worker};
 pub(crate) use self::in_flight::Keys;
 pub(crate) use self::phases::PHASES;
 use self::phases::phase_index;
+pub(crate) use self::polled::{Polled, PolledTask};
 use crate::stats::blame::BlameTable;
 use crate::stats::counting;
 use crate::stats::numbers::{Counter, Gauge, HistogramCells};
-use crate::stats::reasons::Trigger;
+use crate::stats::reasons::{Ended, Trigger};
 use crate::stats::tally::Tally;
-use crate::task::header::{Ended, Header};
-
-/// A poll that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Polled {
-    pub(crate) location: &'static Location<'static>,
-    pub(crate) took_ns: u64,
-    pub(crate) has_woken_itself: bool,
-}
 
 /// See the header of this file.
 #[derive(Debug, Default)]
@@ -155,16 +148,15 @@ impl WorkerCells {
     /// Begins a poll of `task`. Returns the location where the task was spawned, for the end of the
     /// poll.
     #[inline]
-    pub(crate) fn begin_poll(&self, task: &Header, now_ns: u64) -> &'static Location<'static> {
-        let (location, is_plain) = task.told_location();
+    pub(crate) fn begin_poll(&self, task: &impl PolledTask, now_ns: u64) -> &'static Location<'static> {
+        let (location, is_plain) = task.spawned_at();
         if !counting::IS_ON {
             return location;
         }
         // In-flight is a sequence lock, begin (1).
-        self.task_id.set(task.id.as_u64());
-        // A place left over from another task does no harm: readers compare the task's id.
+        self.task_id.set(task.id());
         if !is_plain {
-            self.place.set(task.place().as_u64());
+            self.set_place(task.place_number());
         }
         // ORDERING: Relaxed; published by the Release below.
         self.location.store(ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
@@ -176,11 +168,19 @@ impl WorkerCells {
         let submitted_at_ns = task.submitted_at_ns();
         let delay_ns = now_ns.saturating_sub(submitted_at_ns);
         self.schedule_delay.record(delay_ns);
-        task.account.begin(delay_ns, now_ns);
+        task.count_delay(delay_ns, now_ns);
         if submitted_at_ns < self.long_ended_at_ns.get() {
             self.charge(location, submitted_at_ns);
         }
         location
+    }
+
+    /// Records where the task of the poll in flight is in the registry. A place left over from
+    /// another task does no harm: readers compare the task's id.
+    #[cold]
+    #[inline(never)]
+    fn set_place(&self, number: u64) {
+        self.place.set(number);
     }
 
     /// Charges the last long poll with the wait of a task of `victim` that was submitted before
@@ -335,7 +335,7 @@ impl WorkerCells {
 
     /// Requests the poll with this number to yield at its next operation. Returns whether this is
     /// the first such request.
-    pub(crate) fn ask_to_yield(&self, poll_seq: u64) -> bool {
+    pub(crate) fn request_yield(&self, poll_seq: u64) -> bool {
         // ORDERING: Relaxed; a hint. If it is withdrawn too early or too late, no harm is done: the
         // sentinel repeats the request.
         self.yields_seq.swap(poll_seq, Ordering::Relaxed) != poll_seq
@@ -349,8 +349,8 @@ impl WorkerCells {
     }
 
     /// Withdraws the request to yield from this poll. For its own thread.
-    pub(crate) fn ask_no_more(&self) {
-        // ORDERING: Relaxed; as in `ask_to_yield`.
+    pub(crate) fn withdraw_yield(&self) {
+        // ORDERING: Relaxed; as in `request_yield`.
         self.yields_seq.store(0, Ordering::Relaxed);
     }
 

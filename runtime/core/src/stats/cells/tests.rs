@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::task::cell::{Nowhere, new_task};
+use crate::task::header::Header;
 use crate::task::id::Id;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -58,21 +59,21 @@ fn a_request_to_a_finished_poll_does_not_reach_the_next() {
 fn budget_left_and_lifo_polls_are_derived_from_counts() {
     with_header(|task| {
         let (cells, mut floor_ns) = (WorkerCells::new(), [0; PHASES.len()]);
-        let mut told = |cells| {
+        let mut reported = |cells| {
             let worker = read(cells, &mut floor_ns);
             (worker.budget_left, worker.lifo_polls_this_tick)
         };
         cells.renew_budget(128);
-        assert_eq!(told(&cells), (128, 0));
+        assert_eq!(reported(&cells), (128, 0));
         let location = cells.begin_poll(task, 0);
         cells.lifo_hits.add(1);
-        assert_eq!(told(&cells), (127, 1), "a poll is spent when it begins");
+        assert_eq!(reported(&cells), (127, 1), "a poll is spent when it begins");
         cells.end_poll();
         cells.count_poll(Polled { location, took_ns: 1, has_woken_itself: true });
-        assert_eq!(told(&cells), (127, 1));
+        assert_eq!(reported(&cells), (127, 1));
         cells.renew_budget(128);
         cells.renew_lifo_polls();
-        assert_eq!(told(&cells), (128, 0));
+        assert_eq!(reported(&cells), (128, 0));
     });
 }
 
@@ -110,8 +111,8 @@ fn a_concurrent_reader_gets_consistent_worker_counters() {
                 while !is_over.load(Ordering::Relaxed) {
                     if let Some((_, _, times_ns)) = cells.times() {
                         let life_ns = crate::clock::now_ns() - began_ns;
-                        let told_ns: u64 = times_ns.iter().sum();
-                        assert!(told_ns <= life_ns, "{told_ns} of {life_ns}");
+                        let reported_ns: u64 = times_ns.iter().sum();
+                        assert!(reported_ns <= life_ns, "{reported_ns} of {life_ns}");
                     }
                     let worker = cells.read(0, crate::clock::now_ns(), &mut [0; PHASES.len()], |poll, _| poll);
                     assert!(worker.polls >= polls, "a counter only grows");

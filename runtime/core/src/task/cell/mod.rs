@@ -17,11 +17,13 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, RawWakerVTable, Waker};
 
+use tracing::span::Entered;
+
 use super::contain::contain;
 use super::current::Current;
 use super::details::origin::Extra;
 use super::handover;
-use super::header::{Ended, Header, Notified, PackedRan, Ran, Task, Vtable};
+use super::header::{Header, Notified, PackedRan, Ran, Task, Vtable};
 use super::id::Id;
 use super::join::{JoinError, JoinHandle, Panic};
 use super::schedule::Schedule;
@@ -34,6 +36,8 @@ use self::join_waker::JoinWaker;
 use self::layout::{Cell, Failure, Room, cell_of, dealloc};
 use self::raw::Raw;
 use self::wake::{schedule, wake};
+use crate::stats::counting;
+use crate::stats::reasons::Ended;
 
 pub(crate) mod blocks;
 mod join_waker;
@@ -151,6 +155,7 @@ impl<F: Future, S: Schedule> Cell<F, S> {
     ///
     /// # Safety
     /// The caller is the runner.
+    #[inline(always)]
     unsafe fn poll_future(&self, waker: &Waker) -> Poll<()> {
         debug_assert_eq!(self.header.stage.content(), Content::Future, "a task is polled only before it completes");
         // SAFETY: One runner: no other thread accesses the content, which is the future until the
@@ -171,14 +176,21 @@ impl<F: Future, S: Schedule> Cell<F, S> {
         polled
     }
 
-    /// Runs user code inside the task's spans.
+    /// Enters the task's spans, until the result is dropped. The code in between exists once, with
+    /// or without spans.
     #[inline]
-    fn in_spans<R>(&self, f: impl FnOnce() -> R) -> R {
-        match self.header.extra() {
-            Some(extra) => extra.console.in_scope(|| extra.span.in_scope(f)),
-            None => f(),
-        }
+    fn enter_spans(&self) -> Option<InSpans<'_>> {
+        self.header.extra().map(|extra| {
+            let console = extra.console.enter();
+            InSpans { _span: extra.span.enter(), _console: console }
+        })
     }
+}
+
+/// The spans of a task, in the order in which they are left.
+struct InSpans<'a> {
+    _span: Entered<'a>,
+    _console: Entered<'a>,
 }
 
 /// Drops the future while its panic unwinds, so that `std::thread::panicking` is true in its
@@ -222,7 +234,8 @@ unsafe fn run<F: Future, S: Schedule>(
     waker: &'static RawWakerVTable,
 ) -> PackedRan {
     // SAFETY: by the same contract.
-    PackedRan::pack(unsafe { run_once::<F, S>(raw, began_at_ns, waker) })
+    let ran = unsafe { run_once::<F, S>(raw, began_at_ns, waker) };
+    PackedRan::pack(ran, || if S::IS_COUNTED { counting::now_ns_after(began_at_ns) } else { began_at_ns })
 }
 
 #[inline(always)]
@@ -252,7 +265,10 @@ unsafe fn run_once<F: Future, S: Schedule>(
             // SAFETY: One runner: `start` made this thread the runner.
             let poll = || unsafe { cell.poll_future(&waker) };
             let current = Current::enter(&task);
-            let polled = catch_unwind(AssertUnwindSafe(|| cell.in_spans(poll)));
+            let polled = catch_unwind(AssertUnwindSafe(|| {
+                let _spans = cell.enter_spans();
+                poll()
+            }));
             // *Read once it is over*: after the subscribers were called that observe the end of the
             // spans.
             let (has_woken_itself, awaits) = current.leave();
@@ -295,7 +311,10 @@ unsafe fn run_once<F: Future, S: Schedule>(
     let empty = || unsafe { cell.clear() };
     let dropped = {
         let _current = Current::enter(&task);
-        catch_unwind(AssertUnwindSafe(|| cell.in_spans(empty)))
+        catch_unwind(AssertUnwindSafe(|| {
+            let _spans = cell.enter_spans();
+            empty();
+        }))
     };
     let failure = match (failure, dropped) {
         (Some(payload), Err(second)) => {

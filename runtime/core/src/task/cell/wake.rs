@@ -4,8 +4,9 @@ use std::future::Future;
 use std::ptr::NonNull;
 
 use super::layout::{cell_of, dealloc};
+use crate::stats::counting;
 use crate::task::header::{Header, Notified, Task};
-use crate::task::schedule::Schedule;
+use crate::task::schedule::{Here, Schedule};
 use crate::task::state::WakeOwned;
 
 /// # Safety
@@ -27,14 +28,38 @@ pub(super) unsafe fn wake<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // hands it over.
     let cell = unsafe { cell_of::<F, S>(raw) };
     // The usual case: the task waits, and no other thread changes its word at this moment.
-    if cell.scheduler.is_here() && cell.header.state.wake_idle() {
-        cell.header.stamp_wake();
-        // SAFETY: the transition made the task SCHEDULED, and the reference is the waker's.
-        S::schedule_here(unsafe { Notified::from_raw(raw) });
-        return;
+    if let Some(here) = cell.scheduler.here()
+        && cell.header.state.wake_idle()
+    {
+        // Each call is the last one of its path, and there is nothing to drop, so this function
+        // need not save registers.
+        let Some(now_ns) = counting::try_now_ns() else {
+            // SAFETY: the transition made the task SCHEDULED, and the reference is the waker's.
+            return unsafe { stamp_and_schedule::<S>(here, raw) };
+        };
+        cell.header.stamp_wake_at(now_ns);
+        // SAFETY: as above.
+        let notified = unsafe { Notified::from_raw(raw) };
+        // SAFETY: `here` is of this call.
+        return unsafe { S::schedule_here(here, notified) };
     }
     // SAFETY: as for `cell`; the waker's reference is handed over.
     unsafe { wake_in_general::<F, S>(raw) }
+}
+
+/// Enqueues a task that was woken here, when reading the clock takes longer than usual.
+///
+/// # Safety
+/// The caller made the task SCHEDULED, and hands over the `Notified`'s reference. `here` as for
+/// `Schedule::schedule_here`.
+#[cold]
+#[inline(never)]
+unsafe fn stamp_and_schedule<S: Schedule>(here: Here, raw: NonNull<Header>) {
+    // SAFETY: by contract.
+    let task = unsafe { Notified::from_raw(raw) };
+    task.header().stamp_wake();
+    // SAFETY: by contract.
+    unsafe { S::schedule_here(here, task) }
 }
 
 /// As [`wake`], from any thread and whatever the state of the task.
@@ -46,15 +71,16 @@ unsafe fn wake_in_general<F: Future, S: Schedule>(raw: NonNull<Header>) {
     // SAFETY: the vtable is that of F and S, and the caller owns the waker's reference. Once
     // other threads may run the task, `cell` is used only while `_task` below owns a reference.
     let cell = unsafe { cell_of::<F, S>(raw) };
-    let is_here = cell.scheduler.is_here();
-    match cell.header.state.wake_owned(!is_here) {
+    let here = cell.scheduler.here();
+    match cell.header.state.wake_owned(here.is_none()) {
         WakeOwned::Submit => {
             cell.header.stamp_wake();
             // SAFETY: the transition made the task SCHEDULED. The reference is the waker's, or was
             // added.
             let notified = unsafe { Notified::from_raw(raw) };
-            if is_here {
-                S::schedule_here(notified);
+            if let Some(here) = here {
+                // SAFETY: `here` is of this call.
+                unsafe { S::schedule_here(here, notified) }
             } else {
                 // SAFETY: the transition added the Notified's reference. The waker's is still owned
                 // here and keeps the scheduler alive during the call.

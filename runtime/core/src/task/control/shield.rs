@@ -19,6 +19,7 @@ use crate::task::header::Task;
 /// no effect.
 ///
 /// ```
+/// # use volt_core as volt;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let task = runtime.spawn(async {
 ///     let shield = volt::task::Shield::new().unwrap();
@@ -76,6 +77,7 @@ impl fmt::Debug for Shield {
 /// itself, such as `select!` or `timeout`.
 ///
 /// ```
+/// # use volt_core as volt;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let (sender, receiver) = std::sync::mpsc::channel();
 /// let task = runtime.spawn(async move {
@@ -107,6 +109,7 @@ pub async fn shield<F: Future>(future: F) -> Result<F::Output, ShieldError> {
 /// false.
 ///
 /// ```
+/// # use volt_core as volt;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let (sender, receiver) = std::sync::mpsc::channel();
 /// let task = runtime.spawn(async move {
@@ -136,6 +139,7 @@ pub fn is_cancelled() -> bool {
 /// Never true inside a shielded section; use [`is_cancelled`] there. Returns false outside a task.
 ///
 /// ```
+/// # use volt_core as volt;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// let task = runtime.spawn(async {
 ///     let mut rounds = 0;

@@ -8,6 +8,7 @@ use crate::coop;
 /// Cancel safe.
 ///
 /// ```
+/// # use volt_core as volt;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async { volt::spawn(async {
 /// for chunk in [1, 2, 3] {
@@ -31,6 +32,7 @@ pub async fn yield_now() {
 /// Cancel safe.
 ///
 /// ```
+/// # use volt_core as volt;
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 /// # runtime.block_on(async { volt::spawn(async {
 /// let mut sum = 0u64;

@@ -85,7 +85,7 @@ impl Account {
         // successive runners.
         let before = self.begun.load(Ordering::Relaxed);
         // Checked before the addition: a half that is full wraps to a value with a clear bit.
-        let has_room = before & NEARLY_FULL == 0 && units < NEARLY_FULL & DELAY_FULL;
+        let has_room = (before & NEARLY_FULL) | units >> (DELAY_BITS - 1) == 0;
         let after = if has_room { before + ONE_POLL + units } else { Self::at_largest(before, units) };
         self.begun.store(after, Ordering::Relaxed);
     }

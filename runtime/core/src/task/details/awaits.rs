@@ -76,6 +76,12 @@ impl Pending {
         Self { awaits, at, is_pending: false }
     }
 
+    /// Returns where the operation was called.
+    #[inline]
+    pub fn at(&self) -> &'static Location<'static> {
+        self.at
+    }
+
     /// Called in each poll in which the operation is pending.
     #[inline]
     pub fn note(&mut self) {

@@ -16,3 +16,16 @@ pub(crate) static SPAWNED_AT: &Location<'static> = Location::caller();
 pub(crate) fn is_of_dump(spawned_at: &'static Location<'static>) -> bool {
     ptr::eq(spawned_at, SPAWNED_AT)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use volt_telemetry::dump::is_of_dump;
+
+    use super::*;
+
+    #[test]
+    fn the_console_recognizes_the_tasks_of_a_dump_by_their_place() {
+        assert!(is_of_dump(&SPAWNED_AT.to_string()));
+        assert!(!is_of_dump(&Location::caller().to_string().replace("dump.rs", "program.rs")));
+    }
+}

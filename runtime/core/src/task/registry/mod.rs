@@ -260,8 +260,8 @@ impl Registry {
     }
 
     /// Returns `#id name (spawned at)` of up to `limit` tasks in the registry, except those in
-    /// `told`, for the report of an incomplete shutdown.
-    pub(crate) fn describe(&self, limit: usize, told: &[u64]) -> Vec<String> {
+    /// `listed`, for the report of an incomplete shutdown.
+    pub(crate) fn describe(&self, limit: usize, listed: &[u64]) -> Vec<String> {
         let mut lines = Vec::new();
         for shard in &self.shards {
             for task in shard.lock().slots.iter() {
@@ -269,7 +269,7 @@ impl Registry {
                 if lines.len() == limit {
                     return lines;
                 }
-                if !told.contains(&header.id.as_u64()) {
+                if !listed.contains(&header.id.as_u64()) {
                     let name = header.name().map_or(String::new(), |name| format!(" {name}"));
                     lines.push(format!("#{}{name} ({})", header.id, header.location()));
                 }

@@ -754,7 +754,7 @@ fn cancel_without_another_poll(state: &State) -> Wake {
 
 /// A shielded task that checks for a cancellation in each poll is cancelled at the end of a poll.
 /// It must see the cancellation in its last poll.
-fn ask_model(cancel: fn(&State) -> Wake) {
+fn last_poll_model(cancel: fn(&State) -> Wake) {
     let state = Arc::new(State::new());
     assert_eq!(state.start(), Start::Poll);
     state.enter_shield().unwrap();
@@ -786,12 +786,12 @@ fn ask_model(cancel: fn(&State) -> Wake) {
 
 #[test]
 fn loom_a_shielded_task_observes_a_cancel_at_the_end_of_a_poll() {
-    holds(None, || ask_model(State::cancel));
+    holds(None, || last_poll_model(State::cancel));
 }
 
 #[test]
 fn loom_twin_a_cancel_without_a_new_poll_is_missed_in_a_shield() {
-    breaks("a shielded task sees that it is cancelled", None, || ask_model(cancel_without_another_poll));
+    breaks("a shielded task sees that it is cancelled", None, || last_poll_model(cancel_without_another_poll));
 }
 
 /// What a thread records about a poll, as in `current`.

@@ -524,11 +524,11 @@ impl State {
     pub(crate) fn enter_shield(&self) -> Result<(), ShieldOverflow> {
         self.transition(|now| {
             debug_assert_eq!(now.lifecycle(), SCHEDULED, "shields are entered by the running task");
-            let asks_again = if now.has(CANCELLED) && now.shield_depth() == 0 { NOTIFIED } else { 0 };
+            let notified_again = if now.has(CANCELLED) && now.shield_depth() == 0 { NOTIFIED } else { 0 };
             if now.shield_depth() == 0xff {
                 (now, Err(ShieldOverflow))
             } else {
-                (Word((now.0 + ONE_SHIELD) | asks_again), Ok(()))
+                (Word((now.0 + ONE_SHIELD) | notified_again), Ok(()))
             }
         })
     }

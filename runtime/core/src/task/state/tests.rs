@@ -129,7 +129,7 @@ fn dropping_a_shield_outside_a_poll_lets_cancellation_proceed() {
     assert_eq!(state.start(), Start::Poll);
     state.enter_shield().unwrap();
     assert_eq!(state.cancel(), Wake::Nothing);
-    assert_eq!(state.pause(false), Pause::Reschedule, "so that it can ask whether it is cancelled");
+    assert_eq!(state.pause(false), Pause::Reschedule, "so that it can check whether it is cancelled");
     assert_eq!(state.start(), Start::Poll);
     assert_eq!(state.pause(false), Pause::Idle);
     assert_eq!(state.leave_shield(), Wake::Submit);

@@ -33,6 +33,8 @@ pub enum Guard {
     Owned,
     /// It gives shared access. Other tasks may acquire the lock for shared access, too.
     Shared,
+    /// It is no lock but a channel, and the task is the one that receives from it.
+    Receiver,
 }
 
 /// A copy of a [`Holder`].
@@ -109,6 +111,13 @@ impl Holder {
         !self.at.load(Ordering::Relaxed).is_null()
     }
 
+    /// Returns whether this task, or 0 for no task, is recorded as the holder, at this moment.
+    #[inline]
+    pub(super) fn is_held_by(&self, task: u64) -> bool {
+        // ORDERING: Relaxed, both: only the owner calls this, and only owners write.
+        self.is_recorded() && self.task.load(Ordering::Relaxed) == task
+    }
+
     /// Records that the owner of the lock now has shared access.
     pub fn share(&self) {
         // ORDERING: Relaxed, both: as in `acquired`; the caller is the only owner.
@@ -129,7 +138,8 @@ impl Holder {
         let guard = match since & GUARD {
             0 => Guard::Borrowed,
             1 => Guard::Owned,
-            _ => Guard::Shared,
+            2 => Guard::Shared,
+            _ => Guard::Receiver,
         };
         Some(Holding { task: (task > 0).then_some(task), at, since_ns: (task > 0).then_some(since & !GUARD), guard })
     }

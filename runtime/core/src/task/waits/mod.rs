@@ -42,11 +42,18 @@
 //! it is alone: a second reader clears *at* in (1), and each reader does so in (2). So several
 //! readers may write at the same time, and *at* never names a reader that has released the lock.
 //!
+//! A bounded channel has a holder, too: the task that receives from it ([`Guard::Receiver`]), which
+//! stays recorded until another one receives. An operation that waits for room in the channel has a
+//! wait, if its task also receives from a channel (`receivers`). The receiver may be moved to
+//! another task that has not received yet, so an edge through a channel is never certain.
+//!
 //! Rejected: an entry per guard (a look-up for each acquisition); a pointer from the table to the
 //! lock (a forgotten operation keeps it beyond the life of the lock); a field in the task's header
 //! (16 bytes per task, after the allocator's rounding).
 
 mod holder;
+#[cfg(not(loom))]
+mod receivers;
 mod shard;
 #[cfg(not(loom))]
 mod table;

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
 use super::holder::{Holder, Holding};
+use super::receivers;
 use super::shard::{Shard, Ticketed, hash};
 use crate::clock;
 use crate::task::current;
@@ -56,13 +57,17 @@ impl<'a> Wait<'a> {
     }
 
     /// Records that a poll of the operation is pending, after the operation joined the lock's
-    /// queue.
+    /// queue. An operation that waits for room in a channel is recorded only if its task receives
+    /// from a channel, too.
     #[cold]
     pub fn pending(&mut self, cx: &Context<'_>, awaits: Awaits, at: &'static Location<'static>) {
         let (task, submitted_at_ns) = current::with(|task| match task {
             Some(task) => (Some(task.header().id.as_u64()), task.header().submitted_at_ns()),
             None => (None, clock::now_ns()),
         });
+        if awaits == Awaits::Room && !task.is_some_and(receivers::is_receiver) {
+            return;
+        }
         let has_own_waker = current::is_woken_by(cx.waker());
         self.enter(Waiter { ticket: 0, task, submitted_at_ns, since_ns: submitted_at_ns, awaits, at, has_own_waker });
     }

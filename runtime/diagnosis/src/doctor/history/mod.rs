@@ -42,7 +42,7 @@
 //!
 //! * *Only time mends*: between two checks a finding becomes milder only by (3).
 //! * *Bounded*: `KNOWN_MAX` findings. Past ones are dropped first, after `PAST_NS` at the latest.
-//!   Findings without room at the last check are counted in [`unheard`](History::unheard).
+//!   Findings without room at the last check are counted in [`left_out`](History::left_out).
 //! * *Adaptation stays out*: the log reports less of a frequent finding; the verdict does not
 //!   depend on that.
 
@@ -113,7 +113,7 @@ pub struct History {
     growth: Growth,
     known: Vec<Known>,
     checks: u64,
-    unheard: u64,
+    left_out: u64,
 }
 
 /// A finding over time.
@@ -152,7 +152,7 @@ impl History {
     /// must be seen at two checks after the first.
     pub fn with_checks_apart(apart_ns: u64) -> Self {
         let growth = Growth::default();
-        Self { apart_ns, last: None, growth, known: Vec::new(), checks: 0, unheard: 0 }
+        Self { apart_ns, last: None, growth, known: Vec::new(), checks: 0, left_out: 0 }
     }
 
     /// Applies the rules, unless the last check was very recent.
@@ -179,7 +179,7 @@ impl History {
             }
             None => now,
         };
-        self.unheard = 0;
+        self.left_out = 0;
         self.growth.take(now);
         let found = examine_with(last, now, Some(&self.growth));
         self.last = Some(Snapshot { findings: None, ..now.clone() });
@@ -200,7 +200,7 @@ impl History {
     /// Checks a snapshot and adds the findings to it.
     pub fn judge(&mut self, now: &mut Snapshot) {
         self.check(now);
-        (now.findings, now.findings_left_out) = (Some(self.findings(now.at_ns)), Some(self.unheard));
+        (now.findings, now.findings_left_out) = (Some(self.findings(now.at_ns)), Some(self.left_out));
     }
 
     /// Returns the time of the last check, or `None` before the first.
@@ -225,20 +225,20 @@ impl History {
     fn see_stalls(&mut self, stalls: Vec<Finding>, now: &Snapshot) {
         let found: Vec<_> = stalls.iter().map(Key::of).collect();
         // The stalls may include findings that the last check had no room for.
-        let unheard = std::mem::take(&mut self.unheard);
+        let left_out = std::mem::take(&mut self.left_out);
         for stall in stalls.into_iter().rev() {
             self.see(stall, now.at_ns);
         }
-        self.unheard = self.unheard.max(unheard);
+        self.left_out = self.left_out.max(left_out);
         self.replace(now, |known| known.key.is_provisional() && !found.contains(&known.key));
     }
 
     /// Drops findings that others replace, each of which inherits the severity of its predecessor.
-    /// These are provisional ones for which `is_gone` holds, and those whose incident has been
+    /// These are provisional ones for which `is_obsolete` holds, and those whose incident has been
     /// recorded.
-    fn replace(&mut self, now: &Snapshot, is_gone: impl Fn(&Known) -> bool) {
+    fn replace(&mut self, now: &Snapshot, is_obsolete: impl Fn(&Known) -> bool) {
         let is_written = |known: &Known| now.incidents.latest.iter().any(|incident| known.is_of(incident));
-        let replaced: Vec<_> = self.known.extract_if(.., |known| is_gone(known) || is_written(known)).collect();
+        let replaced: Vec<_> = self.known.extract_if(.., |known| is_obsolete(known) || is_written(known)).collect();
         for former in replaced {
             // The latest incident that can be the poll of this finding.
             let incident = now.incidents.latest.iter().rev().find(|incident| former.may_be(incident));
@@ -250,8 +250,8 @@ impl History {
     }
 
     /// Returns the number of findings of the last check that there was no room for.
-    pub fn unheard(&self) -> u64 {
-        self.unheard
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     fn see(&mut self, finding: Finding, now_ns: u64) {
@@ -279,7 +279,7 @@ impl History {
         if self.known.len() == KNOWN_MAX {
             let past = self.known.iter().enumerate().filter(|(_, known)| known.severity(now_ns).is_none());
             let Some((oldest, _)) = past.min_by_key(|(_, known)| known.last_at_ns) else {
-                self.unheard += 1;
+                self.left_out += 1;
                 return None;
             };
             self.known.swap_remove(oldest);

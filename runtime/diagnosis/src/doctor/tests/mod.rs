@@ -24,7 +24,7 @@ fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
 }
 
 #[test]
-fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
+fn each_rule_fires_alone_on_its_case_not_on_the_healthy_one() {
     for case in all() {
         let (before, after) = case.sick();
         let findings = examine(&before, &after);
@@ -33,7 +33,7 @@ fn each_rule_fires_on_its_case_alone_and_not_on_the_look_alike() {
         assert_eq!(rules(&findings), expected, "{}: {findings:#?}", case.what);
         let worst = findings.iter().filter(|finding| finding.rule == case.rule).map(|finding| finding.severity).max();
         assert_eq!(worst, Some(case.severity), "{}: {findings:#?}", case.what);
-        let (before, after) = case.look_alike();
+        let (before, after) = case.healthy();
         let findings = examine(&before, &after);
         assert!(!rules(&findings).contains(&case.rule), "{}: {findings:#?}", case.but);
     }
@@ -237,6 +237,35 @@ fn stalls_that_were_only_counted_belong_to_the_spawn_location() {
         let own = if finding.locations[0].at().ends_with(":22") { 2 } else { 1 };
         assert_eq!((figure("seen_count"), figure("suppressed_count")), (own, 42), "{finding:#?}");
     }
+}
+
+#[test]
+fn a_wait_for_a_lock_names_a_possible_holder() {
+    let (before, mut after) = busy();
+    let at_ns = after.at_ns;
+    let stuck = |task_id: u64, cause: Cause, ago_ms: u64, for_ms: u64| Incident {
+        id: task_id,
+        spawned_at: format!("src/main.rs:{task_id}:1"),
+        task_id,
+        cause,
+        is_over: true,
+        began_at_ns: at_ns - ago_ms * 1_000_000,
+        for_ns: for_ms * 1_000_000,
+        ..Incident::default()
+    };
+    let waiter = stuck(4, Cause::Lock, 300, 200);
+    let holder = stuck(9, Cause::Sleep, 400, 300);
+    after.incidents.latest = vec![stuck(5, Cause::Lock, 300, 200), stuck(6, Cause::Io, 90, 50), waiter.clone()];
+    let text = |after: &Snapshot, key: &str| {
+        let findings = examine(&before, after);
+        let finding = findings.iter().find(|finding| finding.tasks[0].id == 4).unwrap().clone();
+        finding.evidence.into_iter().find(|evidence| evidence.key == key).map(|evidence| evidence.text)
+    };
+    assert!(text(&after, "holder").unwrap().contains("unknown, because"));
+    assert_eq!(text(&after, "possible_holder"), None, "one waits too, the other was stuck later");
+    after.incidents.latest.push(holder);
+    let named = text(&after, "possible_holder").unwrap();
+    assert!(named.contains("task 9 spawned at src/main.rs:9:1 (cause: sleep)"), "{named}");
 }
 
 #[test]

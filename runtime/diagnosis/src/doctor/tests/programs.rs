@@ -16,7 +16,7 @@ const FIRST_NS: u64 = 120 * SECOND;
 /// The same runtime at two times.
 pub(super) type Pair = (Snapshot, Snapshot);
 
-/// Two workers and a spare worker that is off duty; nothing has ever happened.
+/// Two workers and an inactive spare worker; nothing has ever happened.
 fn quiet(at_ns: u64) -> Snapshot {
     let worker = |index| {
         let (phase, parked_ns, driver_ns) =

@@ -5,13 +5,13 @@
 //! Integers are little-endian.
 //!
 //! ```text
-//! version u8 │ kind u8 │ session u64 │ heard u64 │ number u64 │ body, up to the end of the frame
+//! version u8 │ kind u8 │ session u64 │ received_session u64 │ number u64 │ body, up to the end of the frame
 //! place   = index u32, generation u32        a process of the sender's or of the receiver's node, depending on the kind
 //! payload = 0, or 1 and bytes to the end
 //! text    = bytes to the end, UTF-8
 //! ```
-//! `session`, `heard` and `number` belong to the conversation: see `line`. No frame names a node:
-//! the relay reports the sender.
+//! `session`, `received_session` and `number` belong to the conversation: see `line`. No frame
+//! names a node: the relay reports the sender.
 //!
 //! # Bounds
 //!
@@ -63,7 +63,7 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub session: u64,
-    pub heard: u64,
+    pub received_session: u64,
     pub number: u64,
 }
 
@@ -215,7 +215,8 @@ impl Frame {
             return Err(Unread::Version);
         }
         let kind = bytes.get_u8();
-        let head = Head { session: bytes.get_u64_le(), heard: bytes.get_u64_le(), number: bytes.get_u64_le() };
+        let head =
+            Head { session: bytes.get_u64_le(), received_session: bytes.get_u64_le(), number: bytes.get_u64_le() };
         if head.number > NUMBER_MAX {
             return Err(Unread::Malformed);
         }
@@ -237,7 +238,7 @@ impl Frame {
 pub(crate) fn put_head(bytes: &mut BytesMut, head: Head) {
     let mut place = &mut bytes[2..HEAD_BYTES];
     place.put_u64_le(head.session);
-    place.put_u64_le(head.heard);
+    place.put_u64_le(head.received_session);
     place.put_u64_le(head.number);
 }
 

@@ -66,7 +66,7 @@ fn frames() -> impl Strategy<Value = Frame> {
 proptest! {
     #[test]
     fn every_frame_is_read_as_it_was_written(frame in frames(), head in (any::<u64>(), any::<u64>(), 0..=NUMBER_MAX)) {
-        let head = Head { session: head.0, heard: head.1, number: head.2 };
+        let head = Head { session: head.0, received_session: head.1, number: head.2 };
         let mut written = frame.encode();
         put_head(&mut written, head);
         let written = written.freeze();

@@ -14,7 +14,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         });
         let silent = beta.spawn(Spawn::new(silent)).unwrap();
         let (there, mut there_hears) = probe(&beta);
-        let (watcher, mut hears) = probe(&alpha);
+        let (watcher, mut reports) = probe(&alpha);
         for watched in [silent, there] {
             order(&alpha, watcher, Order::Monitor(watched)).await;
         }
@@ -29,7 +29,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         assert!(call.await.unwrap().unwrap_err().is_no_connection());
         let mut downs = Vec::new();
         for _ in 0..3 {
-            match hears.recv().await.unwrap() {
+            match reports.recv().await.unwrap() {
                 Received::Down(pid, ExitReason::NoConnection) => downs.push(pid),
                 Received::Exit(pid, ExitReason::NoConnection) => assert_eq!(pid, there),
                 _ => panic!("told of something else"),
@@ -52,7 +52,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         assert_eq!(alpha.wait(there).await, ExitReason::NoConnection);
         assert!(alpha.whereis_on(beta.node(), "x").await.unwrap_err().is_no_connection());
         order(&alpha, watcher, Order::Monitor(there)).await;
-        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == there));
+        assert!(matches!(reports.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == there));
         // The process is still alive, and can be reached again.
         hub.mend(alpha.node(), beta.node());
         meet(&alpha, &beta).await;
@@ -60,7 +60,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
         order(&alpha, watcher, Order::Monitor(there)).await;
         echo(&alpha, there).await.unwrap();
         beta.kill(there);
-        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::Killed)) if pid == there));
+        assert!(matches!(reports.recv().await, Some(Received::Down(pid, ExitReason::Killed)) if pid == there));
     });
 }
 
@@ -68,7 +68,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
 fn a_node_unaware_of_its_loss_is_notified_on_return() {
     with_two(async |hub, alpha, beta| {
         let (here, _here_hears) = probe(&alpha);
-        let (there, mut hears) = probe(&beta);
+        let (there, mut reports) = probe(&beta);
         order(&beta, there, Order::Monitor(here)).await;
         echo(&beta, here).await.unwrap();
         assert_eq!(alpha.info(here).unwrap().monitor_count, 1);
@@ -78,7 +78,7 @@ fn a_node_unaware_of_its_loss_is_notified_on_return() {
         }
         assert_eq!(alpha.nodes(), []);
         hub.mend(alpha.node(), beta.node());
-        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == here));
+        assert!(matches!(reports.recv().await, Some(Received::Down(pid, ExitReason::NoConnection)) if pid == here));
         meet(&alpha, &beta).await;
         echo(&beta, here).await.unwrap();
         echo(&alpha, there).await.unwrap();
@@ -120,7 +120,7 @@ fn a_departing_node_delivers_its_last_messages_first() {
     with_two(async |hub, alpha, _beta| {
         let gamma = system(hub.join(node("gamma")));
         meet(&alpha, &gamma).await;
-        let (watcher, mut hears) = probe(&alpha);
+        let (watcher, mut reports) = probe(&alpha);
         let (first, second) = (mortal(&gamma), mortal(&gamma));
         for pid in [first, second] {
             order(&alpha, watcher, Order::Monitor(pid)).await;
@@ -128,7 +128,7 @@ fn a_departing_node_delivers_its_last_messages_first() {
         echo(&alpha, first).await.unwrap();
         gamma.shutdown(Some(LONG)).await;
         for _ in 0..2 {
-            assert!(matches!(hears.recv().await, Some(Received::Down(_, ExitReason::Shutdown))));
+            assert!(matches!(reports.recv().await, Some(Received::Down(_, ExitReason::Shutdown))));
         }
         while alpha.nodes().contains(&gamma.node()) {
             volt::task::yield_now().await;

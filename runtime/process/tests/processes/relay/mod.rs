@@ -1,8 +1,8 @@
 //! Tests of processes on several nodes in one program: the guarantees across nodes, the loss of a
 //! node, and relays that misbehave.
 
+mod faulty;
 mod lost;
-mod meddler;
 
 use crate::watchdog;
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ enum Order {
 /// Reports the events that it receives, executes [`Order`]s, and answers calls with their payload.
 struct Probe {
     context: Option<Context>,
-    told: mpsc::UnboundedSender<Received>,
+    report: mpsc::UnboundedSender<Received>,
 }
 
 impl Process for Probe {
@@ -77,7 +77,7 @@ impl Process for Probe {
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
         let context = self.context.as_ref().unwrap();
         for event in events {
-            let told = match event {
+            let report = match event {
                 Event::Message(message) => match (message.reply, message.payload.downcast::<Order>()) {
                     (_, Ok(Order::Monitor(pid))) => {
                         context.monitor(pid);
@@ -108,21 +108,21 @@ impl Process for Probe {
                 }
                 _ => continue,
             };
-            drop(self.told.send(told));
+            drop(self.report.send(report));
         }
         Ok(())
     }
 }
 
 fn probe(system: &System) -> (Pid, mpsc::UnboundedReceiver<Received>) {
-    let (told, hears) = mpsc::unbounded_channel();
-    (system.spawn(Spawn::new(Probe { context: None, told }).trap_exits()).unwrap(), hears)
+    let (report, reports) = mpsc::unbounded_channel();
+    (system.spawn(Spawn::new(Probe { context: None, report }).trap_exits()).unwrap(), reports)
 }
 
 /// Like [`probe`], but does not trap exits.
 fn mortal(system: &System) -> Pid {
-    let (told, _) = mpsc::unbounded_channel();
-    system.spawn(Spawn::new(Probe { context: None, told })).unwrap()
+    let (report, _) = mpsc::unbounded_channel();
+    system.spawn(Spawn::new(Probe { context: None, report })).unwrap()
 }
 
 async fn order(system: &System, pid: Pid, order: Order) {
@@ -142,7 +142,7 @@ fn number(bytes: &Bytes) -> u64 {
 #[test]
 fn messages_of_one_sender_arrive_in_their_order_on_another_node() {
     with_two(async |_hub, alpha, beta| {
-        let (pid, mut hears) = probe(&beta);
+        let (pid, mut reports) = probe(&beta);
         for n in 0..1000_u64 {
             alpha.send(pid, Payload::bytes(n.to_le_bytes().to_vec())).await.unwrap();
             if n % 100 == 99 {
@@ -150,7 +150,7 @@ fn messages_of_one_sender_arrive_in_their_order_on_another_node() {
             }
         }
         for n in 0..1000 {
-            let Some(Received::Message(from, bytes)) = hears.recv().await else { panic!("message {n}") };
+            let Some(Received::Message(from, bytes)) = reports.recv().await else { panic!("message {n}") };
             assert_eq!((from, number(&bytes)), (None, n));
         }
     });
@@ -172,10 +172,10 @@ fn a_process_is_found_by_name_and_receives_its_caller() {
         assert_eq!(alpha.whereis_on(alpha.node(), "who").await.unwrap(), None);
         let answer = alpha.call(pid, Payload::empty(), LONG).await.unwrap();
         assert_eq!(answer.as_bytes().unwrap(), "nobody".as_bytes());
-        let asks = volt_process::from_fn(async move |inbox, _input| {
+        let caller = volt_process::from_fn(async move |inbox, _input| {
             Ok(inbox.context().call(pid, Payload::empty(), LONG).await?)
         });
-        let answer = alpha.exec(Spawn::new(asks)).await.unwrap();
+        let answer = alpha.exec(Spawn::new(caller)).await.unwrap();
         assert!(answer.as_bytes().unwrap().starts_with(b"alpha:"), "{answer:?}");
     });
 }
@@ -211,11 +211,11 @@ fn calls_to_exited_processes_of_another_node_fail_quickly() {
         beta.wait(dead).await;
         assert!(echo(&alpha, dead).await.unwrap_err().is_no_process());
         assert_eq!(alpha.wait(dead).await, ExitReason::NoProcess);
-        let (watcher, mut hears) = probe(&alpha);
+        let (watcher, mut reports) = probe(&alpha);
         order(&alpha, watcher, Order::Monitor(dead)).await;
         order(&alpha, watcher, Order::Link(dead)).await;
-        assert!(matches!(hears.recv().await, Some(Received::Down(pid, ExitReason::NoProcess)) if pid == dead));
-        assert!(matches!(hears.recv().await, Some(Received::Exit(pid, ExitReason::NoProcess)) if pid == dead));
+        assert!(matches!(reports.recv().await, Some(Received::Down(pid, ExitReason::NoProcess)) if pid == dead));
+        assert!(matches!(reports.recv().await, Some(Received::Exit(pid, ExitReason::NoProcess)) if pid == dead));
     });
 }
 
@@ -224,7 +224,7 @@ fn exits_are_reported_across_nodes_and_spread_over_links() {
     with_two(async |_hub, alpha, beta| {
         let (watched, watched_hears) = probe(&beta);
         drop(watched_hears);
-        let (watcher, mut hears) = probe(&alpha);
+        let (watcher, mut reports) = probe(&alpha);
         order(&alpha, watcher, Order::Monitor(watched)).await;
         order(&alpha, watcher, Order::Link(watched)).await;
         let here = mortal(&alpha);
@@ -234,18 +234,18 @@ fn exits_are_reported_across_nodes_and_spread_over_links() {
         assert_eq!(beta.info(watched).unwrap().link_count, 2);
         assert_eq!(beta.info(watched).unwrap().monitor_count, 1);
         beta.send(watched, Payload::new(Order::Fail)).await.unwrap();
-        let mut told = [false; 2];
+        let mut report = [false; 2];
         for _ in 0..2 {
-            match hears.recv().await.unwrap() {
+            match reports.recv().await.unwrap() {
                 Received::Down(pid, ExitReason::Failed(why)) if pid == watched => {
                     assert_eq!(why.to_string(), "as it was told to");
-                    told[0] = true;
+                    report[0] = true;
                 }
-                Received::Exit(pid, ExitReason::Failed(_)) if pid == watched => told[1] = true,
+                Received::Exit(pid, ExitReason::Failed(_)) if pid == watched => report[1] = true,
                 _ => panic!("told of something else"),
             }
         }
-        assert_eq!(told, [true; 2]);
+        assert_eq!(report, [true; 2]);
         assert!(matches!(ends_here.await, ExitReason::Failed(_)));
         assert_eq!(alpha.info(watcher).unwrap().link_count, 0);
     });

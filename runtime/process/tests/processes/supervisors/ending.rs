@@ -33,14 +33,14 @@ fn a_supervisor_continues_after_a_failed_init() {
         let (let_end, may_end) = mpsc::channel();
         let slow = Spawn::new(SlowToEnd { closing: Some(closing), may_end });
         let starts = supervisor.start_child(ChildSpec::temporary("slow", slow));
-        let asks = async {
+        let caller = async {
             is_closing.await.unwrap();
             for _ in 0..3 {
                 assert_eq!(supervisor.children().await.unwrap().len(), 1);
             }
             let_end.send(()).unwrap();
         };
-        let (started, ()) = volt::join!(starts, asks);
+        let (started, ()) = volt::join!(starts, caller);
         assert!(started.unwrap_err().is_not_started());
         assert!(supervisor.children().await.unwrap().is_empty());
     });
@@ -62,7 +62,7 @@ fn one_restart_too_many_is_left_to_the_supervisor_above() {
         assert_eq!(log.take().await, ["+before", "+a", "+b", "+c", "+after"], "the inner ones before who needs them");
         let was = system.whereis("inner");
         for name in ["a", "b", "c"] {
-            tell(&system, name, "panic");
+            send_to(&system, name, "panic");
             sleep(Duration::from_millis(1)).await;
         }
         let lines = log.after(Duration::from_secs(2)).await;
@@ -83,7 +83,7 @@ fn a_terminated_supervisor_stops_its_children_in_reverse_order() {
         let supervisor = children.into_iter().fold(Supervisor::new(Strategy::OneForOne), Supervisor::child);
         let pid = system.spawn(supervisor.into_spawn()).unwrap();
         log.take().await;
-        tell(&system, "c", "panic");
+        send_to(&system, "c", "panic");
         assert_eq!(log.take().await, ["-c"]);
         assert_eq!(system.terminate(pid, LONG).await, ExitReason::Shutdown);
         assert_eq!(log.after(LONG).await.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), ["-d", "-b", "-a"]);
@@ -98,7 +98,7 @@ fn a_child_that_does_not_exit_in_time_is_killed() {
         for (index, limit) in limits.into_iter().enumerate() {
             let (name, log) = (format!("deaf{index}"), log.clone());
             let make = move || {
-                let probe = Probe { name: name.clone(), log: log.clone(), is_deaf: true, fails: false };
+                let probe = Probe { name: name.clone(), log: log.clone(), is_unresponsive: true, fails: false };
                 Spawn::new(probe).name(name.clone())
             };
             supervisor = supervisor.child(ChildSpec::permanent(format!("{index}"), make).shutdown_limit(limit));
@@ -154,8 +154,8 @@ fn a_supervisor_ends_thousands_of_dynamic_children_in_parallel() {
         let pid = system.spawn(Supervisor::new(Strategy::OneForOne).child(permanent("a", &log)).into_spawn()).unwrap();
         let supervisor = SupervisorRef::new(&system, pid);
         for index in 0..MANY {
-            let deaf = volt_process::from_fn(async |_inbox, _| std::future::pending().await);
-            supervisor.start_child(ChildSpec::temporary(index.to_string(), Spawn::new(deaf))).await.unwrap();
+            let unresponsive = volt_process::from_fn(async |_inbox, _| std::future::pending().await);
+            supervisor.start_child(ChildSpec::temporary(index.to_string(), Spawn::new(unresponsive))).await.unwrap();
         }
         assert_eq!(system.process_count(), MANY + 2);
         let before = log.began.elapsed();
@@ -187,7 +187,8 @@ fn the_end_of_a_system_is_no_failure_of_its_children() {
 #[test]
 fn shutdown_does_not_restart_children_of_a_later_supervisor() {
     with_system(async |system, log| {
-        let idle = || Spawn::new(Probe { name: "idle".to_owned(), log: Log::new(), is_deaf: false, fails: false });
+        let idle =
+            || Spawn::new(Probe { name: "idle".to_owned(), log: Log::new(), is_unresponsive: false, fails: false });
         // The registry distributes processes over 64 shards, which are cancelled one after the
         // other.
         (0..63).for_each(|_| _ = system.spawn(idle()).unwrap());

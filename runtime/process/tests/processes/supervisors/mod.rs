@@ -68,7 +68,7 @@ impl Log {
 struct Probe {
     name: String,
     log: Log,
-    is_deaf: bool,
+    is_unresponsive: bool,
     fails: bool,
 }
 
@@ -81,7 +81,7 @@ impl Process for Probe {
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
         for event in events {
             match event {
-                Event::Cancel if !self.is_deaf => out.done(),
+                Event::Cancel if !self.is_unresponsive => out.done(),
                 Event::Message(message) => match message.payload.downcast_ref::<&str>() {
                     Some(&"end") => out.done(),
                     Some(&"fail") => return Err(Failure::new("told to")),
@@ -99,7 +99,7 @@ impl Process for Probe {
 }
 
 fn probe(name: &str, log: &Log) -> Spawn {
-    Spawn::new(Probe { name: name.to_owned(), log: log.clone(), is_deaf: false, fails: false }).name(name)
+    Spawn::new(Probe { name: name.to_owned(), log: log.clone(), is_unresponsive: false, fails: false }).name(name)
 }
 
 fn permanent(name: &str, log: &Log) -> ChildSpec {
@@ -117,7 +117,7 @@ fn exact() -> Backoff {
     Backoff::default().jitter(0.0)
 }
 
-fn tell(system: &System, name: &str, what: &'static str) {
+fn send_to(system: &System, name: &str, what: &'static str) {
     let pid = system.whereis(name).unwrap_or_else(|| panic!("{name} is not there"));
     system.try_send(pid, Payload::new(what)).unwrap();
 }
@@ -130,7 +130,7 @@ async fn b_of_three_fails(system: &System, log: &Log, strategy: Strategy) -> Vec
     let supervisor = system.spawn(supervisor.into_spawn()).unwrap();
     assert_eq!(log.take().await, ["+a", "+b", "+c"]);
     let before: Vec<Option<Pid>> = ["a", "b", "c"].map(|name| system.whereis(name)).to_vec();
-    tell(system, "b", "panic");
+    send_to(system, "b", "panic");
     let lines = log.after(Duration::from_millis(1500)).await;
     let is_new = |name: &str, was: Option<Pid>| system.whereis(name).is_some() && system.whereis(name) != was;
     for (name, was) in ["a", "b", "c"].into_iter().zip(before) {
@@ -171,14 +171,21 @@ fn rest_for_one_takes_along_those_that_were_started_later() {
 #[test]
 fn a_group_waits_for_the_slowest_exit_before_any_start() {
     with_system(async |system, log| {
-        let deaf = log.clone();
-        let deaf = ChildSpec::permanent("deaf", move || {
-            Spawn::new(Probe { name: "deaf".to_owned(), log: deaf.clone(), is_deaf: true, fails: false }).name("deaf")
+        let unresponsive = log.clone();
+        let unresponsive = ChildSpec::permanent("deaf", move || {
+            Spawn::new(Probe {
+                name: "deaf".to_owned(),
+                log: unresponsive.clone(),
+                is_unresponsive: true,
+                fails: false,
+            })
+            .name("deaf")
         });
-        let supervisor = Supervisor::new(Strategy::OneForAll).backoff(exact()).child(permanent("a", &log)).child(deaf);
+        let supervisor =
+            Supervisor::new(Strategy::OneForAll).backoff(exact()).child(permanent("a", &log)).child(unresponsive);
         system.spawn(supervisor.child(permanent("z", &log)).into_spawn()).unwrap();
         assert_eq!(log.take().await, ["+a", "+deaf", "+z"]);
-        tell(&system, "z", "fail");
+        send_to(&system, "z", "fail");
         // The default shutdown limit of a child is five seconds.
         let lines = log.after(Duration::from_secs(20)).await;
         assert_eq!(lines, [at(0, &["-z"]), at(5, &["-deaf", "-a", "+a", "+deaf", "+z"])].concat());
@@ -197,7 +204,7 @@ fn restart_policies_decide_which_children_are_restarted() {
             let supervisor = supervisor.child(ChildSpec::temporary("o", probe("o", &log)));
             let pid = system.spawn(supervisor.into_spawn()).unwrap();
             assert_eq!(log.take().await, ["+p", "+t", "+o"]);
-            ["p", "t", "o"].iter().for_each(|name| tell(&system, name, way));
+            ["p", "t", "o"].iter().for_each(|name| send_to(&system, name, way));
             let mut lines = log.after(Duration::from_secs(3)).await;
             lines.sort_by(|(_, one), (_, other)| one.cmp(other));
             let started: Vec<&str> =
@@ -223,7 +230,7 @@ fn one_for_all_does_not_restart_a_temporary_child() {
         let supervisor = supervisor.child(ChildSpec::temporary("o", probe("o", &log))).child(transient("t", &log));
         let pid = system.spawn(supervisor.into_spawn()).unwrap();
         log.take().await;
-        tell(&system, "p", "end");
+        send_to(&system, "p", "end");
         sleep(Duration::from_millis(500)).await;
         let left = SupervisorRef::new(&system, pid).children().await.unwrap();
         assert_eq!(
@@ -246,13 +253,13 @@ fn restart_backoff_doubles_on_failures_and_resets_after_90_s() {
         log.take().await;
         for pause in [1, 2, 4, 8, 16, 32, 64, 90, 90] {
             let died = log.began.elapsed();
-            tell(&system, "a", "fail");
+            send_to(&system, "a", "fail");
             let lines = log.after(Duration::from_secs(pause) - Duration::from_millis(10)).await;
             assert_eq!(lines.iter().map(|(_, line)| &**line).collect::<Vec<_>>(), ["-a"], "too soon at {died:?}");
             assert_eq!(log.after(Duration::from_millis(20)).await.len(), 1, "too late: {pause} s");
         }
         sleep(Duration::from_secs(90)).await;
-        tell(&system, "a", "fail");
+        send_to(&system, "a", "fail");
         assert_eq!(log.after(Duration::from_millis(1010)).await.len(), 2, "back to one second");
     });
 }
@@ -264,10 +271,10 @@ fn a_short_pause_is_not_delayed_by_an_earlier_long_one() {
         system.spawn(supervisor.child(permanent("b", &log)).into_spawn()).unwrap();
         for _ in 0..3 {
             sleep(Duration::from_millis(2100)).await;
-            tell(&system, "a", "fail");
+            send_to(&system, "a", "fail");
         }
         log.take().await;
-        tell(&system, "b", "fail");
+        send_to(&system, "b", "fail");
         let lines: Vec<String> = log.after(Duration::from_secs(5)).await.into_iter().map(|(_, line)| line).collect();
         assert_eq!(lines, ["-b", "+b", "+a"]);
     });
@@ -278,7 +285,7 @@ fn a_child_whose_init_fails_is_a_child_that_failed() {
     with_system(async |system, log| {
         let failing = log.clone();
         let failing = ChildSpec::permanent("f", move || {
-            Spawn::new(Probe { name: "f".to_owned(), log: failing.clone(), is_deaf: false, fails: true })
+            Spawn::new(Probe { name: "f".to_owned(), log: failing.clone(), is_unresponsive: false, fails: true })
         });
         let panicking = ChildSpec::permanent("none", || panic!("it cannot be made"));
         let inner = Supervisor::new(Strategy::OneForOne).backoff(exact()).child(failing).child(permanent("a", &log));
@@ -307,7 +314,8 @@ fn a_group_that_waits_to_start_does_not_delay_its_parents() {
             let failing = log.clone();
             let inner = move || {
                 let log = failing.clone();
-                let probe = move || Probe { name: "a".to_owned(), log: log.clone(), is_deaf: false, fails: true };
+                let probe =
+                    move || Probe { name: "a".to_owned(), log: log.clone(), is_unresponsive: false, fails: true };
                 let child = ChildSpec::permanent("a", move || Spawn::new(probe()));
                 Supervisor::new(strategy).backoff(exact()).child(child).into_spawn()
             };
@@ -328,8 +336,9 @@ fn children_are_added_listed_and_removed_while_it_runs() {
         assert_eq!(log.take().await, ["+a", "+b"], "when start_child returns, init has");
         assert!(supervisor.start_child(permanent("b", &log)).await.unwrap_err().is_duplicate());
         let failing = log.clone();
-        let failing =
-            move || Spawn::new(Probe { name: "f".to_owned(), log: failing.clone(), is_deaf: false, fails: true });
+        let failing = move || {
+            Spawn::new(Probe { name: "f".to_owned(), log: failing.clone(), is_unresponsive: false, fails: true })
+        };
         let error = supervisor.start_child(ChildSpec::transient("f", failing)).await.unwrap_err();
         assert!(error.is_not_started());
         assert_eq!(error.to_string(), "the child \"f\" was not started: failed: init");
@@ -346,7 +355,7 @@ fn children_are_added_listed_and_removed_while_it_runs() {
         let list = supervisor.children().await.unwrap();
         let list: Vec<_> = list.iter().map(|child| (&*child.id, child.pid, child.restart, child.restarts)).collect();
         assert_eq!(list, [("a", system.whereis("a"), Restart::Permanent, 0), ("b", Some(b), Restart::Transient, 0)]);
-        tell(&system, "b", "fail");
+        send_to(&system, "b", "fail");
         log.take().await;
         let b = &supervisor.children().await.unwrap()[1];
         assert_eq!((b.pid, b.restarts), (None, 1));

@@ -1,7 +1,7 @@
 //! Determines why a thread does not make progress, from two samples of it. All functions are pure.
 //!
-//! The runtime's sentinel calls [`classify`] for a worker whose poll is stuck, and [`held_up`] for
-//! its own thread.
+//! The runtime's sentinel calls [`classify`] for a worker whose poll is stuck, and
+//! [`classify_delay`] for its own thread.
 //!
 //! # Shares
 //!
@@ -93,7 +93,7 @@ const SETTLED_TICKS: u64 = 2;
 /// group.
 ///
 /// A thread that has ended has no sample, and so no cause. Do not rely on the result if the watcher
-/// itself was delayed meanwhile: see [`held_up`].
+/// itself was delayed meanwhile: see [`classify_delay`].
 pub fn classify(
     before: &ThreadSample,
     after: &ThreadSample,
@@ -130,7 +130,7 @@ pub fn classify(
 ///
 /// The observations of other threads over such a time have the same cause. The watcher should
 /// record this cause instead, and replace no worker.
-pub fn held_up(
+pub fn classify_delay(
     expected_ns: u64,
     elapsed_ns: u64,
     before: &ThreadSample,

@@ -5,7 +5,7 @@ use std::ffi::c_long;
 
 use volt_telemetry::incident::Cause;
 
-use super::{classify, held_up};
+use super::{classify, classify_delay};
 use crate::kernel::cgroup::CgroupSample;
 use crate::kernel::thread::{Inside, ThreadSample, ThreadState, ThreadTimes, WaitChannel};
 
@@ -71,7 +71,7 @@ fn cause_of(sample: ThreadSample) -> Cause {
 #[test]
 fn the_largest_share_is_the_cause() {
     let sleeping = in_call(libc::SYS_clock_nanosleep, "hrtimer_nanosleep");
-    for (cause_told, before, after) in [
+    for (expected, before, after) in [
         // Ran all the time; ran and was preempted; ran, and slept at both samples.
         (Cause::Cpu, running(), later(running(), WINDOW_NS, 0, 0)),
         (Cause::Cpu, running(), later(waiting(), 6 * MS, 0, 0)),
@@ -95,13 +95,13 @@ fn the_largest_share_is_the_cause() {
         (Cause::Unknown, running(), later(running(), 2 * MS, 0, 3)),
         (Cause::PageIn, running(), faulted(later(running(), 2 * MS, 0, 3))),
     ] {
-        assert_eq!(cause(before, after), cause_told, "{before:?} then {after:?}");
+        assert_eq!(cause(before, after), expected, "{before:?} then {after:?}");
     }
 }
 
 #[test]
 fn the_system_call_decides_the_cause_of_a_blocked_thread() {
-    for (number, function, cause_told) in [
+    for (number, function, expected) in [
         (libc::SYS_clock_nanosleep, "hrtimer_nanosleep", Cause::Sleep),
         (libc::SYS_futex, "futex_do_wait", Cause::Lock),
         (libc::SYS_flock, "flock_lock_inode_wait", Cause::Lock),
@@ -122,14 +122,14 @@ fn the_system_call_decides_the_cause_of_a_blocked_thread() {
         (libc::SYS_prctl, "moon_phase_wait", Cause::Unknown),
         (libc::SYS_mmap, "moon_phase_wait", Cause::Unknown),
     ] {
-        assert_eq!(cause_of(in_call(number, function)), cause_told, "{number} {function}");
+        assert_eq!(cause_of(in_call(number, function)), expected, "{number} {function}");
     }
 }
 
 #[test]
 fn a_thread_blocked_in_an_exception_waits_for_a_page_or_a_lock() {
     let outside = |state, function| asleep(state, Some(Inside::Exception), function);
-    for (state, function, cause_told) in [
+    for (state, function, expected) in [
         (ThreadState::Uninterruptible, "folio_wait_bit_common", Cause::PageIn),
         (ThreadState::Uninterruptible, "io_schedule", Cause::PageIn),
         (ThreadState::Sleeping, "handle_userfault", Cause::PageIn),
@@ -137,14 +137,14 @@ fn a_thread_blocked_in_an_exception_waits_for_a_page_or_a_lock() {
         (ThreadState::Uninterruptible, "rwsem_down_read_slowpath", Cause::Lock),
         (ThreadState::Sleeping, "do_freezer_trap", Cause::Stopped),
     ] {
-        assert_eq!(cause_of(outside(state, function)), cause_told, "{function}");
+        assert_eq!(cause_of(outside(state, function)), expected, "{function}");
     }
 }
 
 #[test]
 fn the_cause_falls_back_to_the_function_and_then_to_the_state() {
     let (sleeping, on_disk) = (ThreadState::Sleeping, ThreadState::Uninterruptible);
-    for (state, function, has_faulted, cause_told) in [
+    for (state, function, has_faulted, expected) in [
         (sleeping, "hrtimer_nanosleep", false, Cause::Sleep),
         (sleeping, "futex_do_wait", false, Cause::Lock),
         (sleeping, "do_epoll_wait", false, Cause::Io),
@@ -159,7 +159,7 @@ fn the_cause_falls_back_to_the_function_and_then_to_the_state() {
     ] {
         let before = asleep(state, None, function);
         let after = if has_faulted { faulted(before) } else { before };
-        assert_eq!(cause(before, after), cause_told, "{state:?} {function} {has_faulted}");
+        assert_eq!(cause(before, after), expected, "{state:?} {function} {has_faulted}");
     }
 }
 
@@ -192,7 +192,7 @@ fn a_thread_that_could_run_is_throttled_if_its_group_was() {
     };
     let busy = CgroupSample { usage_ns: Some(909 * MS), ..idle };
     let first = CgroupSample { throttles: 0, throttled_ns: 0, ..idle };
-    for (name, before, after, window_ns, cause_told) in [
+    for (name, before, after, window_ns, expected) in [
         (
             "a period ended",
             busy,
@@ -227,12 +227,12 @@ fn a_thread_that_could_run_is_throttled_if_its_group_was() {
             Cause::NotScheduled,
         ),
     ] {
-        let told = classify(&waiting(), &waiting(), Some(&before), Some(&after), window_ns);
-        assert_eq!(told, cause_told, "{name}");
+        let reported = classify(&waiting(), &waiting(), Some(&before), Some(&after), window_ns);
+        assert_eq!(reported, expected, "{name}");
         // A thread that runs or sleeps is not throttled, whatever happens to its group.
         let sleeping = in_call(libc::SYS_clock_nanosleep, "hrtimer_nanosleep");
-        let told = classify(&sleeping, &sleeping, Some(&before), Some(&after), window_ns);
-        assert_eq!(told, Cause::Sleep, "{name}");
+        let reported = classify(&sleeping, &sleeping, Some(&before), Some(&after), window_ns);
+        assert_eq!(reported, Cause::Sleep, "{name}");
     }
     assert_eq!(classify(&waiting(), &waiting(), Some(&idle), None, WINDOW_NS), Cause::NotScheduled);
 }
@@ -241,21 +241,21 @@ fn a_thread_that_could_run_is_throttled_if_its_group_was() {
 fn a_late_watcher_reports_the_cause_of_its_delay() {
     let quota = CgroupSample { quota: Some(0.5), throttles: 4, ..CgroupSample::default() };
     let throttled = CgroupSample { throttles: 5, throttled_ns: 60 * MS, ..quota };
-    let told = |expected_ns, elapsed_ns, after: ThreadSample| {
-        held_up(expected_ns, elapsed_ns, &running(), &after, Some(&quota), Some(&quota))
+    let reported = |expected_ns, elapsed_ns, after: ThreadSample| {
+        classify_delay(expected_ns, elapsed_ns, &running(), &after, Some(&quota), Some(&quota))
     };
     let stopped = later(running(), MS, MS, 1);
     // On time; a little late; late by less than it slept.
-    assert_eq!(told(10 * MS, 10 * MS, stopped), None);
-    assert_eq!(told(MS, 5 * MS, stopped), None);
-    assert_eq!(told(50 * MS, 90 * MS, stopped), None);
+    assert_eq!(reported(10 * MS, 10 * MS, stopped), None);
+    assert_eq!(reported(MS, 5 * MS, stopped), None);
+    assert_eq!(reported(50 * MS, 90 * MS, stopped), None);
     // Late because of its own work.
-    assert_eq!(told(MS, 60 * MS, later(running(), 50 * MS, 0, 1)), None);
+    assert_eq!(reported(MS, 60 * MS, later(running(), 50 * MS, 0, 1)), None);
     // Late because of a processor, the quota, or its own memory; and for no other reason.
     let ready = later(running(), MS, 55 * MS, 1);
-    assert_eq!(told(MS, 60 * MS, ready), Some(Cause::NotScheduled));
-    let told_of_group = held_up(MS, 60 * MS, &running(), &ready, Some(&quota), Some(&throttled));
-    assert_eq!(told_of_group, Some(Cause::Throttled));
-    assert_eq!(told(MS, 60 * MS, faulted(stopped)), Some(Cause::PageIn));
-    assert_eq!(told(MS, 60 * MS, stopped), Some(Cause::Stopped));
+    assert_eq!(reported(MS, 60 * MS, ready), Some(Cause::NotScheduled));
+    let group_cause = classify_delay(MS, 60 * MS, &running(), &ready, Some(&quota), Some(&throttled));
+    assert_eq!(group_cause, Some(Cause::Throttled));
+    assert_eq!(reported(MS, 60 * MS, faulted(stopped)), Some(Cause::PageIn));
+    assert_eq!(reported(MS, 60 * MS, stopped), Some(Cause::Stopped));
 }

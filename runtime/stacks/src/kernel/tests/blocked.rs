@@ -24,7 +24,7 @@ const NAP: Duration = Duration::from_millis(300);
 const NAP_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 
 /// Watches a thread that is blocked by `body` until `release`.
-fn held_up(cause: Cause, body: impl FnOnce() + Send + 'static, release: impl FnOnce()) {
+fn assert_blocked(cause: Cause, body: impl FnOnce() + Send + 'static, release: impl FnOnce()) {
     let watched = watch(body);
     watched.see(cause, 1, WINDOW);
     let others = watched.see(cause, PAIRS, WINDOW);
@@ -33,7 +33,8 @@ fn held_up(cause: Cause, body: impl FnOnce() + Send + 'static, release: impl FnO
     watched.join();
 }
 
-/// Like `held_up`, with a thread that naps again and again and is awake for an instant in between.
+/// Like `assert_blocked`, with a thread that naps again and again and is awake for an instant in
+/// between.
 fn naps(cause: Cause, nap: impl Fn() + Send + 'static) {
     let going = Going::new();
     let is_going = going.clone();
@@ -63,7 +64,7 @@ fn a_mutex_locked_by_another_thread_has_the_cause_lock() {
     let mutex = Arc::new(Mutex::new(()));
     let guard = mutex.lock().unwrap();
     let same = Arc::clone(&mutex);
-    held_up(Cause::Lock, move || drop(same.lock().unwrap()), || drop(guard));
+    assert_blocked(Cause::Lock, move || drop(same.lock().unwrap()), || drop(guard));
 }
 
 #[test]
@@ -71,7 +72,7 @@ fn a_read_lock_behind_a_writer_has_the_cause_lock() {
     let lock = Arc::new(RwLock::new(()));
     let guard = lock.write().unwrap();
     let same = Arc::clone(&lock);
-    held_up(Cause::Lock, move || drop(same.read().unwrap()), || drop(guard));
+    assert_blocked(Cause::Lock, move || drop(same.read().unwrap()), || drop(guard));
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn a_condition_that_does_not_come_has_the_cause_lock() {
     let pair = Arc::new((Mutex::new(false), Condvar::new()));
     let same = Arc::clone(&pair);
     let body = move || drop(same.1.wait_while(same.0.lock().unwrap(), |is_over| !*is_over).unwrap());
-    held_up(Cause::Lock, body, || {
+    assert_blocked(Cause::Lock, body, || {
         *pair.0.lock().unwrap() = true;
         pair.1.notify_one();
     });
@@ -94,14 +95,14 @@ fn a_condition_with_a_time_limit_has_the_cause_lock_not_sleep() {
 #[test]
 fn an_empty_channel_has_the_cause_lock() {
     let (sender, receiver) = mpsc::channel();
-    held_up(Cause::Lock, move || receiver.recv().unwrap(), || sender.send(()).unwrap());
+    assert_blocked(Cause::Lock, move || receiver.recv().unwrap(), || sender.send(()).unwrap());
 }
 
 #[test]
 fn joining_a_thread_has_the_cause_lock() {
     let (end, is_over) = mpsc::channel::<()>();
     let other = thread::spawn(move || is_over.recv().unwrap());
-    held_up(Cause::Lock, move || other.join().unwrap(), || end.send(()).unwrap());
+    assert_blocked(Cause::Lock, move || other.join().unwrap(), || end.send(()).unwrap());
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn waiting_for_a_child_process_has_the_cause_lock() {
     // `cat` exits at the end of its input.
     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let input = child.stdin.take();
-    held_up(Cause::Lock, move || assert!(child.wait().unwrap().success()), || drop(input));
+    assert_blocked(Cause::Lock, move || assert!(child.wait().unwrap().success()), || drop(input));
 }
 
 /// Creates a file that no other program opens, and that is removed with its last handle.
@@ -128,7 +129,7 @@ fn a_file_locked_through_another_handle_has_the_cause_lock() {
     let file = file();
     let same = reopened(&file);
     flock(&file, FlockOperation::LockExclusive).unwrap();
-    held_up(Cause::Lock, move || flock(same, FlockOperation::LockExclusive).unwrap(), || drop(file));
+    assert_blocked(Cause::Lock, move || flock(same, FlockOperation::LockExclusive).unwrap(), || drop(file));
 }
 
 #[test]
@@ -147,26 +148,26 @@ fn a_part_of_a_file_locked_by_another_has_the_cause_lock() {
     let child = super::Again::start_with(test, &[("VOLT_LOCKED", path.as_os_str())]);
     while child.line() != "locked" {}
     std::fs::remove_file(&path).unwrap();
-    held_up(Cause::Lock, move || fcntl_lock(&file, FlockOperation::LockExclusive).unwrap(), || drop(child));
+    assert_blocked(Cause::Lock, move || fcntl_lock(&file, FlockOperation::LockExclusive).unwrap(), || drop(child));
 }
 
 #[test]
 fn an_empty_pipe_has_the_cause_io() {
     let (mut reader, writer) = std::io::pipe().unwrap();
-    held_up(Cause::Io, move || assert_eq!(reader.read(&mut [0]).unwrap(), 0), || drop(writer));
+    assert_blocked(Cause::Io, move || assert_eq!(reader.read(&mut [0]).unwrap(), 0), || drop(writer));
 }
 
 #[test]
 fn a_full_pipe_has_the_cause_io() {
     let (reader, mut writer) = std::io::pipe().unwrap();
-    held_up(Cause::Io, move || drop(writer.write_all(&vec![0; 1 << 21]).unwrap_err()), || drop(reader));
+    assert_blocked(Cause::Io, move || drop(writer.write_all(&vec![0; 1 << 21]).unwrap_err()), || drop(reader));
 }
 
 #[test]
 fn a_listener_without_a_client_has_the_cause_io() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    held_up(Cause::Io, move || drop(listener.accept().unwrap()), || drop(TcpStream::connect(address).unwrap()));
+    assert_blocked(Cause::Io, move || drop(listener.accept().unwrap()), || drop(TcpStream::connect(address).unwrap()));
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn a_silent_tcp_peer_has_the_cause_io() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (peer, _) = listener.accept().unwrap();
-    held_up(Cause::Io, move || assert_eq!(stream.read(&mut [0]).unwrap(), 0), || drop(peer));
+    assert_blocked(Cause::Io, move || assert_eq!(stream.read(&mut [0]).unwrap(), 0), || drop(peer));
 }
 
 #[test]
@@ -183,15 +184,15 @@ fn a_datagram_that_does_not_come_has_the_cause_io() {
     let address = socket.local_addr().unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let send = || assert_eq!(sender.send_to(b"x", address).unwrap(), 1);
-    held_up(Cause::Io, move || assert_eq!(socket.recv(&mut [0]).unwrap(), 1), send);
+    assert_blocked(Cause::Io, move || assert_eq!(socket.recv(&mut [0]).unwrap(), 1), send);
 }
 
 #[test]
 fn a_silent_unix_socket_has_the_cause_io() {
     let (mut stream, peer) = UnixStream::pair().unwrap();
-    held_up(Cause::Io, move || assert_eq!(stream.read(&mut [0]).unwrap(), 0), || drop(peer));
+    assert_blocked(Cause::Io, move || assert_eq!(stream.read(&mut [0]).unwrap(), 0), || drop(peer));
     let (datagrams, peer) = UnixDatagram::pair().unwrap();
-    held_up(
+    assert_blocked(
         Cause::Io,
         move || assert_eq!(datagrams.recv(&mut [0]).unwrap(), 1),
         || assert_eq!(peer.send(b"x").unwrap(), 1),
@@ -202,7 +203,7 @@ fn a_silent_unix_socket_has_the_cause_io() {
 fn a_poll_with_descriptors_has_the_cause_io() {
     let (reader, writer) = std::io::pipe().unwrap();
     let body = move || assert_eq!(poll(&mut [PollFd::new(&reader, PollFlags::IN)], None).unwrap(), 1);
-    held_up(Cause::Io, body, || drop(writer));
+    assert_blocked(Cause::Io, body, || drop(writer));
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn an_epoll_by_hand_has_the_cause_io() {
         let mut events = Vec::with_capacity(1);
         assert_eq!(epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), None).unwrap(), 1);
     };
-    held_up(Cause::Io, body, || assert_eq!(rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap(), 8));
+    assert_blocked(Cause::Io, body, || assert_eq!(rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap(), 8));
 }
 
 #[test]
@@ -222,5 +223,5 @@ fn an_event_that_does_not_come_has_the_cause_io() {
     let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let same = Arc::clone(&event);
     let body = move || assert_eq!(rustix::io::read(&same, &mut [0_u8; 8]).unwrap(), 8);
-    held_up(Cause::Io, body, || assert_eq!(rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap(), 8));
+    assert_blocked(Cause::Io, body, || assert_eq!(rustix::io::write(&event, &1_u64.to_ne_bytes()).unwrap(), 8));
 }

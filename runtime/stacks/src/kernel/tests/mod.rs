@@ -55,12 +55,12 @@ fn own_tid() -> u32 {
 
 /// Starts a thread that runs `body` and is delayed by it.
 fn watch(body: impl FnOnce() + Send + 'static) -> Watched {
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let thread = thread::spawn(move || {
         tell.send(own_tid()).unwrap();
         body();
     });
-    let tid = told.recv().unwrap();
+    let tid = reported.recv().unwrap();
     Watched { tid, probe: ThreadProbe::new(tid), cgroup: Cgroup::of_this_program(), thread }
 }
 
@@ -79,13 +79,13 @@ impl Watched {
     /// Takes samples until `cause` was found `times` times. Returns how often each other cause was
     /// found.
     fn see(&self, cause: Cause, times: u32, window: Duration) -> Tally {
-        let (until, mut told) = (Instant::now() + LIMIT, Tally::new());
-        while told.get(&cause).copied().unwrap_or(0) < times {
-            assert!(Instant::now() < until, "not {times} times {cause:?} of {told:?}: {:?}", self.probe.sample());
-            *told.entry(self.cause(window)).or_default() += 1;
+        let (until, mut reported) = (Instant::now() + LIMIT, Tally::new());
+        while reported.get(&cause).copied().unwrap_or(0) < times {
+            assert!(Instant::now() < until, "not {times} times {cause:?} of {reported:?}: {:?}", self.probe.sample());
+            *reported.entry(self.cause(window)).or_default() += 1;
         }
-        told.remove(&cause);
-        told
+        reported.remove(&cause);
+        reported
     }
 
     fn join(self) {

@@ -55,14 +55,14 @@ fn a_program_that_is_not_dumpable_lacks_only_the_system_call() {
     }
     let test = "::a_program_that_is_not_dumpable_lacks_only_the_system_call";
     let child = Again::start(&format!("{}{test}", module_path!()));
-    let told = loop {
+    let reported = loop {
         let line = child.line();
         if line.starts_with("call") {
             break line;
         }
     };
     // Root may read files that belong to root.
-    assert_eq!(told, format!("call {}", geteuid().is_root()));
+    assert_eq!(reported, format!("call {}", geteuid().is_root()));
 }
 
 /// Returns the average cost of one call in µs, the least of several rounds, since other programs

@@ -13,8 +13,8 @@ use crate::kernel::thread::ThreadProbe;
 
 /// Returns whether all causes are possible for a thread that is always runnable: on a busy machine
 /// it does not always get a processor.
-fn could_run(told: &Tally) -> bool {
-    told.keys().all(|cause| [Cause::Cpu, Cause::NotScheduled, Cause::Throttled].contains(cause))
+fn could_run(reported: &Tally) -> bool {
+    reported.keys().all(|cause| [Cause::Cpu, Cause::NotScheduled, Cause::Throttled].contains(cause))
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn a_busy_loop_is_classified_as_cpu_in_any_window() {
     assert!(could_run(&others), "{others:?}");
     // On a busy machine it may not get the larger part of such a long window.
     for _ in 0..20 {
-        let told = watched.cause(Duration::from_millis(10));
-        assert!(could_run(&Tally::from([(told, 1)])), "{told:?}");
+        let reported = watched.cause(Duration::from_millis(10));
+        assert!(could_run(&Tally::from([(reported, 1)])), "{reported:?}");
     }
     going.end();
     watched.join();
@@ -47,12 +47,12 @@ fn the_time_of_a_thread_that_runs_is_exact() {
         // falls behind by the time spun here.
         let began = Instant::now();
         while began.elapsed() < SPIN {}
-        let asked = Instant::now();
-        let told_ns = probe.times().unwrap().run_ns;
-        let behind_ns = clock_ns().checked_sub(told_ns).expect("not ahead of the clock");
+        let requested_at = Instant::now();
+        let reported_ns = probe.times().unwrap().run_ns;
+        let behind_ns = clock_ns().checked_sub(reported_ns).expect("not ahead of the clock");
         // Since the probe, the thread cannot have run for longer than time has passed, but for the
         // difference between the two clocks.
-        let passed = asked.elapsed() + SPIN / 20;
+        let passed = requested_at.elapsed() + SPIN / 20;
         assert!(u128::from(behind_ns) <= passed.as_nanos(), "{behind_ns} ns behind after {passed:?}");
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use volt_telemetry::incident::Cause;
 
 use super::{Again, Going, LIMIT, WINDOW, is_child, own_tid, processors, spin, watch};
-use crate::kernel::cause::held_up;
+use crate::kernel::cause::classify_delay;
 use crate::kernel::cgroup::Cgroup;
 use crate::kernel::thread::ThreadProbe;
 
@@ -30,8 +30,9 @@ fn watch_the_clock() {
         thread::sleep(TICK);
         let (now, after, group_after) = (Instant::now(), probe.sample().unwrap(), group());
         let of = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap();
-        let told = held_up(of(TICK), of(now - at), &before, &after, group_before.as_ref(), group_after.as_ref());
-        if let Some(cause) = told {
+        let reported =
+            classify_delay(of(TICK), of(now - at), &before, &after, group_before.as_ref(), group_after.as_ref());
+        if let Some(cause) = reported {
             eprintln!("{} after {:?}", cause.name(), now - at);
         }
         (before, group_before, at) = (after, group_after, now);

@@ -10,7 +10,7 @@ use super::*;
 /// Set in the child process in which a test runs itself.
 const IN_CHILD: &str = "VOLT_STACKS_CHILD";
 /// How long such a process may take.
-const CHILD_PATIENCE: Duration = Duration::from_secs(120);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs the calling test in a child process of `program`.
 fn child(program: &Path) -> Child {
@@ -30,7 +30,7 @@ fn expect_success(mut child: Child, meanwhile: impl Fn(i32)) {
             assert!(status.success(), "{status}");
             return;
         }
-        if began.elapsed() > CHILD_PATIENCE {
+        if began.elapsed() > CHILD_TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("it hangs");
@@ -54,7 +54,7 @@ fn a_program_that_is_stopped_and_continued_reads_its_stacks() {
     let sampler = sampler();
     let victim = Victim::stuck(&sampler, || {});
     none(&faults(&sampler, &victim));
-    // Stopped for longer than the patience: some requests get no answer, and none gets the answer
+    // Stopped for longer than the timeout: some requests get no answer, and none gets the answer
     // to another.
     let mut given_up = 0;
     for _ in 0..STACKS {

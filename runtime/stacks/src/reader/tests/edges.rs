@@ -150,7 +150,7 @@ fn a_thread_that_ends_is_not_waited_for() {
         });
         let thread = told.recv().unwrap();
         loop {
-            match sampler.capture(&thread, PATIENCE) {
+            match sampler.capture(&thread, TIMEOUT) {
                 Ok(_) => {}
                 Err(CaptureError::Ended) => break,
                 Err(error) => panic!("{error}"),
@@ -173,7 +173,7 @@ fn a_registration_ends_with_its_thread_if_the_guard_is_leaked() {
         }
     });
     let thread = thread.join().unwrap();
-    assert!(matches!(sampler.capture(&thread, PATIENCE), Err(CaptureError::Ended)));
+    assert!(matches!(sampler.capture(&thread, TIMEOUT), Err(CaptureError::Ended)));
 }
 
 #[test]
@@ -184,22 +184,22 @@ fn a_second_registration_of_a_thread_leaves_the_first_as_it_is() {
     assert!(Arc::ptr_eq(first.thread(), second.thread()));
     drop(second);
     let thread = first.thread().clone();
-    assert!(sampler.capture(&thread, PATIENCE).is_ok(), "a thread may ask itself");
+    assert!(sampler.capture(&thread, TIMEOUT).is_ok(), "a thread may capture itself");
     drop(first);
-    assert!(matches!(sampler.capture(&thread, PATIENCE), Err(CaptureError::Ended)));
+    assert!(matches!(sampler.capture(&thread, TIMEOUT), Err(CaptureError::Ended)));
 }
 
 #[test]
 fn a_capture_times_out_and_its_late_answer_is_discarded() {
     let signal = own_signal(4);
     let sampler = Arc::new(Sampler::new(Some(signal)).unwrap());
-    let deaf = Arc::new(AtomicBool::new(true));
+    let ignores_signals = Arc::new(AtomicBool::new(true));
     let silent = Victim::run(&sampler, {
-        let deaf = deaf.clone();
+        let ignores_signals = ignores_signals.clone();
         move |is_over, begun| {
             mask(libc::SIG_BLOCK, signal);
             begun.store(true, Ordering::Relaxed);
-            until(|| !deaf.load(Ordering::Relaxed));
+            until(|| !ignores_signals.load(Ordering::Relaxed));
             mask(libc::SIG_UNBLOCK, signal);
             guilty_line(&|| repeat(is_over, begun, &|| {}));
         }
@@ -212,7 +212,7 @@ fn a_capture_times_out_and_its_late_answer_is_discarded() {
         assert_eq!((fault(&resolved), names(&resolved, "::deep").is_some()), (None, true));
     }
     // The signals of all these requests arrive now, during other requests.
-    deaf.store(false, Ordering::Relaxed);
+    ignores_signals.store(false, Ordering::Relaxed);
     for _ in 0..STACKS / 10 {
         let resolved = stack_of(&sampler, &other);
         assert!(names(&resolved, "::deep").is_some());
@@ -376,7 +376,7 @@ fn a_stack_of_any_depth_is_read_and_its_cost_is_printed() {
             reset.store(true, Ordering::Relaxed);
             until(|| !reset.load(Ordering::Relaxed));
             let began = Instant::now();
-            let stack = sampler.capture(&victim.thread, PATIENCE).unwrap();
+            let stack = sampler.capture(&victim.thread, TIMEOUT).unwrap();
             taken.push(began.elapsed());
             let before_ns = longest_ns.load(Ordering::Relaxed);
             until(|| longest_ns.load(Ordering::Relaxed) >= before_ns.max(1));

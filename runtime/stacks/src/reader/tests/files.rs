@@ -7,11 +7,10 @@ use std::{env, fs, process};
 
 use addr2line::Loader;
 
-use object::{Object, ObjectSection, ObjectSymbol};
-
+use crate::reader::elf::Elf;
 use crate::reader::lines::Lines;
 use crate::reader::lines::tests::places_by;
-use crate::reader::sections::{Elf, Unpacked};
+use crate::reader::sections::Unpacked;
 use crate::reader::units::Index;
 
 const SOURCE: &str = "
@@ -69,8 +68,8 @@ fn addresses(program: &Path) -> Vec<u64> {
 
 fn symbol(program: &Path, name: &str) -> u64 {
     let file = fs::read(program).unwrap();
-    let elf = Elf::parse(&file[..]).unwrap();
-    elf.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap().address()
+    let elf = Elf::parse(&file).unwrap();
+    elf.symbols().find(|symbol| symbol.name() == Some(name)).unwrap().address
 }
 
 /// Checks that every address of `outer` is found as by `addr2line`, with the inlined calls.
@@ -116,18 +115,34 @@ fn lines_remain_if_split_information_is_damaged_or_missing() {
         assert!(found.iter().all(|found| found.symbol.as_deref() == Some("outer")), "{found:#?}");
     };
     let mut bytes = fs::read(&package).unwrap();
-    let range = |name: &str| Elf::parse(&bytes[..]).unwrap().section_by_name(name).unwrap().file_range().unwrap();
+    let range = |name: &str| {
+        let data = Elf::parse(&bytes).unwrap().section(name).unwrap().data;
+        (data.as_ptr().addr() - bytes.as_ptr().addr(), data.len())
+    };
     let (index, units) = (range(".debug_cu_index"), range(".debug_info.dwo"));
     // Each unit ends in its middle.
     let mut cut = bytes.clone();
-    cut[units.0 as usize..][..units.1 as usize][16..].fill(0xff);
+    cut[units.0..][..units.1][16..].fill(0xff);
     fs::write(&package, cut).unwrap();
     check();
-    bytes[index.0 as usize..][..index.1 as usize].fill(0xff);
+    bytes[index.0..][..index.1].fill(0xff);
     fs::write(&package, bytes).unwrap();
     check();
     fs::remove_file(&package).unwrap();
     check();
+}
+
+#[test]
+fn a_pipe_in_place_of_debug_information_blocks_nothing() {
+    let built = Built::with("pipe", &["-Csplit-debuginfo=packed"]);
+    let (program, package) = (built.program(), built.0.join("demo.dwp"));
+    let addresses = addresses(&program);
+    fs::remove_file(&package).unwrap();
+    assert!(Command::new("mkfifo").arg(&package).status().unwrap().success());
+    let found = Lines::open(&program).unwrap().find(&addresses);
+    assert!(found.iter().any(|found| found.places.iter().any(|place| place.line == Some(CALL_LINE))), "{found:#?}");
+    let error = Lines::open(&package).err();
+    assert_eq!(error.as_deref(), Some("it is not a regular file"));
 }
 
 #[test]
@@ -146,7 +161,7 @@ fn compressed_debug_information_is_read_or_reported() {
     let built = Built::with("compressed", &["-Clink-arg=-Wl,--compress-debug-sections=zlib"]);
     let (program, addresses) = (built.program(), addresses(&built.program()));
     let bytes = fs::read(&program).unwrap();
-    let elf = Elf::parse(&bytes[..]).unwrap();
+    let elf = Elf::parse(&bytes).unwrap();
     let unpacked = Unpacked::read(&elf, true);
     assert!(!unpacked.is_incomplete);
     let loader = Loader::new(&program).unwrap();
@@ -159,4 +174,25 @@ fn compressed_debug_information_is_read_or_reported() {
     let unpacked = Unpacked::read(&elf, false);
     assert!(unpacked.is_incomplete);
     assert!(Index::of(&program, &elf, &unpacked, &addresses).is_none());
+
+    // A size that the compressed bytes cannot have. It is behind the kind and a reserved word.
+    let section = elf.section(".debug_info").unwrap();
+    let begin = section.data.as_ptr().addr() - bytes.as_ptr().addr();
+    let mut damaged = bytes.clone();
+    damaged[begin + 8..][..8].copy_from_slice(&(1_u64 << 33).to_le_bytes());
+    let unpacked = Unpacked::read(&Elf::parse(&damaged[..]).unwrap(), true);
+    assert!(unpacked.is_incomplete, "8 GiB were reserved");
+
+    // Many sections that consist of the same bytes: a table of sections with copies of one entry.
+    let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    let count = u16::from_le_bytes(bytes[60..62].try_into().unwrap()) as usize;
+    let headers = &bytes[table..table + count * 64];
+    let packed = headers.chunks(64).find(|header| header[24..32] == (begin as u64).to_le_bytes()).unwrap();
+    let copies = bytes.len() / section.data.len() + 1;
+    let mut many = [&bytes[..], headers, &packed.repeat(copies)].concat();
+    many[40..48].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+    many[60..62].copy_from_slice(&((count + copies) as u16).to_le_bytes());
+    let elf = Elf::parse(&many[..]).unwrap();
+    assert_eq!(elf.sections().filter(|other| other.data == section.data).count(), copies + 1);
+    assert!(Unpacked::read(&elf, true).is_incomplete, "more was unpacked than the file contains");
 }

@@ -27,7 +27,7 @@ use super::unwind::Marker;
 /// Number of stacks per state.
 const STACKS: usize = 2_000;
 /// How long a thread may take to answer; other tests share the processors.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// For threads that do not answer.
 const SOON: Duration = Duration::from_millis(20);
 /// The line where [`guilty_line`] is stuck.
@@ -106,7 +106,7 @@ fn repeat(is_over: &AtomicBool, begun: &AtomicBool, step: &dyn Fn()) {
 fn until(mut happened: impl FnMut() -> bool) {
     let began = Instant::now();
     while !happened() {
-        assert!(began.elapsed() < PATIENCE, "it did not happen in {PATIENCE:?}");
+        assert!(began.elapsed() < TIMEOUT, "it did not happen in {TIMEOUT:?}");
         thread::yield_now();
     }
 }
@@ -147,7 +147,7 @@ fn resolve(stack: &RawStack) -> Resolved {
 
 /// Captures the current stack of `victim`, without retries.
 fn stack_of(sampler: &Sampler, victim: &Victim) -> Resolved {
-    resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap())
+    resolve(&sampler.capture(&victim.thread, TIMEOUT).unwrap())
 }
 
 /// Captures [`STACKS`] stacks, and returns the faults.
@@ -230,7 +230,7 @@ fn a_thread_that_unwinds_has_a_stack_or_a_reason() {
         assert_eq!(dropped.get(), 11);
     });
     let once =
-        (0..STACKS).map(|_| resolver.resolve(&sampler.capture(&victim.thread, PATIENCE).unwrap(), Some(marker())));
+        (0..STACKS).map(|_| resolver.resolve(&sampler.capture(&victim.thread, TIMEOUT).unwrap(), Some(marker())));
     let lost = once
         .filter(|resolved| fault(resolved).is_some())
         .inspect(|resolved| assert!(resolved.error.is_some(), "{resolved:#?}"))
@@ -239,7 +239,7 @@ fn a_thread_that_unwinds_has_a_stack_or_a_reason() {
     println!("{lost} of {STACKS} were taken at a bad moment");
 
     let again = (0..STACKS)
-        .filter_map(|_| fault(&resolver.stack_of(&sampler, &victim.thread, Some(marker()), PATIENCE).unwrap()));
+        .filter_map(|_| fault(&resolver.stack_of(&sampler, &victim.thread, Some(marker()), TIMEOUT).unwrap()));
     let lost: Vec<_> = again.collect();
     assert!(lost.len() <= STACKS / 100, "{}: {}", lost.len(), lost[0]);
     victim.end();
@@ -285,12 +285,12 @@ fn mask(how: c_int, signal: c_int) -> bool {
 fn no_answer(sampler: &Sampler, thread: &Thread) -> CaptureError {
     let began = Instant::now();
     loop {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         match sampler.capture(thread, SOON).unwrap_err() {
             // Other tests make requests, too.
-            CaptureError::Busy => assert!(began.elapsed() < PATIENCE),
+            CaptureError::Busy => assert!(began.elapsed() < TIMEOUT),
             error => {
-                assert!(asked.elapsed() >= SOON);
+                assert!(requested_at.elapsed() >= SOON);
                 return error;
             }
         }

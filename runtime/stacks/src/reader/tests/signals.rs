@@ -18,7 +18,7 @@ fn a_foreign_signal_goes_to_the_previous_handler() {
     let registered = sampler.register().unwrap();
     raise(signal);
     assert_eq!(PASSED_ON.load(Ordering::Relaxed), 1);
-    assert!(sampler.capture(registered.thread(), PATIENCE).is_ok());
+    assert!(sampler.capture(registered.thread(), TIMEOUT).is_ok());
     assert_eq!(PASSED_ON.load(Ordering::Relaxed), 1, "ours was passed on");
 }
 
@@ -86,7 +86,7 @@ fn the_error_number_of_the_thread_stays() {
     raise(signal);
     // SAFETY: likewise.
     assert_eq!(unsafe { errno().read() }, OWN, "after the handler that was there before");
-    sampler.capture(registered.thread(), PATIENCE).unwrap();
+    sampler.capture(registered.thread(), TIMEOUT).unwrap();
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn registering_unblocks_the_signal_and_dropping_restores_it() {
     let sampler = Sampler::new(Some(signal)).unwrap();
     mask(libc::SIG_BLOCK, signal);
     let registered = sampler.register().unwrap();
-    assert!(sampler.capture(registered.thread(), PATIENCE).is_ok());
+    assert!(sampler.capture(registered.thread(), TIMEOUT).is_ok());
     drop(registered);
     assert!(mask(libc::SIG_UNBLOCK, signal), "it was not blocked");
 }

@@ -1,5 +1,5 @@
-//! A task that blocks its worker delays no other task: a spare worker goes on duty, and off duty
-//! again when it is no longer needed.
+//! A task that blocks its worker delays no other task: a spare worker starts, and leaves again when
+//! it is no longer needed.
 //!
 //! Each blocker here waits until what it would delay has completed. Without the spares it would
 //! wait forever.
@@ -119,8 +119,8 @@ fn after_a_spare_leaves_timers_and_sockets_are_polled() {
             peer.read_exact(&mut [0]).unwrap();
         };
         round_trip();
-        // The spare that comes for this is in the driver when the worker is back, and goes off duty
-        // from there.
+        // The spare that comes for this is in the driver when the worker is back, and leaves from
+        // there.
         let blockers = block_all(&runtime, 1);
         round_trip();
         for (open, blocker) in blockers {

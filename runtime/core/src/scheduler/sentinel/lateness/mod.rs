@@ -5,15 +5,15 @@
 //! not the tasks' fault. A check that is late by `PAUSE` is a *pause*, unless the sentinel's own
 //! thread was busy for most of the time. Lateness is measured from one turn to the next
 //! (`program`), so that a pause is noticed wherever it occurs: in the sleep, or in the checks,
-//! which may wait for a copy of a stack. The cause of a pause comes from two samples of that
-//! thread (`kernel::cause::held_up`). The earlier sample is some checks old, since a sample costs 5
+//! which may wait for a copy of a stack. The cause of a pause comes from two samples of that thread
+//! (`kernel::cause::classify_delay`). The earlier sample is some checks old, since a sample costs 5
 //! µs, and one of the control groups 20 µs more per level.
 //!
 //! Only the sentinel's thread uses this module.
 
 use std::time::Duration;
 
-use volt_stacks::kernel::cause::held_up;
+use volt_stacks::kernel::cause::classify_delay;
 use volt_stacks::kernel::cgroup::{Cgroup, CgroupSample};
 use volt_stacks::kernel::host;
 use volt_stacks::kernel::thread::{ThreadProbe, ThreadSample, own_id};
@@ -78,7 +78,7 @@ impl Lateness {
         let cgroup = host::cgroup().map(Cgroup::sample);
         let cause = match (&self.thread, &after) {
             (Some(before), Some(after)) => {
-                held_up(expected_ns, elapsed_ns, before, after, self.cgroup.as_ref(), cgroup.as_ref())
+                classify_delay(expected_ns, elapsed_ns, before, after, self.cgroup.as_ref(), cgroup.as_ref())
             }
             _ => Some(Cause::Unknown),
         };

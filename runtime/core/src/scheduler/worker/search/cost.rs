@@ -24,7 +24,7 @@ use crate::scheduler::core::Core;
 use crate::scheduler::placement::Placer;
 use crate::scheduler::remote::{Remote, slot};
 use crate::scheduler::shared::{Shared, without_threads};
-use crate::scheduler::staff::Staff;
+use crate::scheduler::slots::WorkerSlots;
 use crate::stats::placed::Placed;
 use crate::task::cell::{Nowhere, new_task};
 use crate::task::header::Notified;
@@ -49,7 +49,7 @@ fn least_ns(mut f: impl FnMut()) -> f64 {
 fn worker(workers: usize, awake: usize) -> (Arc<Shared>, Worker, Vec<Core>) {
     let (shared, mut cores) = without_threads(workers);
     let shared = Arc::new(shared);
-    (1 + awake..workers).for_each(|worker| shared.idle.begin_park(worker, false));
+    (1 + awake..workers).for_each(|worker| shared.workers.idle.begin_park(worker, false));
     let worker = Worker::new(shared.clone(), 0, cores.remove(0));
     (shared, worker, cores)
 }
@@ -64,12 +64,12 @@ fn search_ns(workers: usize) -> [f64; 4] {
     };
     let (parked_ns, awake_ns) = (search_ns(0), search_ns(workers - 1));
     let (shared, _worker, _cores) = worker(workers, 0);
-    let check_ns = least_ns(|| assert!(!shared.has_work_for(0)));
+    let check_ns = least_ns(|| assert!(!shared.workers.has_work_for(0)));
     let wake_ns = least_ns(|| {
-        assert!(shared.wake_one());
+        assert!(shared.workers.wake_one());
         // Worker 1 parks again.
-        assert!(shared.remotes[1].parker.take_token() && !shared.idle.retract(1));
-        shared.idle.begin_park(1, true);
+        assert!(shared.workers.remotes[1].parker.take_token() && !shared.workers.idle.retract(1));
+        shared.workers.idle.begin_park(1, true);
     });
     [parked_ns, awake_ns, check_ns, wake_ns]
 }
@@ -83,8 +83,8 @@ fn placement_ns(workers: usize, placement: Placement) -> [f64; 2] {
     let builder = Builder::new_multi_thread();
     let (remotes, mut cores): (Vec<Arc<Remote>>, Vec<Core>) =
         (0..workers).map(|index| slot(builder.config(), Placed::on_heap(Box::default()), index, 1)).unzip();
-    let (placer, staff) = (Placer::new(placement), Staff::new(workers, 0));
-    let choose_ns = || least_ns(|| _ = black_box(placer.choose(&remotes, &staff)));
+    let (placer, slots) = (Placer::new(placement), WorkerSlots::new(workers, 0));
+    let choose_ns = || least_ns(|| _ = black_box(placer.choose(&remotes, &slots)));
     let idle_ns = choose_ns();
     cores.iter_mut().for_each(|core| core.ring.push(task()).unwrap());
     [idle_ns, choose_ns()]

@@ -72,7 +72,8 @@ impl Worker {
     /// Called when the worker has found something to poll.
     #[inline]
     pub(super) fn begin_work_if_needed(&self, core: &mut Core) {
-        if core.is_searching || core.has_slept {
+        // One branch instead of two: both are false at nearly every poll.
+        if core.is_searching | core.has_slept {
             self.begin_work(core);
         }
     }
@@ -82,8 +83,8 @@ impl Worker {
     fn begin_work(&self, core: &mut Core) {
         self.leave_search(core);
         if std::mem::take(&mut core.has_slept) {
-            // Rouse (1) was the retract.
-            self.shared.sentinel.rouse(&self.shared.idle);
+            // Resume (1) was the retract.
+            self.shared.sentinel.resume_checks(&self.shared.workers.idle);
         }
         self.hand_driver_on();
     }
@@ -92,8 +93,11 @@ impl Worker {
     fn local_task(&self, core: &mut Core) -> Option<Notified> {
         let (config, remote) = (&self.shared.config, &*self.remote);
         // 1. batch buffer
-        if let Some(task) = core.batch.pop() {
-            return Some(task);
+        if core.has_batch {
+            if let Some(task) = core.batch.pop() {
+                return Some(task);
+            }
+            core.has_batch = false;
         }
         if remote.inbox.len() > 0 {
             self.empty_inbox(core, &remote.inbox);
@@ -153,8 +157,8 @@ impl Worker {
         cells.ensure_phase(Phase::Searching, self.now_ns.get());
         self.recorder.note(|| self.now_ns.get(), || Event::SearchBegin);
         // 5. steal
-        if config.enable_stealing && self.shared.staff.in_use() > 1 {
-            core.is_searching = core.is_searching || self.shared.idle.try_start_searching();
+        if config.enable_stealing && self.shared.workers.slots.in_use() > 1 {
+            core.is_searching = core.is_searching || self.shared.workers.idle.try_start_searching();
             if core.is_searching
                 && let Some(task) = self.steal(core)
             {
@@ -171,7 +175,7 @@ impl Worker {
     fn check_global(&self, core: &mut Core, trigger: Trigger) -> Option<Notified> {
         // Without the poll for which a task is being searched.
         self.cells().count_global_check(trigger, u64::from(core.polls_since_check.saturating_sub(1)));
-        let task = if self.shared.injector.len() == 0 { None } else { self.fetch(core) };
+        let task = if self.shared.workers.injector.len() == 0 { None } else { self.fetch(core) };
         core.note_check(task.is_some(), self.now_ns.get(), &self.shared.config);
         task
     }
@@ -181,7 +185,7 @@ impl Worker {
     #[inline(never)]
     fn fetch(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
-        let waiting = shared.injector.len();
+        let waiting = shared.workers.injector.len();
         if waiting == 0 {
             return None;
         }
@@ -190,8 +194,9 @@ impl Worker {
         // The first task goes to the caller; the buffer must hold the rest.
         let max = fair.min(core.batch.free() + 1);
         let mut first = None;
+        core.has_batch = true;
         let batch = &mut core.batch;
-        let taken = shared.injector.pop_batch(max, |task| match &first {
+        let taken = shared.workers.injector.pop_batch(max, |task| match &first {
             None => first = Some(task),
             Some(_) => {
                 let pushed = batch.push(task);
@@ -206,20 +211,20 @@ impl Worker {
         if taken > 1 && !core.is_searching {
             // There are more tasks than this worker runs next. If it were a searcher, it would wake
             // the next one when it leaves the searchers.
-            self.count_wakes(shared.wake_for_batch(taken - 1));
+            self.count_wakes(shared.workers.wake_for_batch(taken - 1));
         }
         first
     }
 
     /// Steals half of another worker's ring, batch or inbox; in a last pass, the LIFO slot of a
     /// worker that is stuck in a long poll.
-    fn steal(&self, core: &mut Core) -> Option<Notified> {
+    pub(super) fn steal(&self, core: &mut Core) -> Option<Notified> {
         let (shared, cells) = (&self.shared, self.cells());
-        let count = shared.staff.in_use();
+        let count = shared.workers.slots.in_use();
         let start = core.rng.below(count);
         let victims = || (start..count).chain(0..start).filter(|victim| *victim != self.index);
         for victim in victims() {
-            let remote = &shared.remotes[victim];
+            let remote = &shared.workers.remotes[victim];
             cells.steal_attempts.add(1);
             for steal in Remote::STEALS {
                 match steal(remote, &mut core.ring) {
@@ -237,7 +242,7 @@ impl Worker {
         }
         let now_ns = clock::now_ns();
         for victim in victims() {
-            let remote = &shared.remotes[victim];
+            let remote = &shared.workers.remotes[victim];
             let is_stuck = || remote.cells.poll_for_ns(now_ns) >= Some(shared.config.lifo_steal_after_ns);
             if remote.lifo.is_filled()
                 && is_stuck()
@@ -255,7 +260,7 @@ impl Worker {
 
     /// Steals half of the inbox of a worker that has not moved it to its ring yet.
     fn steal_from_inbox(&self, core: &mut Core, victim: usize) -> Option<Notified> {
-        let inbox = &self.shared.remotes[victim].inbox;
+        let inbox = &self.shared.workers.remotes[victim].inbox;
         let half = inbox.len().div_ceil(2).min(core.ring.free());
         if half == 0 {
             return None;
@@ -279,15 +284,15 @@ impl Worker {
         self.cells().tasks_stolen.add(tasks as u64);
         self.recorder.note(clock::now_ns, || Event::Steal { victim: victim as u16, count: tasks as u32 });
         // ORDERING: Relaxed; only a statistic.
-        self.shared.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
+        self.shared.workers.remotes[victim].tasks_given.fetch_add(tasks as u64, Ordering::Relaxed);
     }
 
     /// Search: leaves the searchers, before the task that was found is run.
     pub(super) fn leave_search(&self, core: &mut Core) {
         if std::mem::take(&mut core.is_searching) {
             let shared = &self.shared;
-            let wake_one = || self.count_wakes(usize::from(shared.wake_one()));
-            leave_searchers(&shared.idle, || shared.has_work_for(self.index), wake_one);
+            let wake_one = || self.count_wakes(usize::from(shared.workers.wake_one()));
+            leave_searchers(&shared.workers.idle, || shared.workers.has_work_for(self.index), wake_one);
         }
     }
 }

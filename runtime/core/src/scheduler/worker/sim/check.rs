@@ -17,7 +17,7 @@
 use std::collections::HashSet;
 
 use super::model::{Place, Seen, State};
-use super::seat::Step;
+use super::worker_state::Step;
 use super::world::World;
 use crate::config::Config;
 
@@ -65,15 +65,15 @@ fn polls_between_ring_polls(config: &Config) -> u64 {
 
 impl World<'_> {
     pub(super) fn begin_watch(&self, index: usize) {
-        self.seats[index].watch.borrow_mut().lifo_hits_before_tick = self.workers[index].cells().lifo_hits.get();
+        self.states[index].watch.borrow_mut().lifo_hits_before_tick = self.workers[index].cells().lifo_hits.get();
     }
 
     pub(super) fn before_seek(&self, index: usize) -> Before {
-        self.seats[index].watch.borrow_mut().is_seeking = true;
-        let (worker, remote) = (&self.workers[index], &self.shared.remotes[index]);
+        self.states[index].watch.borrow_mut().is_seeking = true;
+        let (worker, remote) = (&self.workers[index], &self.shared.workers.remotes[index]);
         let (cells, core) = (worker.cells(), worker.core.borrow());
         Before {
-            global_len: self.shared.injector.len(),
+            global_len: self.shared.workers.injector.len(),
             batch_len: remote.batch.len(),
             ring_len: remote.ring.len(),
             global_batches: cells.global_batches.get(),
@@ -86,15 +86,15 @@ impl World<'_> {
     }
 
     fn stealable_by(&self, thief: usize) -> usize {
-        let others = self.shared.remotes.iter().enumerate().filter(|(index, _)| *index != thief);
+        let others = self.shared.workers.remotes.iter().enumerate().filter(|(index, _)| *index != thief);
         others.map(|(_, remote)| remote.stealable()).sum()
     }
 
     pub(super) fn after_seek(&self, index: usize, before: &Before, has_found: bool) {
         let (cells, config) = (self.workers[index].cells(), &self.shared.config);
-        let mut watch = self.seats[index].watch.borrow_mut();
+        let mut watch = self.states[index].watch.borrow_mut();
         watch.is_seeking = false;
-        self.seats[index].is_fresh.set(false);
+        self.states[index].is_fresh.set(false);
         if !has_found {
             let is_passed_by = before.global_len + before.batch_len + before.ring_len > 0;
             if is_passed_by {
@@ -160,11 +160,11 @@ impl World<'_> {
     /// Counted, No task waits, and Polled.
     fn check_idle(&self) {
         let (mut searching, mut asleep, mut in_transit) = (0, 0, 0);
-        for (index, seat) in self.seats.iter().enumerate() {
-            let step = seat.step.borrow();
-            let is_claimed = seat.is_claimed.get();
+        for (index, state) in self.states.iter().enumerate() {
+            let step = state.step.borrow();
+            let is_claimed = state.is_claimed.get();
             let should_be_parked = step.is_parked() && !is_claimed;
-            if self.shared.idle.is_parked(index) != should_be_parked {
+            if self.shared.workers.idle.is_parked(index) != should_be_parked {
                 self.fail(format!(
                     "worker {index} is at \"{}\", claimed: {is_claimed}, and its bit is wrong",
                     step.name()
@@ -172,34 +172,34 @@ impl World<'_> {
             }
             searching += usize::from(is_claimed) + usize::from(self.workers[index].core.borrow().is_searching);
             asleep += usize::from(!is_claimed && matches!(*step, Step::Sleep { .. }));
-            in_transit += usize::from(seat.is_fresh.get() || step.is_in_transit());
+            in_transit += usize::from(state.is_fresh.get() || step.is_in_transit());
         }
-        if self.shared.idle.searching() != searching {
-            self.fail(format!("{searching} workers search, and {} are counted", self.shared.idle.searching()));
+        if self.shared.workers.idle.searching() != searching {
+            self.fail(format!("{searching} workers search, and {} are counted", self.shared.workers.idle.searching()));
         }
         if !self.half_submitted.borrow().is_empty() {
             return;
         }
-        if asleep == self.seats.len() && self.queued.get() > 0 {
+        if asleep == self.states.len() && self.queued.get() > 0 {
             self.fail(format!("every worker sleeps, and {} tasks are queued", self.queued.get()));
         }
-        if asleep == self.seats.len() && self.shared.driver.owner().is_none() {
+        if asleep == self.states.len() && self.shared.workers.driver.owner().is_none() {
             self.fail("every worker sleeps, none of them in the driver".to_owned());
         }
-        let global_len = self.shared.injector.len();
+        let global_len = self.shared.workers.injector.len();
         if asleep == 0 || in_transit > 0 || searching > 0 {
             return;
         }
         if global_len > 0 {
             self.fail(format!("{asleep} workers sleep, none searches, and the global queue holds {global_len}"));
         }
-        if self.shared.config.eager_driver_handoff && self.shared.driver.owner().is_none() {
+        if self.shared.config.eager_driver_handoff && self.shared.workers.driver.owner().is_none() {
             self.fail(format!("{asleep} workers sleep, none searches, and none is in the driver"));
         }
         if self.shared.config.enable_stealing {
-            for (index, remote) in self.shared.remotes.iter().enumerate() {
+            for (index, remote) in self.shared.workers.remotes.iter().enumerate() {
                 let len = remote.stealable();
-                let is_busy = matches!(*self.seats[index].step.borrow(), Step::Busy | Step::Poll(..))
+                let is_busy = matches!(*self.states[index].step.borrow(), Step::Busy | Step::Poll(..))
                     && self.shared.config.max_lifo_polls_per_tick > 0;
                 if len + usize::from(is_busy) > 1 {
                     self.fail(format!(
@@ -212,8 +212,8 @@ impl World<'_> {
 
     /// Conserved, by the number of tasks.
     fn check_lengths(&self) {
-        let held = self.shared.remotes.iter().map(|remote| remote.queued());
-        let queued = held.sum::<usize>() + self.shared.injector.len();
+        let held = self.shared.workers.remotes.iter().map(|remote| remote.queued());
+        let queued = held.sum::<usize>() + self.shared.workers.injector.len();
         if queued != self.queued.get() {
             self.fail(format!("{} tasks are queued, and the queues hold {queued}", self.queued.get()));
         }
@@ -222,9 +222,9 @@ impl World<'_> {
     /// Conserved, task by task, and Bounded.
     fn check_places(&self) {
         let mut places = Vec::with_capacity(self.queued.get());
-        self.shared.injector.for_each(|task| places.push((task.header().id.as_u64(), Place::Global, 0)));
+        self.shared.workers.injector.for_each(|task| places.push((task.header().id.as_u64(), Place::Global, 0)));
         for (index, worker) in self.workers.iter().enumerate() {
-            let (remote, mut core) = (&self.shared.remotes[index], worker.core.borrow_mut());
+            let (remote, mut core) = (&self.shared.workers.remotes[index], worker.core.borrow_mut());
             let core = &mut *core;
             // All tasks are taken out and put back, in the same order.
             for (ring, place) in [(&mut core.ring, Place::Ring(index)), (&mut core.batch, Place::Batch(index))] {
@@ -259,7 +259,7 @@ impl World<'_> {
                 model.seen = None;
                 continue;
             };
-            let polls = self.seats[holder].watch.borrow().polls;
+            let polls = self.states[holder].watch.borrow().polls;
             match &model.seen {
                 Some(seen) if seen.place == place && seen.queued_count == model.queued_count => {
                     if polls - seen.polls > seen.bound {
@@ -307,8 +307,8 @@ impl World<'_> {
         self.check_lengths();
         self.check_handles();
         self.check_counts();
-        if self.alive.get() > 0 || self.shared.registry.len() > 0 {
-            let kept = self.shared.registry.len();
+        if self.alive.get() > 0 || self.shared.workers.registry.len() > 0 {
+            let kept = self.shared.workers.registry.len();
             self.fail(format!("{} tasks are left after the shutdown, {kept} in the registry", self.alive.get()));
         }
     }

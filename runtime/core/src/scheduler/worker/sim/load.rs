@@ -304,7 +304,7 @@ impl World<'_> {
             let index = self.any();
             let at_ns = self.now_ns.get() + self.random.between(0, 20_000_000);
             // Never cancelled; the timer wheel is dropped with the runtime.
-            let _key = self.shared.driver.arm_timer(at_ns, Waker::from(Arc::new(TimerWaker { index })));
+            let _key = self.shared.workers.driver.arm_timer(at_ns, Waker::from(Arc::new(TimerWaker { index })));
         }
         if self.random.one_in(200) {
             self.abort(self.any());

@@ -45,10 +45,10 @@ mod check;
 mod load;
 mod model;
 mod random;
-mod seat;
 mod spacing;
 mod step;
 mod tests;
+mod worker_state;
 mod world;
 
 use std::io;
@@ -58,7 +58,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::random::Random;
-use self::seat::Step;
+use self::worker_state::Step;
 use self::world::{Fault, WORLD, World, with_world};
 use super::Worker;
 use crate::blocking::pool::{Pool, Settings};
@@ -67,8 +67,8 @@ use crate::config::hooks::Hooks;
 use crate::config::{Config, ParkSpin};
 use crate::driver::turn::Driver;
 use crate::failures::Failures;
-use crate::scheduler::sentinel::doze::Alarm;
 use crate::scheduler::shared::{Shared, Threads};
+use crate::scheduler::watch::suspension::Alarm;
 use crate::task::id;
 
 /// Steps from one rest, at which everything is checked, to the next.
@@ -188,7 +188,10 @@ impl World<'_> {
     /// Returns whether all workers sleep, and none has been claimed or is about to be.
     fn is_at_rest(&self) -> bool {
         self.half_submitted.borrow().is_empty()
-            && self.seats.iter().all(|seat| !seat.is_claimed.get() && matches!(*seat.step.borrow(), Step::Sleep { .. }))
+            && self
+                .states
+                .iter()
+                .all(|state| !state.is_claimed.get() && matches!(*state.step.borrow(), Step::Sleep { .. }))
     }
 
     /// Cancels all tasks, and waits until every worker has ended.
@@ -202,7 +205,7 @@ impl World<'_> {
             self.expect_cancellation();
             self.shared.close();
         });
-        self.come_to_rest(|| self.seats.iter().all(|seat| matches!(*seat.step.borrow(), Step::Ended)));
+        self.come_to_rest(|| self.states.iter().all(|state| matches!(*state.step.borrow(), Step::Ended)));
         self.check_end();
     }
 }

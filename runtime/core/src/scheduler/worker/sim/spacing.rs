@@ -17,9 +17,9 @@ use crate::builder::Builder;
 use crate::clock;
 use crate::context;
 use crate::handle::Handle;
-use crate::scheduler::current;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
+use crate::scheduler::worker::current;
 
 /// Ticks until the average matches the load, and ticks that are measured afterwards.
 const SETTLING: usize = 300;

@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::seat::Step;
+use super::worker_state::Step;
 use super::world::{Actor, Fault, World};
 use crate::clock;
 use crate::context;
 use crate::driver::parker::Slept;
 use crate::driver::turn::Wait;
-use crate::scheduler::current;
 use crate::scheduler::idle::parking::{self, Parks};
+use crate::scheduler::worker::current;
 use crate::scheduler::worker::park::{ParkTarget, SleptBy};
 use crate::task::header::Notified;
 
@@ -74,7 +74,7 @@ impl World<'_> {
             half_submitted.swap_remove(which)
         };
         self.note("goes on after Submit (1), placed at", submission.map_or(u64::MAX, |worker| worker as u64));
-        self.shared.wake_for_placed(submission);
+        self.shared.workers.wake_for_placed(submission);
     }
 
     fn deliver_token(&self) {
@@ -87,8 +87,8 @@ impl World<'_> {
             tokens.swap_remove(which)
         };
         self.note("token for worker", worker as u64);
-        self.seats[worker].has_token.set(true);
-        self.shared.give_token(worker);
+        self.states[worker].has_token.set(true);
+        self.shared.workers.give_token(worker);
     }
 
     fn pass_time(&self) {
@@ -105,10 +105,10 @@ impl World<'_> {
     }
 
     fn step_worker(&self, index: usize) {
-        let (worker, seat) = (&self.workers[index], &self.seats[index]);
+        let (worker, state) = (&self.workers[index], &self.states[index]);
         self.actor.set(Actor::Worker(index));
-        let step = seat.step.replace(Step::Busy);
-        let has_token = seat.has_token.get() || self.fault == Some(Fault::RetractIgnored);
+        let step = state.step.replace(Step::Busy);
+        let has_token = state.has_token.get() || self.fault == Some(Fault::RetractIgnored);
         let is_waiting = match step {
             Step::Busy | Step::Ended | Step::Sleep { .. } => true,
             Step::FinishPark(_, is_claimed) => is_claimed && !has_token,
@@ -179,7 +179,7 @@ impl World<'_> {
                 Step::Ended => Step::Ended,
                 Step::Busy => Step::Busy,
             };
-            seat.step.replace(next);
+            state.step.replace(next);
         });
     }
 
@@ -195,7 +195,7 @@ impl World<'_> {
             _ => {}
         }
         let mut hidden = Vec::new();
-        let inbox = &self.shared.remotes[index].inbox;
+        let inbox = &self.shared.workers.remotes[index].inbox;
         if self.fault == Some(Fault::InboxBehindRing) && worker.core.borrow().ring.free() == 0 {
             inbox.pop_batch(usize::MAX, |task| hidden.push(task));
         }
@@ -212,13 +212,13 @@ impl World<'_> {
     }
 
     fn finish_park(&self, index: usize, slept: Option<&SleptBy>, is_claimed: bool) {
-        let (worker, seat) = (&self.workers[index], &self.seats[index]);
+        let (worker, state) = (&self.workers[index], &self.states[index]);
         let is_claimed = is_claimed && self.fault != Some(Fault::RetractIgnored);
         if is_claimed {
-            seat.is_claimed.set(false);
-            seat.has_token.set(false);
+            state.is_claimed.set(false);
+            state.has_token.set(false);
         }
-        seat.is_fresh.set(true);
+        state.is_fresh.set(true);
         self.parks_given_up.set(self.parks_given_up.get() + u64::from(slept.is_none()));
         let rescues = worker.cells().lost_wakeup_rescues.get();
         match slept {
@@ -228,9 +228,9 @@ impl World<'_> {
         let is_unclaimed_hit = slept.is_none() && !is_claimed;
         if self.fault == Some(Fault::UpWithoutSearch) && is_unclaimed_hit && !self.shared.config.enable_stealing {
             worker.core.borrow_mut().is_searching = false;
-            let _was_last = self.shared.idle.stop_searching();
+            let _was_last = self.shared.workers.idle.stop_searching();
         }
-        let is_excused = seat.is_excused.replace(false) || self.is_somebody_held_up(index);
+        let is_excused = state.is_excused.replace(false) || self.is_any_stuck(index);
         if worker.cells().lost_wakeup_rescues.get() > rescues && !is_excused {
             self.fail("the net has caught a lost wake-up".to_owned());
         }
@@ -238,7 +238,7 @@ impl World<'_> {
 
     /// Wakes the worker up if there is a reason.
     fn try_wake_up<'b>(&self, index: usize, target: ParkTarget<'b>, since_ns: u64) -> Step<'b> {
-        let (now_ns, has_token) = (self.now_ns.get(), self.seats[index].has_token.get());
+        let (now_ns, has_token) = (self.now_ns.get(), self.states[index].has_token.get());
         let (timeout, is_driver) = match &target {
             ParkTarget::Driver { timeout, .. } => (*timeout, true),
             ParkTarget::Futex { timeout } => (*timeout, false),
@@ -246,7 +246,7 @@ impl World<'_> {
         };
         let is_timed_out =
             timeout.is_some_and(|timeout| now_ns >= since_ns.saturating_add(clock::saturating_ns(timeout)));
-        let is_timer_due = is_driver && self.shared.driver.timers.next_deadline_ns() <= now_ns;
+        let is_timer_due = is_driver && self.shared.workers.driver.timers.next_deadline_ns() <= now_ns;
         let is_spurious = !self.is_resting.get() && self.random.one_in(300);
         if !(has_token || is_timed_out || is_timer_due || is_spurious) {
             return Step::Sleep { target, since_ns };
@@ -255,7 +255,7 @@ impl World<'_> {
             "wake up; token, time-out, timer:",
             u64::from(has_token) + 10 * u64::from(is_timed_out) + 100 * u64::from(is_timer_due),
         );
-        self.seats[index].is_excused.set(self.is_somebody_held_up(index));
+        self.states[index].is_excused.set(self.is_any_stuck(index));
         let slept = match target {
             ParkTarget::Driver { turn, .. } => match self.workers[index].turn_driver(turn, Wait::No) {
                 SleptBy::Driver(polled) => SleptBy::Driver(polled.map(|mut polled| {
@@ -273,9 +273,9 @@ impl World<'_> {
 
     /// Returns whether an actor other than worker `but` is between Submit (1) and (2), between two
     /// checks, or awake and has not searched yet.
-    fn is_somebody_held_up(&self, but: usize) -> bool {
-        let others = self.seats.iter().enumerate().filter(|(index, _)| *index != but);
-        let mut others = others.map(|(_, seat)| seat.is_fresh.get() || seat.step.borrow().is_in_transit());
+    fn is_any_stuck(&self, but: usize) -> bool {
+        let others = self.states.iter().enumerate().filter(|(index, _)| *index != but);
+        let mut others = others.map(|(_, state)| state.is_fresh.get() || state.step.borrow().is_in_transit());
         !self.half_submitted.borrow().is_empty() || others.any(|is_held_up| is_held_up)
     }
 
@@ -296,14 +296,14 @@ impl World<'_> {
     }
 
     pub(super) fn claimed(&self, worker: usize) {
-        let is_seeking = matches!(self.actor.get(), Actor::Worker(by) if self.seats[by].watch.borrow().is_seeking);
+        let is_seeking = matches!(self.actor.get(), Actor::Worker(by) if self.states[by].watch.borrow().is_seeking);
         if self.fault == Some(Fault::NoChain) && is_seeking {
             // As if it had not been claimed.
-            self.shared.idle.begin_park(worker, true);
+            self.shared.workers.idle.begin_park(worker, true);
             return;
         }
         self.trace_event("claims worker", worker as u64);
-        if self.seats[worker].is_claimed.replace(true) {
+        if self.states[worker].is_claimed.replace(true) {
             self.fail(format!("worker {worker} is claimed twice"));
         }
         self.tokens.borrow_mut().push(worker);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::model::Model;
 use super::random::Random;
-use super::seat::{Seat, Step, Watch};
+use super::worker_state::{Step, Watch, WorkerState};
 use crate::handle::Handle;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
@@ -81,7 +81,7 @@ pub(super) struct World<'a> {
     pub(super) shared: Arc<Shared>,
     pub(super) handle: Handle,
     pub(super) workers: &'a [Worker],
-    pub(super) seats: Vec<Seat<'a>>,
+    pub(super) states: Vec<WorkerState<'a>>,
     pub(super) random: &'a Random,
     pub(super) load: Load,
     pub(super) fault: Option<Fault>,
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
         fault: Option<Fault>,
         now_ns: u64,
     ) -> Self {
-        let seat = || Seat {
+        let state = || WorkerState {
             step: RefCell::new(Step::Begin),
             is_claimed: Cell::new(false),
             has_token: Cell::new(false),
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
             handle: Handle::new(shared.clone()),
             shared,
             workers,
-            seats: workers.iter().map(|_| seat()).collect(),
+            states: workers.iter().map(|_| state()).collect(),
             random,
             load,
             fault,

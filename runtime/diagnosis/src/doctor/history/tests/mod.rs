@@ -309,14 +309,14 @@ fn the_history_of_stuck_locations_is_bounded() {
         history.check(&now);
         assert!(history.known.len() <= KNOWN_MAX);
     }
-    assert_eq!(history.unheard(), 0, "those of 30 seconds fit");
+    assert_eq!(history.left_out(), 0, "those of 30 seconds fit");
     for second in 301..=303 {
         let mut now = at(second);
         let many = (0..40).map(|line| blocked(second, 1_000 * second as u32 + line, true));
         now.incidents.latest.extend(many.map(|one| Incident { for_ns: 400 * MS, ..one }));
         history.check(&now);
     }
-    assert!(history.known.len() == KNOWN_MAX && history.unheard() > 0);
+    assert!(history.known.len() == KNOWN_MAX && history.left_out() > 0);
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn findings_left_out_are_counted_by_check_not_for_ever() {
         now.incidents.latest.extend(many.map(|one| Incident { for_ns: 400 * MS, ..one }));
         history.check(&now);
     }
-    assert_eq!((history.known.len(), history.unheard()), (KNOWN_MAX, 0));
+    assert_eq!((history.known.len(), history.left_out()), (KNOWN_MAX, 0));
     let stuck = |index| {
         let poll = InFlight { spawned_at: format!("src/main.rs:{index}:1"), for_ns: SECOND, ..InFlight::default() };
         Worker { index, in_flight: Some(poll), ..Worker::default() }
@@ -340,7 +340,7 @@ fn findings_left_out_are_counted_by_check_not_for_ever() {
         now.at_ns += 100 * MS;
         now.incidents.by_cause = vec![1];
         history.check(&now);
-        history.unheard()
+        history.left_out()
     });
     assert_eq!(left_out.collect::<Vec<_>>(), [3; 5]);
 }

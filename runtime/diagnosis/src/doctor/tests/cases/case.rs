@@ -16,7 +16,7 @@ pub(in super::super) struct Case {
     /// Other rules that rightly fire as well.
     pub(in super::super) beside: &'static [Rule],
     pub(in super::super) but: &'static str,
-    pub(super) look_alike: fn() -> Pair,
+    pub(super) healthy: fn() -> Pair,
 }
 
 impl Case {
@@ -24,8 +24,8 @@ impl Case {
         (self.sick)()
     }
 
-    pub(in super::super) fn look_alike(&self) -> Pair {
-        (self.look_alike)()
+    pub(in super::super) fn healthy(&self) -> Pair {
+        (self.healthy)()
     }
 }
 

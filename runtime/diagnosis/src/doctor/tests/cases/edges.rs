@@ -151,7 +151,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
     edge(Rule::WakeStorm, "what a wake-up costs", Warning, || woken(40_000, 8_000), || woken(40_000, 14_000)),
     edge(
         Rule::SelfWakeLoop,
-        "polls a second: a task that asks now and then",
+        "polls a second: a task that polls now and then",
         Warning,
         || looping(15_000, 15_000, 200),
         || looping(5_500, 5_400, 200),

@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.workers[1].steal_races_lost += 900_000),
         beside: &[],
         but: "races lost among many more that were won",
-        look_alike: || {
+        healthy: || {
             after(busy(), |now| {
                 now.workers[1].steal_races_lost += 900_000;
                 now.workers[1].steals += 9_000_000;
@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.workers[1].steal_races_lost += 200_000),
         beside: &[],
         but: "as many, since thieves are interrupted",
-        look_alike: || after(waiting_for_processors(300, 700, 2), |now| now.workers[1].steal_races_lost += 200_000),
+        healthy: || after(waiting_for_processors(300, 700, 2), |now| now.workers[1].steal_races_lost += 200_000),
     },
     Case {
         rule: Rule::WakeStorm,
@@ -41,16 +41,16 @@ pub(super) const CASES: &[Case] = &[
         sick: || woken(40_000, 300),
         beside: &[],
         but: "40,000 wake-ups for polls of 20 µs",
-        look_alike: || woken(40_000, 20_000),
+        healthy: || woken(40_000, 20_000),
     },
     Case {
         rule: Rule::SelfWakeLoop,
         severity: Severity::Warning,
-        what: "a task that asks again and again",
+        what: "a task that polls again and again",
         sick: || polling(890_000, 200),
         beside: &[],
         but: "as many polls, woken by others",
-        look_alike: || polling(100_000, 200),
+        healthy: || polling(100_000, 200),
     },
     Case {
         rule: Rule::SelfWakeLoop,
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Case] = &[
         },
         beside: &[],
         but: "a computation that yields after each 20 µs",
-        look_alike: || polling(890_000, 20_000),
+        healthy: || polling(890_000, 20_000),
     },
     Case {
         rule: Rule::CgroupThrottled,
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || throttled_for(300),
         beside: &[],
         but: "held up for 10 ms of a second",
-        look_alike: || throttled_for(10),
+        healthy: || throttled_for(10),
     },
     Case {
         rule: Rule::CgroupThrottled,
@@ -86,7 +86,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || stuck(Cause::Throttled, 60),
         beside: &[],
         but: "a poll that stood still before the snapshots",
-        look_alike: || {
+        healthy: || {
             let old =
                 |now: &Snapshot| Incident { is_over: true, began_at_ns: SECOND, ..incident(now, Cause::Throttled, 60) };
             after(busy(), |now| now.incidents.latest.push(old(now)))
@@ -99,7 +99,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting_for_processors(300, 700, 2),
         beside: &[],
         but: "300 ms of waiting beside 700 ms of processor",
-        look_alike: || waiting_for_processors(700, 300, 2),
+        healthy: || waiting_for_processors(700, 300, 2),
     },
     Case {
         rule: Rule::CpuStarved,
@@ -108,7 +108,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting_for_processors(200, 300, 2),
         beside: &[],
         but: "20 ms of processor, 30 ms of waiting for one",
-        look_alike: || waiting_for_processors(20, 30, 2),
+        healthy: || waiting_for_processors(20, 30, 2),
     },
     Case {
         rule: Rule::Oversubscribed,
@@ -117,7 +117,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting_for_processors(480, 510, 1),
         beside: &[],
         but: "two workers on one processor that seldom want it",
-        look_alike: || waiting_for_processors(100, 200, 1),
+        healthy: || waiting_for_processors(100, 200, 1),
     },
     Case {
         rule: Rule::Oversubscribed,
@@ -126,7 +126,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting_for_processors(180, 420, 1),
         beside: &[],
         but: "two workers on two processors, which others take, and a spare since one was stuck",
-        look_alike: || {
+        healthy: || {
             both(waiting_for_processors(200, 400, 2), |snapshot| {
                 let busy = snapshot.workers[0].clone();
                 snapshot.workers[2] = Worker { index: 2, is_spare: true, ..busy };
@@ -140,7 +140,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.sentinel.pauses += 1),
         beside: &[],
         but: "pauses before the snapshots",
-        look_alike: || both(busy(), |snapshot| snapshot.sentinel.pauses = 9),
+        healthy: || both(busy(), |snapshot| snapshot.sentinel.pauses = 9),
     },
     Case {
         rule: Rule::BlockingPoolSaturated,
@@ -149,7 +149,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || full_pool(30, 0),
         beside: &[],
         but: "all threads busy, and no job waits",
-        look_alike: || full_pool(0, 0),
+        healthy: || full_pool(0, 0),
     },
     Case {
         rule: Rule::BlockingPoolSaturated,
@@ -158,7 +158,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || full_pool(30, 60),
         beside: &[],
         but: "jobs waited at one snapshot only",
-        look_alike: || after(full_pool(0, 60), |now| now.blocking.queue_len = 30),
+        healthy: || after(full_pool(0, 60), |now| now.blocking.queue_len = 30),
     },
     Case {
         rule: Rule::LostWaker,
@@ -167,7 +167,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || both(busy(), |snapshot| snapshot.blame[1].stranded = Some(3)),
         beside: &[],
         but: "tasks without a waker at one snapshot, on their way out",
-        look_alike: || after(busy(), |now| now.blame[1].stranded = Some(3)),
+        healthy: || after(busy(), |now| now.blame[1].stranded = Some(3)),
     },
     Case {
         rule: Rule::Deadlock,
@@ -176,7 +176,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || deadlock(true, 1_000, 2),
         beside: &[],
         but: "two tasks that have waited for each other for a moment",
-        look_alike: || deadlock(true, 999, 2),
+        healthy: || deadlock(true, 999, 2),
     },
     Case {
         rule: Rule::Deadlock,
@@ -185,7 +185,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || deadlock(true, 60_000, 1),
         beside: &[],
         but: "no task",
-        look_alike: || deadlock(true, 60_000, 0),
+        healthy: || deadlock(true, 60_000, 0),
     },
     Case {
         rule: Rule::Deadlock,
@@ -194,7 +194,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || deadlock(false, 2_000, 20),
         beside: &[],
         but: "a time-out that is still to end it",
-        look_alike: || deadlock(false, 1_999, 20),
+        healthy: || deadlock(false, 1_999, 20),
     },
     Case {
         rule: Rule::LockHeld,
@@ -203,7 +203,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || held(&[3_000, 5_000], 3_000),
         beside: &[],
         but: "a task that has begun to wait for a lock which is held for long",
-        look_alike: || held(&[60_000], 2_999),
+        healthy: || held(&[60_000], 2_999),
     },
     Case {
         rule: Rule::LockHeld,
@@ -212,7 +212,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || held(&[3_000], 60_000),
         beside: &[],
         but: "a long queue for a lock that is handed on",
-        look_alike: || held(&[2_999], 60_000),
+        healthy: || held(&[2_999], 60_000),
     },
     Case {
         rule: Rule::WaitingForever,
@@ -221,7 +221,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting("value", 30, 300, 10),
         beside: &[],
         but: "a request that takes a little longer than others",
-        look_alike: || waiting("value", 29, 20, 10_000),
+        healthy: || waiting("value", 29, 20, 10_000),
     },
     Case {
         rule: Rule::WaitingForever,
@@ -230,7 +230,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting("permits", 3_600, 36_000, 500),
         beside: &[],
         but: "an export that takes an hour, and usually a minute",
-        look_alike: || waiting("permits", 3_600, 60_000, 500),
+        healthy: || waiting("permits", 3_600, 60_000, 500),
     },
     Case {
         rule: Rule::WaitingForever,
@@ -239,7 +239,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting("permits", 60, 0, 10),
         beside: &[],
         but: "a line of which too few waits have ended",
-        look_alike: || waiting("permits", 60, 0, 9),
+        healthy: || waiting("permits", 60, 0, 9),
     },
     Case {
         rule: Rule::WaitingForever,
@@ -248,7 +248,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || waiting("lock", 60, 20, 10),
         beside: &[],
         but: "a lock that a task holds for a moment only, but whose queue is reported",
-        look_alike: || {
+        healthy: || {
             let (before, mut now) = waiting("lock", 60, 20, 10);
             let at = now.long_waits.as_ref().unwrap()[0].awaits_at.clone();
             now.held_locks = Some(vec![HeldLock { awaits_at: at, ..HeldLock::default() }]);

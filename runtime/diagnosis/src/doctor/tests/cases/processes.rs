@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || mailbox(700, 1024, 5),
         beside: &[],
         but: "a mailbox as deep that goes up and down",
-        look_alike: || mailbox(700, 1024, 1),
+        healthy: || mailbox(700, 1024, 1),
     },
     Case {
         rule: Rule::MailboxGrowing,
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || mailbox(1024, 1024, 9),
         beside: &[],
         but: "a full mailbox whose senders wait",
-        look_alike: || mailbox(1024, 1024, 0),
+        healthy: || mailbox(1024, 1024, 0),
     },
     Case {
         rule: Rule::RestartStorm,
@@ -34,7 +34,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || restarting(100, 0),
         beside: &[],
         but: "as many starts that are no restarts",
-        look_alike: || restarting(0, 100),
+        healthy: || restarting(0, 100),
     },
     Case {
         rule: Rule::RestartStorm,
@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || restarting(40, 400),
         beside: &[],
         but: "children that wait for their back-off",
-        look_alike: || restarting(4, 400),
+        healthy: || restarting(4, 400),
     },
 ];
 

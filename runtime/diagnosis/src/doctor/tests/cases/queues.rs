@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || all_asleep(1),
         beside: &[],
         but: "all asleep, nothing to do",
-        look_alike: || all_asleep(0),
+        healthy: || all_asleep(0),
     },
     Case {
         rule: Rule::LostWakeup,
@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.workers[1].lost_wakeup_rescues += 1),
         beside: &[],
         but: "all asleep, and a task came a moment ago",
-        look_alike: || {
+        healthy: || {
             both(idle(), |snapshot| {
                 snapshot.global_queue = GlobalQueue { len: 1, oldest_age_ns: Some(MS), ..GlobalQueue::default() }
             })
@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || both(busy(), |snapshot| snapshot.workers[1].lost_wakeup_rescues = 2),
         beside: &[],
         but: "all asleep over a task at one of the snapshots only",
-        look_alike: || after(idle(), |now| now.workers[1].ring_len = 1),
+        healthy: || after(idle(), |now| now.workers[1].ring_len = 1),
     },
     Case {
         rule: Rule::ParkedWhileBacklog,
@@ -47,7 +47,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || uneven(40, 10 * MS),
         beside: &[],
         but: "one sleeps, the other runs a single task all the time",
-        look_alike: || uneven(0, 10 * MS),
+        healthy: || uneven(0, 10 * MS),
     },
     Case {
         rule: Rule::ParkedWhileBacklog,
@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || old_global_queue(busy(), 30),
         beside: &[],
         but: "the global queue waits, and nobody sleeps",
-        look_alike: saturated,
+        healthy: saturated,
     },
     Case {
         rule: Rule::GlobalStarved,
@@ -65,7 +65,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || beside_local_work(200),
         beside: &[],
         but: "200 ms in the global queue, since there is more in it than can be done",
-        look_alike: || old_global_queue(saturated(), 200),
+        healthy: || old_global_queue(saturated(), 200),
     },
     Case {
         rule: Rule::GlobalStarved,
@@ -74,9 +74,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || beside_local_work(1_500),
         beside: &[],
         but: "200 ms in the global queue, with a target of 20 ms",
-        look_alike: || {
-            both(beside_local_work(200), |snapshot| snapshot.config.target_global_queue_latency_ns = 20 * MS)
-        },
+        healthy: || both(beside_local_work(200), |snapshot| snapshot.config.target_global_queue_latency_ns = 20 * MS),
     },
     Case {
         rule: Rule::LifoHeld,
@@ -85,7 +83,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.workers[0].in_flight.as_mut().unwrap().for_ns = 140 * MS),
         beside: &[Rule::StalledPoll],
         but: "a full slot and a poll of 140 ms, nobody asleep",
-        look_alike: || {
+        healthy: || {
             after(busy(), |now| {
                 now.workers[0].in_flight.as_mut().unwrap().for_ns = 140 * MS;
                 now.parked_bitmap = vec![0];
@@ -99,7 +97,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || lifo_only(20),
         beside: &[],
         but: "all polls from the slot, and nobody waits",
-        look_alike: || lifo_only(0),
+        healthy: || lifo_only(0),
     },
     Case {
         rule: Rule::Imbalance,
@@ -108,7 +106,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || uneven(40, 300 * MS),
         beside: &[],
         but: "one has a few tasks that wait, the other time",
-        look_alike: || uneven(5, 300 * MS),
+        healthy: || uneven(5, 300 * MS),
     },
     Case {
         rule: Rule::Imbalance,
@@ -117,7 +115,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || uneven(40, 300 * MS),
         beside: &[],
         but: "the other is stuck in a poll, and a spare runs in its place",
-        look_alike: || both(uneven(40, 300 * MS), |snapshot| snapshot.workers[1].duty = Duty::Stuck),
+        healthy: || both(uneven(40, 300 * MS), |snapshot| snapshot.workers[1].duty = Duty::Stuck),
     },
     Case {
         rule: Rule::ParkedWhileBacklog,
@@ -125,8 +123,8 @@ pub(super) const CASES: &[Case] = &[
         what: "one sleeps, and a task waits behind a poll that is stuck",
         sick: || both(uneven(1, 0), |snapshot| snapshot.workers[0].in_flight.as_mut().unwrap().for_ns = 60 * MS),
         beside: &[],
-        but: "one is a spare that is off duty",
-        look_alike: || both(uneven(1, 0), |snapshot| snapshot.workers[1].duty = Duty::Off),
+        but: "one is an inactive spare",
+        healthy: || both(uneven(1, 0), |snapshot| snapshot.workers[1].duty = Duty::Off),
     },
 ];
 

@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || stuck(Cause::Sleep, 300),
         beside: &[],
         but: "the kernel does not let the poll run",
-        look_alike: || stuck(Cause::NotScheduled, 300),
+        healthy: || stuck(Cause::NotScheduled, 300),
     },
     Case {
         rule: Rule::StalledPoll,
@@ -31,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
         },
         beside: &[],
         but: "a long poll, shorter than what counts without an incident",
-        look_alike: || after(busy(), |now| in_flight(now, 90)),
+        healthy: || after(busy(), |now| in_flight(now, 90)),
     },
     Case {
         rule: Rule::StalledPoll,
@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || stuck(Cause::Cpu, 30),
         beside: &[],
         but: "a poll that the kernel has kept off the processor",
-        look_alike: || {
+        healthy: || {
             after(busy(), |now| {
                 in_flight(now, 150);
                 now.workers[1].run_delay_ns = now.workers[1].run_delay_ns.map(|ns| ns + 300 * MS);
@@ -54,7 +54,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| in_flight(now, 900)),
         beside: &[],
         but: "one that has announced that it blocks",
-        look_alike: || {
+        healthy: || {
             after(busy(), |now| {
                 in_flight(now, 900);
                 now.workers[1].duty = Duty::Blocking;
@@ -74,7 +74,7 @@ pub(super) const CASES: &[Case] = &[
         },
         beside: &[],
         but: "nothing but incidents that are the machine's",
-        look_alike: || stuck(Cause::Throttled, 300),
+        healthy: || stuck(Cause::Throttled, 300),
     },
     Case {
         rule: Rule::StalledPoll,
@@ -83,7 +83,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| in_flight(now, 150)),
         beside: &[],
         but: "a service under load",
-        look_alike: busy,
+        healthy: busy,
     },
     Case {
         rule: Rule::StalledPoll,
@@ -99,7 +99,7 @@ pub(super) const CASES: &[Case] = &[
         },
         beside: &[],
         but: "a poll as long of another place",
-        look_alike: || after(busy(), |now| in_flight(now, 40)),
+        healthy: || after(busy(), |now| in_flight(now, 40)),
     },
     Case {
         rule: Rule::StalledPoll,
@@ -108,7 +108,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || stuck(Cause::Lock, 30),
         beside: &[],
         but: "a short wait for a lock whose holder the kernel does not run",
-        look_alike: || {
+        healthy: || {
             after(waiting_for_processors(200, 300, 2), |now| {
                 now.incidents.latest.push(incident(now, Cause::Lock, 30));
             })
@@ -121,7 +121,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || long_polls(0),
         beside: &[],
         but: "as much computing in turns, where everybody waits equally",
-        look_alike: saturated,
+        healthy: saturated,
     },
     Case {
         rule: Rule::NoYield,
@@ -130,7 +130,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || long_polls(500),
         beside: &[],
         but: "8 ms a poll, in which there was hardly ever a processor",
-        look_alike: || long_polls(20_000),
+        healthy: || long_polls(20_000),
     },
     Case {
         rule: Rule::DriverHeld,
@@ -139,7 +139,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.driver.idle_ns = 200 * MS),
         beside: &[],
         but: "nobody polled since the whole program stood still",
-        look_alike: || {
+        healthy: || {
             after(busy(), |now| {
                 now.driver.idle_ns = 200 * MS;
                 now.sentinel.pauses += 1;
@@ -153,7 +153,7 @@ pub(super) const CASES: &[Case] = &[
         sick: || after(busy(), |now| now.timers.last_lag_ns = 80 * MS),
         beside: &[],
         but: "the lag of a timer that fired long before the snapshots",
-        look_alike: || {
+        healthy: || {
             both(busy(), |snapshot| {
                 snapshot.timers.last_lag_ns = 80 * MS;
                 snapshot.timers.fired = 7;
@@ -172,7 +172,7 @@ pub(super) const CASES: &[Case] = &[
         },
         beside: &[],
         but: "an idle runtime, whose worker sleeps in the driver",
-        look_alike: idle,
+        healthy: idle,
     },
 ];
 

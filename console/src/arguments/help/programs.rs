@@ -1,0 +1,245 @@
+//! The sections of the commands that show a running program.
+
+use super::Chapter;
+
+pub(in crate::arguments) const LIST: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# List the running programs
+volt-console list
+
+# Print the pids of all programs that respond
+volt-console list --json | jq '.[] | select(.is_alive) | .pid'",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no program is running or a program does not respond
+1  The list could not be written
+2  Invalid arguments",
+    ),
+];
+
+pub(in crate::arguments) const ATTACH: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# Show the only running program
+volt-console attach
+
+# Show the program named shop, refreshed every 100 ms
+volt-console attach shop --interval 100ms",
+    ),
+    (
+        "Exit codes",
+        "\
+0  The screen was quit with q
+1  There is no terminal, no such program, or several programs to choose from;
+   or the terminal was closed
+2  Invalid arguments
+
+If the program exits, attach waits for it to come back. On SIGINT, SIGTERM or
+SIGHUP, it terminates with the signal; in a script, that is 128 + its number.",
+    ),
+];
+
+pub(in crate::arguments) const DOCTOR: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# Diagnose the only running program
+volt-console doctor
+
+# Watch the program named shop for 5 seconds; fail only on critical findings
+volt-console doctor shop --for 5s --fail-on critical
+
+# Print the rule and the title of each finding
+volt-console doctor --json | jq '.findings[] | {rule, title}'",
+    ),
+    (
+        "Exit codes",
+        "\
+0  No current finding has at least the severity --fail-on
+1  A current finding has at least the severity --fail-on
+2  The check itself failed, or the arguments are invalid",
+    ),
+];
+
+pub(in crate::arguments) const STACKS: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# Print the stacks of the polls that are stuck now
+volt-console stacks
+
+# Print past incidents of the program named shop too
+volt-console stacks shop --all",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no poll is stuck
+1  There is no such program, or it does not respond
+2  Invalid arguments",
+    ),
+];
+
+pub(in crate::arguments) const DUMP: [Chapter; 3] = [
+    (
+        "Output",
+        "\
+waiting for  Time since the task's last wake-up
+× 20         The task waits for 20 operations at this place
+40 ×         The tasks of the group wait for 40 of these
+awaited by   The tasks of all groups that wait for it, by their last wake-ups
+note:        What is missing and why, with the remedy
+
+The last line of a chain is the function that the application awaits; its
+place is in the library. The line above it has the application's line.
+A chain ends at a container that polls only those futures that were woken,
+such as FuturesUnordered. The future of `block_on` is not a task.",
+    ),
+    (
+        "Examples",
+        "\
+# Print what the tasks of the only running program wait for
+volt-console dump
+
+# Print every call of the chain of task 4711 of the program shop
+volt-console dump shop --task 4711 --tree
+
+# Print the number of waiting tasks by spawn location
+volt-console dump --json | jq '.runtimes[].groups[] | {tasks, spawned_at}'",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no task matches --filter
+1  There is no such program, runtime or task, or it cannot dump its tasks
+2  Invalid arguments",
+    ),
+];
+
+pub(in crate::arguments) const WHY: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# Explain the latest poll of task 4711 of the only running program
+volt-console why 4711
+
+# Explain the latest poll of the task named checkout of the program shop
+volt-console why checkout shop
+
+# The same, without polling the task
+volt-console why checkout shop --no-poll",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success
+1  There is no such program, runtime or task
+2  Invalid arguments",
+    ),
+];
+
+pub(in crate::arguments) const TOP: [Chapter; 4] = [
+    (
+        "Lines",
+        "\
+delay     time from a task's wake-up to its poll
+queues    oldest: longest wait in the global queue; injected: tasks spawned
+          or woken outside the workers; overflowed: tasks moved from a full
+          local queue to the global queue
+driver    owner: worker that waits in it; idle: time since its last poll
+timers    late: lateness of the latest timers
+blocking  the threads of spawn_blocking
+sentinel  the thread that finds stuck polls. spares: spare workers in use /
+          limit; replaced: a spare worker took over; no spare: none was
+          available; tasks rescued: those that other workers took; pauses:
+          of the whole program; preempted: polls made to yield; stuck:
+          workers declared stuck; block_in_place: calls of it
+incidents stuck polls; overwritten: records replaced by newer ones
+settings  placement: of tasks from outside; global check: time and polls
+          between checks of the global queue; batch: tasks taken from it;
+          average weight: of a tick in the average poll duration",
+    ),
+    (
+        "Columns",
+        "\
+state   ○ parked; ● awake, or being woken; ◇ ◆ the same for a spare worker
+        (s2), which replaces a stuck one. busy; search: searching for work;
+        parked; driver: parked in the I/O driver; maintenance; stuck in a
+        poll; blocking: in block_in_place; stopped
+since   time in this state
+time    share of time in the states busy, search, parked, driver and
+        maintenance, which add up to 100 %
+queue   tasks in the LIFO slot, in the batch from the global queue, and in
+        the local queue (ring)
+budget  polls left in this tick; yields: polls ended for lack of budget
+check   global check: how often the worker checks the global queue
+lifo    hits: polls from the LIFO slot; evicted: tasks displaced from it by
+        newer ones; flushed: times that it reached its limit per tick
+steals  ok: successful tries; races lost: tries lost to another worker
+tasks   stolen by this worker; given: stolen by others from this worker
+unparks why the worker woke up: notified by another thread; io; timer;
+        timed out; spurious: no known reason
+
+Counters are per second. Marks: ! warning, !! alarm; 10 ms and 100 ms for
+polls and delays.",
+    ),
+    (
+        "Examples",
+        "\
+# Print the metrics of the only running program every second
+volt-console top
+
+# Print the number of tasks of the busiest runtime of the program shop
+volt-console top shop --once --json | jq .tasks.alive",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success
+1  The program exited and cannot come back, or there is no such program
+2  Invalid arguments",
+    ),
+];
+
+pub(in crate::arguments) const TASKS: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# List the 50 tasks of each runtime whose polls took longest in total
+volt-console tasks
+
+# List the 10 tasks with the longest polls of those spawned in src/http.rs
+volt-console tasks shop --sort longest --limit 10 --filter src/http.rs",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no task matches --filter
+1  There is no such program or runtime, or the output could not be written
+2  Invalid arguments",
+    ),
+];
+
+pub(in crate::arguments) const PROCESSES: [Chapter; 2] = [
+    (
+        "Examples",
+        "\
+# List the 50 processes of each runtime with the fullest mailboxes
+volt-console processes
+
+# List the 10 processes that lost the most messages
+volt-console processes shop --sort lost --limit 10",
+    ),
+    (
+        "Exit codes",
+        "\
+0  Success, also if no process matches --filter, or the program has none
+1  There is no such program or runtime, or the output could not be written
+2  Invalid arguments",
+    ),
+];

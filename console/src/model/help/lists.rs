@@ -1,0 +1,341 @@
+//! The explanations of the screens that are lists: of tasks, stuck polls, findings and so on.
+
+use super::section::Section;
+
+pub(super) const TASKS: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[
+            ("Enter", "show or hide the selected task, with the reason for its last poll"),
+            ("< >", "sort by another column"),
+            ("/", "filter by name, #id, spawn location, state, or what a task awaits"),
+        ],
+    },
+    Section {
+        title: "Columns",
+        entries: &[
+            ("id", "number of the task; `volt-console why` and `dump --task` accept it"),
+            (
+                "state",
+                "waits: for a wake-up; queued: woken, and not polled yet; polled: a worker polls it; stranded: waits, but no waker is left that could wake it",
+            ),
+            (
+                "awaits",
+                "what it waits for, if that is an item of volt::sync, such as a lock, a message or a notification; - if not",
+            ),
+            ("busy", "total duration of its polls"),
+            ("now", "share of the last interval in which it was polled"),
+            ("longest", "its longest poll, up to 1/16 too short"),
+            ("polls", "number of its polls"),
+            ("delay", "total time from its wake-ups to its polls"),
+            ("woken", "time since its last wake-up"),
+            (
+                "by",
+                "what woke it last: io (a socket), timer, another task, spawn, or outside (a thread that is no worker)",
+            ),
+            ("wakers", "wakers of it that exist, including abort handles"),
+            ("age", "time since it was spawned"),
+            ("worker", "the worker that polls it now"),
+            ("name", "name of the task, if it has one"),
+            ("spawned at", "line of code that spawned it"),
+        ],
+    },
+    Section {
+        title: "First line",
+        entries: &[
+            ("alive", "tasks that exist"),
+            (
+                "shown",
+                "rows here, of the tasks that the filter matches; of very many tasks, only those that rank highest are listed",
+            ),
+            ("not polled yet", "tasks that were never polled and have no name: they are only counted"),
+        ],
+    },
+    Section {
+        title: "Unknown",
+        entries: &[(
+            "awaits -",
+            "the task awaits a timer, a socket, or a future of another crate, which leave no record; screen 0 (w) polls each waiting task once to find the line",
+        )],
+    },
+];
+
+pub(super) const PROCESSES: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[
+            ("Enter", "show or hide the selected process"),
+            ("< >", "sort by another column"),
+            ("/", "filter by name, pid, kind, spawn location or state"),
+        ],
+    },
+    Section {
+        title: "Columns (a process is an actor with a mailbox, of volt_process)",
+        entries: &[
+            ("pid", "number of its slot, and how many processes the slot has had before"),
+            (
+                "state",
+                "ready: its task is queued; running: a worker runs it; blocked: it awaits a future in a step; idle: it has no message; complete: it has exited",
+            ),
+            ("mailbox", "messages that wait for it; ! half full, !! full"),
+            ("peak", "most messages that have ever waited at a time"),
+            ("capacity", "messages for which the mailbox has room"),
+            ("lost", "messages that were dropped or refused because the mailbox was full"),
+            ("steps", "times that a worker ran it"),
+            ("busy", "total duration of its steps"),
+            ("now", "share of the last interval in which a worker ran it"),
+            ("parent", "pid of the process that started it"),
+            ("links", "processes whose exit it shares: if one fails, the other exits too"),
+            ("task", "number of its task, on the tasks screen"),
+            ("name", "name under which it is registered, if any"),
+            ("kind", "type of the process"),
+            ("spawned at", "line of code that started it"),
+        ],
+    },
+    Section {
+        title: "First line",
+        entries: &[
+            ("alive, shown", "as on the tasks screen"),
+            ("messages lost", "by the mailboxes of all processes"),
+            ("failed", "processes that exited abnormally: failed, panicked or killed"),
+            ("restarts", "processes that a supervisor started as a replacement"),
+        ],
+    },
+];
+
+pub(super) const INCIDENTS: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[("Enter", "open the stack of the selected incident"), ("< >", "sort by another column")],
+    },
+    Section {
+        title: "Line incidents (an incident: a poll that blocks its worker for 10 ms)",
+        entries: &[
+            ("incidents", "stuck polls since the runtime started, and in brackets by cause"),
+            ("new/s", "new ones per second"),
+            (
+                "not recorded",
+                "stuck polls that were counted, but of which no stack was taken, since a similar one has just been recorded",
+            ),
+            ("overwritten", "records that newer ones have replaced"),
+        ],
+    },
+    Section {
+        title: "Line sentinel (the thread that finds stuck polls)",
+        entries: &[
+            ("spares", "spare workers in use, of at most this many"),
+            ("replaced", "times that a spare worker took over from a stuck or blocking worker"),
+            ("no spare", "times that all spare workers were in use already"),
+            ("tasks rescued", "tasks that other workers took out of the queues of stuck workers"),
+            ("pauses", "times that the whole program was paused"),
+            ("preempted", "polls that were made to yield at their next operation"),
+            ("stuck", "times that a worker was declared stuck, whether it was replaced or not"),
+            ("block_in_place", "calls of block_in_place"),
+            ("spares not started", "spare workers whose thread could not be started"),
+            ("checks", "checks of all workers"),
+        ],
+    },
+    Section {
+        title: "Line longest, and the columns",
+        entries: &[
+            ("longest", "the poll that has lasted longest, of those that workers execute now"),
+            ("when", "how long ago the poll began; now: it still lasts"),
+            ("duration", "how long the poll lasted, or has lasted so far"),
+            ("worker", "the worker that it blocked"),
+            (
+                "cause",
+                "what the thread did: cpu (computed), sleep, lock, io, page_in (memory from disk), not_scheduled, throttled, stopped; as the kernel reports it",
+            ),
+            (
+                "action",
+                "replaced: a spare worker took over; rescued: another worker took the waiting tasks; no spare: none was available",
+            ),
+            ("similar", "similar stuck polls since then that were counted and not recorded"),
+            ("line", "the line of code that blocked, if it is known"),
+            ("task", "the task, and where it was spawned"),
+        ],
+    },
+    Section {
+        title: "Stack",
+        entries: &[
+            ("→", "the suspect line: the last call in your code"),
+            ("+", "your code; the calls without a mark are in libraries"),
+        ],
+    },
+];
+
+pub(super) const BLAME: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[("< >", "sort by another column"), ("/", "filter by location")],
+    },
+    Section {
+        title: "Columns (a row has all tasks that one line of code spawned)",
+        entries: &[
+            ("caused", "total time that other tasks waited behind long polls of these"),
+            ("now", "other tasks that waited behind them at a time, on average, in the last interval"),
+            ("suffered", "total time that these tasks waited behind long polls of others"),
+            ("stuck", "stuck polls: 10 ms or longer"),
+            ("longest", "longest poll"),
+            ("busy", "total duration of their polls"),
+            ("polls", "number of their polls"),
+            ("alive", "tasks that exist now; - if the runtime does not count them"),
+            ("stranded", "waiting tasks that have no waker left"),
+            (
+                "spawned at",
+                "line of code that spawned the tasks; the tasks of a dump, which poll waiting tasks, are named as such",
+            ),
+        ],
+    },
+    Section {
+        title: "Below the table",
+        entries: &[
+            ("tasks of", "the whole path of the selected row"),
+            ("incident", "the latest stuck poll of these tasks"),
+        ],
+    },
+];
+
+pub(super) const DOCTOR: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[(
+            "Enter",
+            "open the stack of the stuck poll, or if there is none, what the tasks of the finding wait for (screen 0)",
+        )],
+    },
+    Section {
+        title: "Columns (a finding is a problem that a rule found; checked every second)",
+        entries: &[
+            (
+                "severity",
+                "critical: work has stopped; warning: tasks wait longer than necessary; info: worth knowing; past: not seen for 30 s or longer",
+            ),
+            ("rule", "name of the rule; dashboards/README.md lists them all"),
+            ("runtime", "name of the runtime"),
+            ("finding", "the problem in one sentence"),
+        ],
+    },
+    Section {
+        title: "Below the table: the selected finding",
+        entries: &[
+            ("seen", "when it began, when it was seen last, and in how many checks"),
+            ("where", "the line of code, and where the task was spawned"),
+            ("advice", "what to change"),
+            ("evidence", "the numbers that led to the finding"),
+            ("workers", "numbers of the workers concerned"),
+        ],
+    },
+    Section { title: "As text", entries: &[("command", "volt-console doctor")] },
+];
+
+pub(super) const WAITS: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[
+            (
+                "r",
+                "make a new dump: the program polls each waiting task once to find where it waits. A dump is made only on r, and when the screen is opened",
+            ),
+            ("/", "filter by name, #id, line or kind"),
+        ],
+    },
+    Section {
+        title: "Columns (a row has all tasks that wait at the same place)",
+        entries: &[
+            ("tasks", "number of tasks"),
+            ("longest", "time since the last wake-up, of the task that has waited longest"),
+            (
+                "waits for",
+                "the pending operation, and the line of the application that awaits it; running: a poll that lasts",
+            ),
+            ("held by", "the task that holds the lock"),
+            ("and 1 more", "the task waits for several operations; the last one is shown"),
+        ],
+    },
+    Section {
+        title: "Below the table: the selected group",
+        entries: &[
+            ("spawned", "line of code that spawned the tasks"),
+            ("tasks", "some of the tasks"),
+            ("held by", "the holder of the lock, since when, and where it acquired it"),
+            ("awaits", "the state of the channel, semaphore or other object"),
+            ("waiters", "the tasks in its queue, the first one first"),
+            (
+                "chain",
+                "which function awaits which: the last line is the pending operation, the line above it has the application's line",
+            ),
+            ("× 20", "the task waits for 20 operations at this place"),
+            ("note", "what is missing, and how to get it"),
+        ],
+    },
+    Section { title: "As text", entries: &[("command", "volt-console dump")] },
+];
+
+pub(super) const EVENTS: &[Section] = &[
+    Section { title: "Keys of this screen", entries: &[("/", "filter by kind, runtime or text")] },
+    Section {
+        title: "Columns (events since this console attached)",
+        entries: &[
+            ("ago", "when it happened"),
+            ("kind", "see below"),
+            ("runtime", "name of the runtime"),
+            ("what", "what happened; the selected event is shown in full below"),
+        ],
+    },
+    Section {
+        title: "Kinds",
+        entries: &[
+            ("stuck", "a stuck poll began"),
+            ("unstuck", "it ended"),
+            ("stall", "a stuck poll that began and ended between two snapshots"),
+            ("replaced", "a spare worker replaced a stuck or blocking worker"),
+            ("no spare", "a stuck worker was not replaced, since no spare worker was available"),
+            ("finding, past", "a finding of the doctor began; it ended"),
+            ("program", "another program responds, under the same name"),
+            ("connection", "the connection to the program was lost, or is back"),
+            ("lost", "snapshots were skipped"),
+            ("runtime", "a runtime started or ended"),
+            ("panic", "a task panicked"),
+            ("process", "a process (actor) exited abnormally"),
+            ("restart", "a supervisor restarted a process"),
+        ],
+    },
+];
+
+pub(super) const ROUTES: &[Section] = &[
+    Section {
+        title: "Keys of this screen",
+        entries: &[("< >", "sort by another column"), ("/", "filter by method or path")],
+    },
+    Section {
+        title: "Columns (a row has all requests with one method that one route matched)",
+        entries: &[
+            ("req/s", "requests that ended, per second"),
+            ("active", "requests that are being handled"),
+            (
+                "p50",
+                "half of the requests had their response within this time, without its body, since the runtime started",
+            ),
+            ("p99", "99 % of the requests had it within this time"),
+            ("failed", "responses with a status of 500 or above"),
+            ("busy", "total duration of the polls of their handlers"),
+            ("longest", "longest poll"),
+            ("delay", "total time in which their tasks were ready and waited for a worker"),
+            ("abandoned", "requests that ended without a response"),
+            ("route", "method and path pattern; unmatched: no route matched"),
+        ],
+    },
+    Section {
+        title: "Below the table: the selected route",
+        entries: &[
+            ("requests", "how the requests ended"),
+            (
+                "mean",
+                "averages for each request: time to the response, time in polls, and time that it waited for a worker",
+            ),
+            ("incident", "the latest stuck poll of a request"),
+            ("counted by", "volt::axum::serve, RouteLayer and observe::Request"),
+        ],
+    },
+];

@@ -1,0 +1,106 @@
+//! Tests of when a long poll becomes an incident, and when it is recorded.
+
+use super::*;
+
+/// The steps of the sentinel, one by one, while the only worker is in its second poll, which
+/// blocks.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_finished_poll_opens_no_incident_for_the_next_poll() {
+    use std::sync::mpsc;
+
+    const STUCK_FOR_NS: u64 = 20_000_000;
+    let runtime = crate::builder::Builder::new_multi_thread()
+        .worker_threads(1)
+        .sentinel_interval(None)
+        .control_socket(false)
+        .build()
+        .unwrap();
+    let shared = runtime.handle().shared();
+    runtime.block_on(runtime.spawn(async {})).unwrap();
+    let (open, is_open) = mpsc::channel::<()>();
+    let (entered, has_entered) = mpsc::channel();
+    let stuck = runtime.spawn(async move {
+        entered.send(()).unwrap();
+        assert!(is_open.recv().is_err(), "nothing is sent");
+    });
+    has_entered.recv().unwrap();
+    let (mut stalls, now_ns) = (Stalls::new(shared), clock::now_ns());
+    let mut incidents_of = |poll_seq: u64, now_ns: u64| {
+        stalls.enter_poll(0, poll_seq, now_ns);
+        assert!(stalls.watched[0].thread.is_none());
+        stalls.handle_stuck(0, STUCK_FOR_NS, now_ns);
+        stalls.handle_stuck(0, STUCK_FOR_NS, now_ns + 2 * SAMPLES_APART_NS);
+        assert!(stalls.watched[0].thread.is_some());
+        shared.sentinel.incidents.telemetry().total()
+    };
+    let poll_seq = shared.workers.remotes[0].cells.poll_seq();
+    assert_eq!(incidents_of(poll_seq - 2, now_ns), 0);
+    assert_eq!(incidents_of(poll_seq, now_ns), 1);
+    drop(open);
+    runtime.block_on(stuck).unwrap();
+}
+
+/// Two polls of one kind within a second: the second one is only counted, until it lasts long
+/// enough to be an outage.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_suppressed_incident_is_recorded_if_it_lasts() {
+    use std::sync::mpsc;
+
+    const MS: u64 = 1_000_000;
+    let runtime = crate::builder::Builder::new_multi_thread()
+        .worker_threads(1)
+        .sentinel_interval(None)
+        .control_socket(false)
+        .build()
+        .unwrap();
+    let shared = runtime.handle().shared();
+    let (mut stalls, now_ns) = (Stalls::new(shared), clock::now_ns());
+    for is_second in [false, true] {
+        let (open, is_open) = mpsc::channel::<()>();
+        let (entered, has_entered) = mpsc::channel();
+        let stuck = runtime.spawn(async move {
+            entered.send(()).unwrap();
+            assert!(is_open.recv().is_err(), "nothing is sent");
+        });
+        has_entered.recv().unwrap();
+        // While the thread is about to sleep it is in no system call, which would be a different
+        // cause.
+        let id = u32::try_from(shared.workers.remotes[0].cells.thread_id.get()).unwrap();
+        while !ThreadProbe::new(id).sample().unwrap().is_blocked() {
+            std::thread::yield_now();
+        }
+        let now_ns = now_ns + 100 * MS * u64::from(is_second);
+        stalls.enter_poll(0, shared.workers.remotes[0].cells.poll_seq(), now_ns);
+        stalls.handle_stuck(0, 20 * MS, now_ns);
+        stalls.handle_stuck(0, 22 * MS, now_ns + 2 * MS);
+        let reported = shared.sentinel.incidents.telemetry();
+        assert_eq!((reported.total(), reported.latest.len()), (1 + u64::from(is_second), 1), "{reported:#?}");
+        if is_second {
+            stalls.handle_stuck(0, 90 * MS, now_ns + 70 * MS);
+            assert_eq!(shared.sentinel.incidents.telemetry().latest.len(), 1, "it is no outage yet");
+            stalls.handle_stuck(0, 150 * MS, now_ns + 130 * MS);
+            let reported = shared.sentinel.incidents.telemetry();
+            assert_eq!((reported.total(), reported.latest.len()), (2, 2), "counted once: {reported:#?}");
+            let (first, late) = (&reported.latest[0], &reported.latest[1]);
+            assert_eq!((late.cause, &late.spawned_at), (first.cause, &first.spawned_at));
+            assert_ne!(late.task_id, first.task_id);
+            assert!(!late.is_over && late.for_ns == 150 * MS, "{late:#?}");
+        }
+        drop(open);
+        runtime.block_on(stuck).unwrap();
+        stalls.close(0, now_ns + 200 * MS);
+    }
+    assert!(shared.sentinel.incidents.telemetry().latest.iter().all(|incident| incident.is_over));
+}
+
+#[test]
+fn a_few_polls_do_not_establish_a_usual_duration() {
+    const STALL_NS: u64 = 40_000_000;
+    let mut polls = Histogram::default();
+    (1..USUAL_FROM_POLLS).for_each(|_| polls.record(STALL_NS));
+    assert_eq!(usual_ns(&polls), 0);
+    polls.record(STALL_NS);
+    assert!(usual_ns(&polls) > 3 * STALL_NS);
+}

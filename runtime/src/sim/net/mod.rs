@@ -1,0 +1,252 @@
+//! A simulated network: connections in memory, with delays, resets and partitions that the seed
+//! draws.
+//!
+//! A [`Net`] connects *hosts*, which are names. A host [listens](Net::listen), others
+//! [connect](Net::connect) to it. The two ends of a connection are [`Stream`]s, which implement
+//! [`AsyncRead`](crate::io::AsyncRead) and [`AsyncWrite`](crate::io::AsyncWrite). Code that is
+//! generic over these traits runs unchanged on a [`TcpStream`](crate::net::TcpStream) in production
+//! and on a `Stream` in a test.
+//!
+//! Like TCP, a connection delivers bytes in order and without loss, until it is reset. Bytes of
+//! different connections, and of the two directions of one, overtake each other, since the seed
+//! draws a delay for each write.
+//!
+//! ```
+//! use volt::io::{AsyncReadExt, AsyncWriteExt};
+//! use volt::sim::net::Net;
+//! use volt::time::Duration;
+//!
+//! volt::sim::check(0..20, || async {
+//!     let net = Net::new().latency(Duration::from_millis(1)..=Duration::from_millis(50));
+//!     let mut listener = net.listen("server").unwrap();
+//!     volt::spawn(async move {
+//!         let (mut stream, host) = listener.accept().await;
+//!         stream.write_all(format!("hello, {host}").as_bytes()).await
+//!     });
+//!     let mut stream = net.connect("client", "server").await.unwrap();
+//!     let mut text = String::new();
+//!     stream.read_to_string(&mut text).await.unwrap();
+//!     assert_eq!(text, "hello, client");
+//! });
+//! ```
+//!
+//! Delays and resets are drawn with [`random`](super::random), so connections must be used inside a
+//! runtime with a [seed](crate::Builder::seed).
+
+mod pipe;
+mod stream;
+
+pub use stream::Stream;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use self::pipe::{Connection, lock};
+use crate::sync::{Notify, mpsc};
+use crate::time::{Duration, sleep, timeout};
+
+/// How long [`Net::connect`] waits for the end of a partition, on the simulated clock. Linux gives
+/// up after about this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
+/// The most connections of a listener that wait to be accepted.
+const BACKLOG: usize = 128;
+
+/// A simulated network; see the [module documentation](self). Clones are handles to the same
+/// network.
+#[derive(Clone)]
+pub struct Net {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: Mutex<Settings>,
+    state: Mutex<State>,
+    /// Notified at the end of a partition.
+    healed: Notify,
+}
+
+#[derive(Clone)]
+struct Settings {
+    latency: RangeInclusive<Duration>,
+    reset_ratio: f64,
+}
+
+#[derive(Default)]
+struct State {
+    listeners: BTreeMap<String, mpsc::Sender<(Stream, String)>>,
+    /// Each pair in the order of the names.
+    partitions: BTreeSet<(String, String)>,
+    /// Those that were dropped are removed when another one is added.
+    connections: Vec<Weak<Connection>>,
+}
+
+impl Net {
+    /// Creates a network without delays, resets and partitions.
+    #[allow(clippy::new_without_default, reason = "the settings follow")]
+    pub fn new() -> Self {
+        let settings = Mutex::new(Settings { latency: Duration::ZERO..=Duration::ZERO, reset_ratio: 0.0 });
+        Self { shared: Arc::new(Shared { settings, state: Mutex::default(), healed: Notify::new() }) }
+    }
+
+    /// Sets the delay of a write until the other end can read it, which is drawn for each write.
+    /// Default 0. Setting up a connection takes one such delay.
+    ///
+    /// # Panics
+    /// Panics if the range is empty.
+    pub fn latency(self, latency: RangeInclusive<Duration>) -> Self {
+        assert!(!latency.is_empty(), "the range of the latency is empty: {latency:?}");
+        lock(&self.shared.settings).latency = latency;
+        self
+    }
+
+    /// Sets the probability, 0 to 1, that a write resets its connection. Default 0.
+    ///
+    /// # Panics
+    /// Panics if the number is not from 0 to 1.
+    pub fn reset_ratio(self, reset_ratio: f64) -> Self {
+        assert!((0.0..=1.0).contains(&reset_ratio), "reset_ratio is {reset_ratio}: give 0 to 1");
+        lock(&self.shared.settings).reset_ratio = reset_ratio;
+        self
+    }
+
+    /// Accepts connections to `host`, until the listener is dropped.
+    ///
+    /// # Errors
+    /// Returns an error of kind [`AddrInUse`](io::ErrorKind::AddrInUse) if the host has a listener
+    /// already.
+    pub fn listen(&self, host: &str) -> io::Result<Listener> {
+        let mut state = self.shared.state();
+        if state.listeners.get(host).is_some_and(|listener| !listener.is_closed()) {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{host} has a listener")));
+        }
+        let (sender, arrivals) = mpsc::channel(BACKLOG);
+        state.listeners.insert(host.to_owned(), sender);
+        Ok(Listener { arrivals })
+    }
+
+    /// Connects the host `from` to the listener of the host `to`.
+    ///
+    /// # Errors
+    /// Returns an error of kind [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if `to` has
+    /// no listener, or 128 connections wait there; and of kind
+    /// [`TimedOut`](io::ErrorKind::TimedOut) if the two hosts are partitioned for 127 s.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe. The listener may have accepted the connection; it then reads the
+    /// end of the stream.
+    pub async fn connect(&self, from: &str, to: &str) -> io::Result<Stream> {
+        let shared = &self.shared;
+        let is_connected = async {
+            loop {
+                let healed = shared.healed.notified();
+                if !shared.are_partitioned(from, to) {
+                    return;
+                }
+                healed.await;
+            }
+        };
+        if timeout(CONNECT_TIMEOUT, is_connected).await.is_err() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{from} cannot reach {to}")));
+        }
+        sleep(shared.draw_latency()).await;
+        let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, format!("{to} does not accept connections"));
+        let listener = shared.state().listeners.get(to).cloned().ok_or_else(refused)?;
+        let connection = Arc::new(Connection::new([from, to]));
+        let [here, there] = [0, 1].map(|end| Stream::new(shared.clone(), connection.clone(), end));
+        listener.try_send((there, from.to_owned())).map_err(|_| refused())?;
+        let mut state = shared.state();
+        state.connections.retain(|connection| connection.strong_count() > 0);
+        state.connections.push(Arc::downgrade(&connection));
+        Ok(here)
+    }
+
+    /// Cuts the network between two hosts, until [`heal`](Self::heal).
+    ///
+    /// Bytes that are under way, and those that are written meanwhile, arrive after the end of the
+    /// partition. A connection survives a partition of any length.
+    pub fn partition(&self, one: &str, other: &str) {
+        self.shared.state().partitions.insert(pair(one, other));
+    }
+
+    /// Ends a [partition](Self::partition). The bytes that it has held back arrive after another
+    /// delay.
+    pub fn heal(&self, one: &str, other: &str) {
+        if self.shared.state().partitions.remove(&pair(one, other)) {
+            self.shared.healed.notify_waiters();
+            for connection in self.shared.connections_between(one, other) {
+                connection.delay_held(|| self.shared.draw_latency());
+            }
+        }
+    }
+
+    /// Resets all connections between two hosts. Both ends fail with
+    /// [`ConnectionReset`](io::ErrorKind::ConnectionReset), and bytes that were not read are lost.
+    pub fn reset(&self, one: &str, other: &str) {
+        self.shared.connections_between(one, other).iter().for_each(|connection| connection.reset());
+    }
+}
+
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").field("partitions", &self.shared.state().partitions).finish_non_exhaustive()
+    }
+}
+
+/// Accepts the connections to a host. Created by [`Net::listen`].
+#[derive(Debug)]
+pub struct Listener {
+    arrivals: mpsc::Receiver<(Stream, String)>,
+}
+
+impl Listener {
+    /// Waits for a connection, and returns it with the name of the host that has connected.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe: no connection is lost.
+    pub async fn accept(&mut self) -> (Stream, String) {
+        match self.arrivals.recv().await {
+            Some(arrival) => arrival,
+            // The network and all its handles were dropped, so no connection can arrive.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn draw_latency(&self) -> Duration {
+        let latency = lock(&self.settings).latency.clone();
+        let span_ns = u64::try_from((*latency.end() - *latency.start()).as_nanos()).unwrap_or(u64::MAX);
+        if span_ns == 0 {
+            return *latency.start();
+        }
+        *latency.start() + Duration::from_nanos(super::below(span_ns.saturating_add(1)))
+    }
+
+    fn draws_reset(&self) -> bool {
+        let ratio = lock(&self.settings).reset_ratio;
+        // 53 bits, the precision of the fraction.
+        ratio > 0.0 && (super::random() >> 11) as f64 / ((1_u64 << 53) as f64) < ratio
+    }
+
+    fn are_partitioned(&self, one: &str, other: &str) -> bool {
+        self.state().partitions.contains(&pair(one, other))
+    }
+
+    fn connections_between(&self, one: &str, other: &str) -> Vec<Arc<Connection>> {
+        let connections: Vec<_> = self.state().connections.iter().filter_map(Weak::upgrade).collect();
+        connections.into_iter().filter(|connection| connection.is_between(one, other)).collect()
+    }
+}
+
+/// Returns two names in their order.
+fn pair(one: &str, other: &str) -> (String, String) {
+    let (first, second) = if one <= other { (one, other) } else { (other, one) };
+    (first.to_owned(), second.to_owned())
+}

@@ -1,0 +1,100 @@
+//! A dump repeated: each one finds what the first one found.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use volt::net::{TcpListener, UdpSocket};
+use volt::sync::{Barrier, Mutex, Notify, RwLock, Semaphore, broadcast, mpsc, oneshot, watch};
+use volt::task::JoinSet;
+use volt::telemetry::dump::{Dump, Query};
+use volt::time::{interval, sleep, timeout};
+
+use super::{LONG, dump, dump_with, runtime, waits};
+
+/// The chains by the line on which their task was spawned.
+fn chains(dump: &Dump) -> BTreeMap<String, Vec<String>> {
+    let groups = dump.groups.iter().map(|group| {
+        assert_eq!(group.error, None, "{}", dump.text());
+        let links = group.chain.iter().map(|link| format!("{:?} {:?}", link.function, link.line));
+        (group.spawned_at.clone(), links.collect())
+    });
+    groups.collect()
+}
+
+#[test]
+fn every_dump_finds_what_the_first_one_found() {
+    let runtime = runtime(2);
+    let spawned = runtime.block_on(async {
+        // Each is kept until the end, so that what waits for it waits for ever.
+        let (_sender, receiver) = oneshot::channel::<()>();
+        let (_queue, mut messages) = mpsc::channel::<()>(1);
+        let (full, _unread) = mpsc::channel::<()>(1);
+        full.try_send(()).unwrap();
+        let (_news, mut subscriber) = broadcast::channel::<()>(1);
+        let (_value, mut watched) = watch::channel(());
+        let notify = Arc::new(Notify::new());
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.clone().lock_owned().await;
+        let shared = Arc::new(RwLock::new(()));
+        let written = shared.clone().write_owned().await;
+        let permits = Arc::new(Semaphore::new(0));
+        let barrier = Arc::new(Barrier::new(2));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let joined = volt::spawn(sleep(LONG * 100));
+
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { sleep(LONG * 100).await });
+        tasks.spawn(async {
+            let mut ticks = interval(LONG * 100);
+            ticks.tick().await;
+            ticks.tick().await;
+        });
+        tasks.spawn(async move {
+            let _ = timeout(LONG * 100, receiver).await;
+        });
+        tasks.spawn(async move {
+            let _ = messages.recv().await;
+        });
+        tasks.spawn(async move {
+            let _ = full.send(()).await;
+        });
+        tasks.spawn(async move {
+            let _ = subscriber.recv().await;
+        });
+        tasks.spawn(async move {
+            let _ = watched.changed().await;
+        });
+        tasks.spawn(async move { notify.notified().await });
+        tasks.spawn(async move {
+            let _ = lock.lock().await;
+        });
+        tasks.spawn(async move {
+            let _ = shared.read().await;
+        });
+        tasks.spawn(async move {
+            let _ = permits.acquire().await;
+        });
+        tasks.spawn(async move {
+            let _ = barrier.wait().await;
+        });
+        tasks.spawn(async move {
+            let _ = listener.accept().await;
+        });
+        tasks.spawn(async move {
+            let _ = socket.recv(&mut [0]).await;
+        });
+        tasks.spawn(async move {
+            let _ = joined.await;
+        });
+        (tasks, _sender, _queue, _unread, _news, _value, held, written)
+    });
+    let ours = Query { filter: "repeat.rs".to_owned(), ..Query::default() };
+    let first = dump(&runtime, &ours, waits(16));
+    let expected = chains(&first);
+    assert_eq!(expected.len(), 16, "{}", first.text());
+    for _ in 0..3 {
+        assert_eq!(chains(&dump_with(&runtime, ours.clone())), expected);
+    }
+    drop(spawned);
+}
