@@ -4,7 +4,8 @@
 //!     cargo bench -p volt-runtime --bench latency            # a minute
 //!     cargo bench -p volt-runtime --bench latency -- --quick
 //!     cargo bench -p volt-runtime --bench latency -- --markdown   # the table of docs/tokio.md
-//!     cargo bench -p volt-runtime --bench latency -- --crowd --markdown   # that of RESULTS.md
+//!     cargo bench -p volt-runtime --bench latency -- --crowd --markdown   # two of RESULTS.md
+//!     cargo bench -p volt-runtime --bench latency -- --dump --markdown
 //!
 //! The lateness of a timer is the time between its deadline and the task's next line. The latency
 //! of a packet is the time between the call that sends it, on a separate thread, and the task's
@@ -16,15 +17,20 @@
 //! many timers come due within half a second (the crowd), and before that. *Busy* is the longest in
 //! processor time of the whole program. It bounds how long a lock was held only on a quiet machine:
 //! for a waiter that is ready but gets no processor, the work of all other threads counts.
+//!
+//! With `--dump` only, it also measures the latency of a packet on Volt beside 100,000 waiting
+//! tasks: while nothing else runs, and while all of these tasks are dumped, again and again.
 
 use std::io::Write;
 use std::net;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use volt::telemetry::dump::Query;
 
 const WORKERS: usize = 2;
 const ROUNDS: usize = 3;
@@ -42,6 +48,8 @@ const CROWD: usize = 1_000_000;
 const CROWD_LASTS: Duration = Duration::from_millis(500);
 /// Time from the start to the first of them: more than it takes to arm them.
 const CROWD_BEGINS: Duration = Duration::from_secs(4);
+/// Tasks that wait while packets are received, and then are dumped.
+const WAITING: usize = 100_000;
 /// Time between two packets: long enough that a spinning thread is asleep.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -57,12 +65,15 @@ fn main() {
     let form = if has("--markdown") { Form::Markdown } else { Form::Table };
     let part = if has("--quick") { 10 } else { 1 };
     println!("load {}", load());
-    if !has("--crowd") {
+    if !has("--crowd") && !has("--dump") {
         timers_and_packets(form, part);
     }
-    // The table of the crowd is a separate one.
-    if has("--crowd") || matches!(form, Form::Table) {
+    // The tables of the crowd and of the dump are separate ones.
+    if has("--crowd") || (matches!(form, Form::Table) && !has("--dump")) {
         crowds(form, CROWD / part);
+    }
+    if has("--dump") {
+        dumps(form, part);
     }
     println!("load {}", load());
 }
@@ -77,7 +88,8 @@ fn timers_and_packets(form: Form, part: usize) {
     for (name, length, count) in TIMERS {
         report(form, name, || volt_timers(length, count / part), || tokio_timers(length, count / part));
     }
-    report(form, "packet", || volt_packets(PACKETS / part), || tokio_packets(PACKETS / part));
+    let (volt, tokio) = (volt_runtime, tokio_runtime);
+    report(form, "packet", || volt_packets(&volt(), PACKETS / part), || tokio_packets(&tokio(), PACKETS / part));
 }
 
 fn load() -> String {
@@ -110,6 +122,51 @@ fn crowds(form: Form, crowd: usize) {
             }
         }
     }
+}
+
+/// Measures packets beside many waiting tasks, before and while these are dumped.
+fn dumps(form: Form, part: usize) {
+    let runtime = volt_runtime();
+    let end = Arc::new(volt::sync::Notify::new());
+    for _ in 0..WAITING / part {
+        let end = end.clone();
+        runtime.spawn(async move { end.notified().await });
+    }
+    let list = || runtime.block_on(runtime.handle().dump_with(Query { polls: false, ..Query::default() }));
+    while list().waiting < (WAITING / part) as u64 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let before = volt_packets(&runtime, PACKETS / part);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (over, handle) = (is_over.clone(), runtime.handle().clone());
+    let dumps = runtime.spawn(async move {
+        let mut took = Vec::new();
+        while !over.load(Ordering::Relaxed) {
+            let dump = handle.dump().await;
+            assert!(dump.read >= (WAITING / part) as u64, "{}", dump.text());
+            took.push(Duration::from_nanos(dump.took_ns));
+        }
+        took
+    });
+    let during = volt_packets(&runtime, PACKETS / part);
+    is_over.store(true, Ordering::Relaxed);
+    let mut took = runtime.block_on(dumps).expect("the dumps");
+    took.sort();
+    match form {
+        Form::Table => println!("{:<26} {:>12} {:>12} {:>12}", "packet, µs", "p50", "p99", "longest"),
+        Form::Markdown => println!("\n| packet, µs | p50 | p99 | longest |\n|---|---|---|---|"),
+    }
+    for (what, mut times) in [("beside waiting tasks", before), ("during dumps of them", during)] {
+        times.sort();
+        let [p50, p99, longest] = [times.len() / 2, times.len() * 99 / 100, times.len() - 1]
+            .map(|index| cell(times[index].as_nanos() as f64 / 1e3));
+        match form {
+            Form::Table => println!("{what:<26} {p50:>12} {p99:>12} {longest:>12}"),
+            Form::Markdown => println!("| {what} | {p50} | {p99} | {longest} |"),
+        }
+    }
+    let tasks = WAITING / part;
+    println!("\n{} dumps of {tasks} tasks, median {:?}, longest {:?}", took.len(), took[took.len() / 2], took[took.len() - 1]);
 }
 
 /// Runs rounds in turns, so that disturbances of the machine affect both.
@@ -221,8 +278,8 @@ crowd!(tokio_crowd, tokio_runtime, tokio::time::sleep_until, tokio::time::Instan
 
 /// Measures how long a byte takes from the sender's call to the task that waits for it.
 macro_rules! packets {
-    ($name:ident, $runtime:ident, $spawn:path, $stream:ty, $read:path) => {
-        fn $name(count: usize) -> Vec<Duration> {
+    ($name:ident, $runtime:ty, $spawn:path, $stream:ty, $read:path) => {
+        fn $name(runtime: &$runtime, count: usize) -> Vec<Duration> {
             let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
             let mut sender = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             sender.set_nodelay(true).unwrap();
@@ -231,7 +288,6 @@ macro_rules! packets {
             let began = Instant::now();
             let sent_at_ns = Arc::new(AtomicU64::new(0));
             let stamp = sent_at_ns.clone();
-            let runtime = $runtime();
             let sends = thread::spawn(move || {
                 for _ in 0..count {
                     thread::sleep(PAUSE);
@@ -258,5 +314,5 @@ macro_rules! packets {
     };
 }
 
-packets!(volt_packets, volt_runtime, volt::spawn, volt::net::TcpStream, volt::io::AsyncReadExt::read_exact);
-packets!(tokio_packets, tokio_runtime, tokio::spawn, tokio::net::TcpStream, tokio::io::AsyncReadExt::read_exact);
+packets!(volt_packets, volt::Runtime, volt::spawn, volt::net::TcpStream, volt::io::AsyncReadExt::read_exact);
+packets!(tokio_packets, tokio::runtime::Runtime, tokio::spawn, tokio::net::TcpStream, tokio::io::AsyncReadExt::read_exact);
