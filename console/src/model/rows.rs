@@ -221,13 +221,14 @@ impl Model {
         self.waits.dump.as_deref().filter(|dump| dump.runtime == *runtime)
     }
 
-    /// Returns the running tasks of the dump, and then its groups.
+    /// Returns the running tasks of the dump, then its groups, and then the futures of `block_on`.
     pub fn wait_rows(&self) -> Vec<WaitRow<'_>> {
         let Some(dump) = self.dump() else { return Vec::new() };
         let running = dump.running.iter().map(|running| WaitRow {
             tasks: 1,
             longest_ns: running.for_ns,
             spawned_at: &running.spawned_at,
+            is_block_on: false,
             chain: &running.chain,
             examples: std::slice::from_ref(&running.task),
             worker: Some(running.worker),
@@ -241,6 +242,7 @@ impl Model {
             tasks: group.tasks,
             longest_ns: group.oldest_ns,
             spawned_at: &group.spawned_at,
+            is_block_on: false,
             chain: &group.chain,
             examples: &group.examples,
             worker: None,
@@ -249,6 +251,20 @@ impl Model {
             locks: &group.locks,
             resources: &group.resources,
             note: group.error.as_deref(),
+        });
+        let block_on = dump.block_on.iter().map(|block_on| WaitRow {
+            tasks: 0,
+            longest_ns: block_on.waiting_ns.unwrap_or(0),
+            spawned_at: &block_on.called_at,
+            is_block_on: true,
+            chain: &block_on.chain,
+            examples: &[],
+            worker: None,
+            awaits: None,
+            awaits_at: None,
+            locks: &[],
+            resources: &[],
+            note: block_on.error.as_deref().or(block_on.waiting_ns.is_none().then_some("being polled")),
         });
         let list = self.list_of(Screen::Waits);
         let has = |row: &WaitRow<'_>| {
@@ -262,7 +278,7 @@ impl Model {
             let held = row.locks.iter().flat_map(|lock| [Some(lock.held_at.as_str()), lock.held_by_name.as_deref()]);
             is_task || list.has(texts.chain(held.flatten())) || chain_has(row.chain, &list.filter.to_lowercase())
         };
-        let mut rows: Vec<_> = running.chain(groups).filter(has).collect();
+        let mut rows: Vec<_> = running.chain(groups).chain(block_on).filter(has).collect();
         if list.is_inverted {
             rows.reverse();
         }

@@ -163,8 +163,10 @@ pub struct WaitRow<'a> {
     pub tasks: u64,
     /// The longest wait, or the duration of the poll.
     pub longest_ns: u64,
-    /// Where the tasks were spawned.
+    /// Where the tasks were spawned, or where `block_on` was called.
     pub spawned_at: &'a str,
+    /// Whether this is the future of a `block_on`, which is not a task.
+    pub is_block_on: bool,
     /// The chain of calls.
     pub chain: &'a [Link],
     /// Some of the tasks.

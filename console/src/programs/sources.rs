@@ -36,7 +36,8 @@ impl Sources {
     pub(crate) fn fill_in(&mut self, dump: &mut Dump) {
         let groups = dump.groups.iter_mut().flat_map(|group| &mut group.chain);
         let running = dump.running.iter_mut().flat_map(|running| &mut running.chain);
-        groups.chain(running).filter(|link| link.is_user_code).for_each(|link| self.fill_in_link(link));
+        let block_on = dump.block_on.iter_mut().flat_map(|block_on| &mut block_on.chain);
+        groups.chain(running).chain(block_on).filter(|link| link.is_user_code).for_each(|link| self.fill_in_link(link));
     }
 
     fn fill_in_link(&mut self, link: &mut Link) {

@@ -167,6 +167,11 @@ pub fn dump(mut dump: Dump) -> Dump {
         running.task.name.iter_mut().for_each(in_place);
         running.chain.iter_mut().for_each(link_in_place);
     }
+    for block_on in &mut dump.block_on {
+        in_place(&mut block_on.called_at);
+        block_on.chain.iter_mut().for_each(link_in_place);
+        block_on.error.iter_mut().for_each(in_place);
+    }
     for group in &mut dump.groups {
         in_place(&mut group.spawned_at);
         group.examples.iter_mut().filter_map(|task| task.name.as_mut()).for_each(in_place);
@@ -332,16 +337,23 @@ mod tests {
             error: Some(evil()),
             ..dump::Group::default()
         };
+        let block_on = dump::BlockOn {
+            called_at: evil(),
+            chain: vec![link.clone()],
+            error: Some(evil()),
+            ..dump::BlockOn::default()
+        };
         let running = dump::Running { task, spawned_at: evil(), chain: vec![link], ..dump::Running::default() };
         let whole = Dump {
             runtime: evil(),
             running: vec![running],
+            block_on: vec![block_on],
             groups: vec![group],
             remarks: vec![evil()],
             ..Dump::default()
         };
         let json = serde_json::to_string(&dump(whole)).unwrap();
-        assert_eq!(json.matches(TAME).count(), 2 + 4 + 9, "{json}");
+        assert_eq!(json.matches(TAME).count(), 2 + 4 + 4 + 9, "{json}");
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}'), "{json}");
     }
 

@@ -98,7 +98,8 @@ note:        What is missing and why, with the remedy
 The last line of a chain is the function that the application awaits; its
 place is in the library. The line above it has the application's line.
 A chain ends at a container that polls only those futures that were woken,
-such as FuturesUnordered. The future of `block_on` is not a task.",
+such as FuturesUnordered. The future of each `block_on`, such as that of
+`main`, follows the tasks.",
     ),
     (
         "Examples",

@@ -243,7 +243,7 @@ pub(super) const WAITS: &[Section] = &[
     Section {
         title: "Columns (a row has all tasks that wait at the same place)",
         entries: &[
-            ("tasks", "number of tasks"),
+            ("tasks", "number of tasks; - for the future of a block_on, such as that of main, which is no task"),
             ("longest", "time since the last wake-up, of the task that has waited longest"),
             (
                 "waits for",
@@ -257,6 +257,7 @@ pub(super) const WAITS: &[Section] = &[
         title: "Below the table: the selected group",
         entries: &[
             ("spawned", "line of code that spawned the tasks"),
+            ("called", "line of code that called block_on"),
             ("tasks", "some of the tasks"),
             ("held by", "the holder of the lock, since when, and where it acquired it"),
             ("awaits", "the state of the channel, semaphore or other object"),

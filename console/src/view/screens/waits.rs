@@ -74,14 +74,17 @@ fn summary(dump: &Dump, ago: &str) -> String {
 
 fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
     let room = columns.saturating_sub(TASKS_WIDTH + LONGEST_WIDTH + 5);
-    let running = row.worker.map(|worker| format!("running on worker {worker}: ")).unwrap_or_default();
-    let what = format!("{running}{}", what(row, room.saturating_sub(width(&running))));
+    let head_of = |worker| format!("running on worker {worker}: ");
+    let block_on = if row.is_block_on { "block_on: " } else { "" };
+    let before = row.worker.map_or(block_on.to_owned(), head_of);
+    let what = format!("{before}{}", what(row, room.saturating_sub(width(&before))));
     // A long wait is often as intended, a long poll never.
     let tone = if row.worker.is_some() { Tone::of_duration(row.longest_ns) } else { Tone::Plain };
     let longest = format!("{}{}", duration(row.longest_ns), tone.mark());
+    let tasks = if row.is_block_on { "-".to_owned() } else { count(row.tasks) };
     let line = Line::from(vec![
         Span::styled(if is_selected { "▸" } else { " " }, theme.strong()),
-        Span::raw(format!("{} ", right(&count(row.tasks), TASKS_WIDTH))),
+        Span::raw(format!("{} ", right(&tasks, TASKS_WIDTH))),
         Span::styled(format!("{}  ", right(&longest, LONGEST_WIDTH)), theme.tone(tone)),
         Span::raw(head(&what, room)),
     ]);
@@ -124,10 +127,14 @@ fn callers(chain: &[Link]) -> impl Iterator<Item = &Link> {
 fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let room = columns.saturating_sub(TITLE_WIDTH + 1);
     let mut lines = vec![Line::styled("─".repeat(columns), theme.label())];
-    lines.extend(fact_lines("spawned", row.spawned_at, room, theme.strong(), theme));
-    let tasks: Vec<String> = row.examples.iter().map(label).collect();
-    let more = if row.tasks > tasks.len() as u64 { ", …" } else { "" };
-    lines.extend(fact_lines("tasks", &format!("{}{more}", tasks.join(", ")), room, theme.label(), theme));
+    if row.is_block_on {
+        lines.extend(fact_lines("called", row.spawned_at, room, theme.strong(), theme));
+    } else {
+        lines.extend(fact_lines("spawned", row.spawned_at, room, theme.strong(), theme));
+        let tasks: Vec<String> = row.examples.iter().map(label).collect();
+        let more = if row.tasks > tasks.len() as u64 { ", …" } else { "" };
+        lines.extend(fact_lines("tasks", &format!("{}{more}", tasks.join(", ")), room, theme.label(), theme));
+    }
     for lock in row.locks {
         let holder = format!("{}{}", lock.waiting(row.tasks), lock.holder(duration));
         lines.extend(fact_lines("held by", &holder, room, theme.strong(), theme));
@@ -167,7 +174,7 @@ fn label(task: &TaskRef) -> String {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::dump::{Group, Resource, Running};
+    use volt_telemetry::dump::{BlockOn, Group, Resource, Running};
 
     use super::*;
     use crate::model::Message;
@@ -198,6 +205,26 @@ mod tests {
         model.update(Message::Dump(Box::new(dump)));
         let shown: Vec<String> = model.wait_rows().iter().map(|row| what(row, 100)).collect();
         assert!(shown.contains(&"Read  src/main.rs:1  and 1 more".to_owned()), "{shown:?}");
+    }
+
+    #[test]
+    fn a_future_of_block_on_is_no_task() {
+        let link = Link { function: Some("accept".into()), line: Some(9), ..Link::default() };
+        let block_on = BlockOn {
+            called_at: "src/main.rs:3:1".into(),
+            waiting_ns: Some(60_000_000_000),
+            chain: vec![link],
+            error: None,
+        };
+        let dump = Dump { groups: Vec::new(), running: Vec::new(), block_on: vec![block_on], ..crate::fixture::dump() };
+        let mut model = crate::fixture::model(2, 2);
+        model.update(Message::Dump(Box::new(dump)));
+        let [row] = &model.wait_rows()[..] else { panic!("one row") };
+        let shown = line(row, false, 80, Theme::new(true)).to_string();
+        assert!(shown.contains(" -  ") && shown.contains("block_on: accept"), "{shown}");
+        let details: Vec<String> = detail_lines(row, 80, Theme::new(true)).iter().map(Line::to_string).collect();
+        assert!(details.iter().any(|line| line.trim() == "called    src/main.rs:3:1"), "{details:#?}");
+        assert!(!details.iter().any(|line| line.trim_start().starts_with("tasks")), "{details:#?}");
     }
 
     #[test]

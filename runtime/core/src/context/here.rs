@@ -11,7 +11,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Poll, Wake, Waker};
 
 use crate::blocking::pool::{BlockingSchedule, Job};
 use crate::clock;
@@ -232,12 +232,12 @@ fn block_on_as_worker<F: Future>(handle: &Handle, shared_core: &SharedCore<Core>
     let output = context::in_block_on(handle, Within::BlockOnOfTasks, || {
         let shared = handle.shared();
         let main = Main::new(shared, location);
-        let waker = Waker::from(main.clone());
+        let registered = shared.readers.main_futures.register(location, Waker::from(main.clone()));
         let mut future = pin!(future);
         let mut output = None;
         // A panic is passed on after the core was put back.
         let mut poll = || {
-            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
+            let poll = || registered.poll(future.as_mut());
             output = match catch_unwind(AssertUnwindSafe(poll)) {
                 Ok(Poll::Pending) => None,
                 Ok(Poll::Ready(output)) => Some(Ok(output)),
@@ -288,18 +288,18 @@ impl Wake for ThreadWaker {
 #[track_caller]
 fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
     check_block_on(handle);
+    let location = Location::caller();
     assert!(handle.shared().seeded.is_none(), "{BLOCK_ON_WITH_SEED}");
     context::in_block_on(handle, Within::BlockOn, || {
         let thread = Arc::new(ThreadWaker(Arc::new(Parker::new())));
         if let Some(clock) = &handle.shared().workers.driver.test_clock {
             clock.add_outsider(&thread.0);
         }
-        let waker = Waker::from(thread.clone());
+        let registered = handle.shared().readers.main_futures.register(location, Waker::from(thread.clone()));
         let config = &handle.shared().config;
         let mut future = pin!(future);
         loop {
-            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
-            if let Poll::Ready(output) = coop::limited(config.coop_budget, poll) {
+            if let Poll::Ready(output) = coop::limited(config.coop_budget, || registered.poll(future.as_mut())) {
                 return output;
             }
             wait_for(&thread.0, config.park_spin);

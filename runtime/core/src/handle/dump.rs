@@ -15,6 +15,7 @@ use volt_telemetry::dump::{Dump, Query};
 
 use super::Handle;
 use crate::scheduler::readers::limit::{Limit, TIME_MAX};
+use crate::task::resources;
 
 /// The remark if making the dump panics.
 const PANICKED: &str = "making the dump panicked, see the program's stderr: report it as a bug";
@@ -64,6 +65,7 @@ impl Future for Waiting {
         // Dropped without the lock, since that may run code of a subscriber.
         drop(made);
         drop(former);
+        resources::note_dump();
         Poll::Pending
     }
 }
@@ -76,6 +78,9 @@ impl Handle {
     /// Polls each waiting task once to find its chain. This is harmless: a future may be polled at
     /// any time. A task that can make progress makes progress. The chains of 100,000 tasks take
     /// about a second, in slices of 50 µs between other tasks.
+    ///
+    /// The dump also contains the futures of `block_on`, such as that of `main`. It has their own
+    /// threads poll them once. A `block_on` that awaits a dump is left out.
     ///
     /// A dump ends early after 20 s, or if its poll of one task takes 3 s. It then contains the
     /// tasks found so far, and a remark with the reason. The runtime makes one dump at a time; the

@@ -19,6 +19,7 @@ const CALLS_KEPT: usize = 16;
 const CALLS_CUT: &str = "calls of running tasks were left out, since the dump was too large for a message";
 /// The remark if running tasks were removed.
 const RUNNING_CUT: &str = "running tasks were left out, since the dump was too large for a message";
+const BLOCK_ON_CUT: &str = "calls of block_on were left out, since the dump was too large for a message";
 
 /// Encodes the reply as a frame. Removes parts of its snapshots until it fits.
 ///
@@ -107,6 +108,11 @@ fn shorten(dump: &mut Dump) -> bool {
     let removed = halve(&mut dump.running);
     if removed > 0 {
         remark(dump, RUNNING_CUT);
+        return true;
+    }
+    let removed = halve(&mut dump.block_on);
+    if removed > 0 {
+        remark(dump, BLOCK_ON_CUT);
     }
     removed > 0
 }

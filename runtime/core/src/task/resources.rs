@@ -73,12 +73,14 @@ pub(crate) struct Noted {
     pub(crate) awaited: Vec<Awaited>,
     /// Whether there were more than `RESOURCES_MAX`.
     pub(crate) is_cut: bool,
+    /// Whether one of the operations awaits a dump.
+    pub(crate) awaits_dump: bool,
 }
 
 thread_local! {
     /// Whether this thread polls a task for a dump.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
-    static NOTED: RefCell<Noted> = const { RefCell::new(Noted { awaited: Vec::new(), is_cut: false }) };
+    static NOTED: RefCell<Noted> = const { RefCell::new(Noted { awaited: Vec::new(), is_cut: false, awaits_dump: false }) };
 }
 
 /// Records what a pending operation awaits, if this poll is for a dump.
@@ -102,6 +104,13 @@ fn record(awaited: Awaited) {
             noted.awaited.push(awaited);
         }
     });
+}
+
+/// Records that a pending operation awaits a dump, if this poll is for one.
+pub(crate) fn note_dump() {
+    if IS_TRACED.get() {
+        NOTED.with_borrow_mut(|noted| noted.awaits_dump = true);
+    }
 }
 
 /// Returns whether this thread polls a task for a dump.

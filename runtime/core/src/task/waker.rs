@@ -7,8 +7,10 @@
 //! A poll for a task dump passes a *traced* waker. It differs only in `clone`, which notes the
 //! stack of the thread and returns an ordinary waker: a traced waker is never stored. It has its
 //! own vtable, so `will_wake` is false for every stored waker, and each future that waits clones
-//! it.
+//! it. [`TracedWaker`] is the same for the waker of anything else, such as the future of a
+//! `block_on`.
 
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -54,6 +56,48 @@ impl Deref for WakerRef<'_> {
     fn deref(&self) -> &Waker {
         &self.waker
     }
+}
+
+/// The functions of a [`TracedWaker`]. It is never owned, so `wake` is that by reference.
+static TRACED_REF_VTABLE: RawWakerVTable =
+    RawWakerVTable::new(clone_traced_ref, wake_traced_ref, wake_traced_ref, |_| ());
+
+/// A traced waker of any waker, for the duration of a poll: its clones are those of that waker.
+pub(crate) struct TracedWaker<'a> {
+    waker: ManuallyDrop<Waker>,
+    _of: PhantomData<&'a Waker>,
+}
+
+impl<'a> TracedWaker<'a> {
+    pub(crate) fn new(of: &'a Waker) -> Self {
+        // SAFETY: the vtable fulfils the contract of Waker: its data is `of`, which outlives this
+        // value, and it releases nothing. The waker is only lent, so its lifetime is this value's.
+        let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const *of).cast(), &TRACED_REF_VTABLE)) };
+        Self { waker: ManuallyDrop::new(waker), _of: PhantomData }
+    }
+}
+
+impl Deref for TracedWaker<'_> {
+    type Target = Waker;
+
+    fn deref(&self) -> &Waker {
+        &self.waker
+    }
+}
+
+// The name begins like that of `clone_traced`, by which a dump recognizes the frame.
+unsafe fn clone_traced_ref(data: *const ()) -> RawWaker {
+    Tape::note();
+    // SAFETY: `data` is the waker of a live `TracedWaker`, as Waker guarantees.
+    let of = unsafe { &*data.cast::<Waker>() };
+    let clone = ManuallyDrop::new(of.clone());
+    // The new waker takes the reference of the clone.
+    RawWaker::new(clone.data(), clone.vtable())
+}
+
+unsafe fn wake_traced_ref(data: *const ()) {
+    // SAFETY: as above.
+    unsafe { &*data.cast::<Waker>() }.wake_by_ref();
 }
 
 /// Returns the task behind a waker's data pointer, without adding a reference.

@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! * BOUNDED: at most [`MAX_GROUPS`] groups with [`MAX_LINKS`] links, [`MAX_EXAMPLES`] tasks,
-//!   [`MAX_LOCKS`] locks and [`MAX_RESOURCES`] resources.
+//!   [`MAX_LOCKS`] locks and [`MAX_RESOURCES`] resources, and [`MAX_BLOCK_ON`] futures of
+//!   `block_on`.
 //! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -32,6 +33,8 @@ pub const MAX_EXAMPLES: usize = 10;
 pub const MAX_LOCKS: usize = 5;
 /// Maximum number of resources in a group.
 pub const MAX_RESOURCES: usize = 5;
+/// Maximum number of futures of `block_on` in a dump.
+pub const MAX_BLOCK_ON: usize = 64;
 /// Maximum number of tasks that are polled for a dump.
 pub const MAX_TASKS: u32 = 200_000;
 /// The file in which the tasks of a dump are spawned.
@@ -112,9 +115,28 @@ pub struct Dump {
     pub groups: Vec<Group>,
     /// Number of groups that were left out because there are too many.
     pub groups_left_out: u64,
+    /// The futures of `block_on`, such as that of `main`, in the order of the calls. A `block_on`
+    /// that awaits a dump is left out.
+    #[serde(deserialize_with = "block_on")]
+    pub block_on: Vec<BlockOn>,
     /// What is missing and why, with the remedy.
     #[serde(deserialize_with = "remarks")]
     pub remarks: Vec<String>,
+}
+
+/// The future of a call of `block_on`. It is not a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BlockOn {
+    /// Where `block_on` was called: `file:line:column`.
+    pub called_at: String,
+    /// How long it has waited, ns, from its last poll to the dump. `None` if it was being polled.
+    pub waiting_ns: Option<u64>,
+    /// The chain of calls to the operation that is pending, as in a [`Group`].
+    #[serde(deserialize_with = "links")]
+    pub chain: Vec<Link>,
+    /// Why the chain, or some of it, is missing.
+    pub error: Option<String>,
 }
 
 /// A task that is being polled.
@@ -321,6 +343,10 @@ fn groups<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Group>, D::E
 
 fn running<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Running>, D::Error> {
     bounded::list(deserializer, MAX_RUNNING, |_| 1)
+}
+
+fn block_on<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<BlockOn>, D::Error> {
+    bounded::list(deserializer, MAX_BLOCK_ON, |_| 1)
 }
 
 fn links<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Link>, D::Error> {

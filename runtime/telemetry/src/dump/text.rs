@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{Dump, Group, Link, Lock, Resource, Running, TaskRef};
+use super::{BlockOn, Dump, Group, Link, Lock, Resource, Running, TaskRef};
 use crate::text::{counted, duration};
 
 impl Dump {
@@ -42,6 +42,10 @@ impl Display for Dump {
         for group in &self.groups {
             writeln!(f)?;
             write_group(f, group)?;
+        }
+        for block_on in &self.block_on {
+            writeln!(f)?;
+            write_block_on(f, block_on)?;
         }
         let mut remarks = self.remarks.clone();
         if self.groups_left_out > 0 {
@@ -104,6 +108,14 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
         Some(error) => writeln!(f, "  ({error})"),
         None => Ok(()),
     }
+}
+
+fn write_block_on(f: &mut fmt::Formatter<'_>, block_on: &BlockOn) -> fmt::Result {
+    let BlockOn { called_at, waiting_ns, chain, error } = block_on;
+    let state = waiting_ns.map_or("being polled".to_owned(), |waiting_ns| format!("waiting for {}", duration(waiting_ns)));
+    writeln!(f, "block_on {state}, called at {called_at}")?;
+    write_chain(f, chain)?;
+    error.iter().try_for_each(|error| writeln!(f, "  ({error})"))
 }
 
 /// Writes the holder of a lock, and the tasks that wait for it. `of` is the number of the group's
@@ -257,6 +269,26 @@ runtime shop: 3 tasks: 2 waiting, 1 queued
   └ sleep × 20     src/shop.rs:40
 
 note: no names
+"
+        );
+    }
+
+    #[test]
+    fn a_future_of_block_on_follows_the_groups() {
+        let called_at = "src/main.rs:4:1".to_owned();
+        let waits = BlockOn { called_at, waiting_ns: Some(9_000_000_000), chain: vec![link(0, "shop::main", 7)], error: None };
+        let polled = BlockOn { waiting_ns: None, chain: Vec::new(), error: Some("not read".into()), ..waits.clone() };
+        let dump = Dump { runtime: "shop".into(), block_on: vec![waits, polled], ..Dump::default() };
+        assert_eq!(
+            dump.text(),
+            "\
+runtime shop: 0 tasks
+
+block_on waiting for 9 s, called at src/main.rs:4:1
+  shop::main  src/shop.rs:7
+
+block_on being polled, called at src/main.rs:4:1
+  (not read)
 "
         );
     }

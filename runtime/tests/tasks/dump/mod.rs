@@ -1,6 +1,7 @@
 //! The task dump: each waiting task's chain of awaits, with the lines of this file. `polls` has
-//! what tasks do in the polls of a dump, `repeat` the next dumps of the same tasks, `resources` the
-//! primitives that they wait for, and `runtimes` the runtimes that cannot run it as usual.
+//! what tasks do in the polls of a dump, `block_on` the futures that are not tasks, `repeat` the
+//! next dumps of the same tasks, `resources` the primitives that they wait for, and `runtimes` the
+//! runtimes that cannot run it as usual.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use volt::sync::{Mutex, oneshot};
 use volt::telemetry::dump::{Dump, Group, Query};
 use volt::{Builder, Runtime};
 
+mod block_on;
 mod polls;
 mod repeat;
 mod resources;

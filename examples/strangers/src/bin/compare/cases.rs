@@ -128,6 +128,22 @@ impl Case {
         }
     }
 
+    /// Returns parts of the calls that a dump must show while there are clients: of this package, and
+    /// of the library that a task of it, or of the library, awaits.
+    pub fn calls(self) -> &'static [&'static str] {
+        match self {
+            Case::Axum | Case::TowerHttp => &["/src/bin/web.rs", "hyper::server::conn::http1"],
+            Case::WebSocket => &["strangers::web::echo_all", "axum::extract::ws::"],
+            Case::Tls => &["/src/tls.rs", "hyper::server::conn::http1"],
+            Case::Tonic => &["strangers::grpc::serve", "tonic::transport::server::"],
+            Case::Reqwest => &["strangers::stores::fetch_router", "reqwest::"],
+            Case::Sqlite => &["strangers::stores::sqlite_router", "sqlx_"],
+            Case::Postgres => &["strangers::stores::postgres_router", "sqlx_"],
+            Case::Redis => &["strangers::stores::redis_router", "redis::"],
+            Case::MiniRedis => &["mini_redis::server::", "mini_redis::connection::"],
+        }
+    }
+
     /// Returns the routes that the metrics must have for the requests of the clients.
     pub fn routes(self) -> &'static [&'static str] {
         match self {

@@ -52,6 +52,7 @@ pub async fn check(cases: &[Case], programs: &Path, console: &Path, scratch: &Pa
         let checks = async {
             observed.list().await?;
             let tasks = observed.shows(case.spawn_locations(), "tasks", async || observed.tasks().await).await?;
+            observed.shows(case.calls(), "dumps", async || observed.calls().await).await?;
             observed.doctor().await?;
             let metrics = observed.shows(case.spawn_locations(), "metrics", async || observed.metrics().await).await?;
             observed.shows(case.routes(), "routes", async || observed.routes().await).await?;
@@ -120,6 +121,17 @@ impl Observed<'_> {
         let runtimes = tasks["runtimes"].as_array().ok_or("no runtimes")?;
         let rows = runtimes.iter().filter_map(|runtime| runtime["rows"].as_array()).flatten();
         Ok(rows.filter_map(|row| row["spawned_at"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Returns the calls in a dump, as `FUNCTION FILE:LINE`. A task is seldom in the same await
+    /// whenever it is dumped, so one dump does not have all of them.
+    async fn calls(&self) -> Result<Vec<String>, Error> {
+        let dump = self.console(&["dump", "--json", &self.pid.to_string()]).await?;
+        let runtimes = dump["runtimes"].as_array().ok_or("no runtimes")?;
+        let groups = runtimes.iter().filter_map(|runtime| runtime["groups"].as_array()).flatten();
+        let links = groups.filter_map(|group| group["chain"].as_array()).flatten();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(links.map(|link| format!("{} {}:{}", text(&link["function"]), text(&link["file"]), link["line"])).collect())
     }
 
     /// Checks that the doctor checks the program.

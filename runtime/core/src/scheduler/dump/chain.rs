@@ -38,10 +38,11 @@ const ADAPTERS: [&str; 11] = [
 const OWN_FILE: (&str, &str) = (file!(), "core/src/scheduler/dump/chain.rs");
 /// Where packages have their macros.
 const MACROS: &str = "/src/macros/";
-/// The function that polls a task's future, and its file. Its frame, and those above it, are not
-/// the task's.
-const POLL: (&str, &str) = ("poll_future", "task/cell/mod.rs");
-/// The function that notes the stack. Its frame, and those below it, are not the task's.
+/// The functions that poll the future of a task and that of a `block_on`, and their files. Their
+/// frames, and those above them, are not the task's.
+const POLL: (&str, [&str; 2]) = ("poll_future", ["task/cell/mod.rs", "scheduler/readers/main_futures.rs"]);
+/// How the functions that note the stack begin. Their frames, and those below them, are not the
+/// task's.
 const CLONE: &str = "volt_core::task::waker::clone_traced";
 
 /// Returns the chain of stacks, innermost frame first, each with the number of times that it
@@ -78,7 +79,7 @@ fn of_task(frames: &[Frame]) -> &[Frame] {
     let frames = &frames[own..];
     let is_poll = |frame: &Frame| {
         frame.function.as_deref().is_some_and(|name| name.ends_with(POLL.0))
-            && frame.file.as_deref().is_some_and(|file| file.ends_with(POLL.1))
+            && frame.file.as_deref().is_some_and(|file| POLL.1.iter().any(|end| file.ends_with(end)))
     };
     &frames[..frames.iter().rposition(is_poll).unwrap_or(frames.len())]
 }

@@ -38,6 +38,9 @@
 //!    the filter, add the holders of the awaited locks (`locks`), and the tasks that are being
 //!    polled.
 //!
+//! The futures of `block_on` are not tasks. Their own threads poll them for the dump at the same
+//! time, by the protocol of `readers::main_futures` ([`block_on`]).
+//!
 //! # Invariants
 //!
 //! * *Once*: a task is polled at most once for a dump.
@@ -57,8 +60,8 @@
 //! future that keeps its first waker copies nothing in a later poll. The clone that a future makes
 //! is the task's ordinary waker, so `will_wake` between the clone and the traced waker returns
 //! false, which its contract allows. A future that keeps a list of wakers without duplicates by
-//! `will_wake` therefore gains an entry for each dump. The future of `block_on` is not a task. A
-//! `select!` with random order draws a number in each poll.
+//! `will_wake` therefore gains an entry for each dump. A `select!` with random order draws a number
+//! in each poll.
 //!
 //! Rejected: waking each task, and tracing its next poll. The wake-up overwrites the cause of the
 //! last one, the poll counts a delay from it, and each poll would have to check whether it is
@@ -70,8 +73,8 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use volt_stacks::{Calls, Marker, Resolver, Tape};
-use volt_telemetry::dump::{Dump, Group, MAX_EXAMPLES, MAX_GROUPS, Query, Running, TaskRef};
+use volt_stacks::{Calls, Marker, Recorded, Resolver, Tape};
+use volt_telemetry::dump::{Dump, Group, Link, MAX_EXAMPLES, MAX_GROUPS, Query, Running, TaskRef};
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
@@ -89,6 +92,7 @@ use crate::task::details::dump;
 use crate::task::resources::Noted;
 
 mod batch;
+mod block_on;
 mod chain;
 mod locks;
 mod resources;
@@ -108,6 +112,11 @@ const STACK_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The remark of a dump that was cancelled.
 const CANCELLED: &str = "the dump was cancelled";
+
+/// Why a group has no chain.
+const NO_WAKER: &str = "no waker registered: nothing can wake it, or its future keeps its first waker";
+/// Why a part of a chain is missing.
+const LEFT_OUT: &str = "it waits for more operations than are shown";
 
 /// A task's location, and where it waits. Tasks with the same key form a group.
 #[derive(PartialEq, Eq, Hash)]
@@ -215,7 +224,9 @@ impl Shared {
             unread: 0,
             dump,
         };
+        let requested = maker.request_block_on();
         maker.poll_all();
+        maker.add_block_on(requested);
         maker.finish()
     }
 }
@@ -327,6 +338,11 @@ impl Maker<'_> {
             self.dump.progressed += u64::from(target.is_chosen);
             return;
         }
+        let stacks = self.unwind(&recorded);
+        self.add(&target, stacks, resources);
+    }
+
+    fn unwind(&mut self, recorded: &Recorded) -> Stacks {
         let marker = Tape::marker();
         let mut stacks = Stacks { left_out: recorded.left_out > 0, ..Stacks::default() };
         for stack in &recorded.stacks {
@@ -339,7 +355,7 @@ impl Maker<'_> {
                 }
             }
         }
-        self.add(&target, stacks, resources);
+        stacks
     }
 
     fn add(&mut self, target: &Target, stacks: Stacks, awaited: Noted) {
@@ -383,21 +399,24 @@ impl Maker<'_> {
             self.dump.remarks.push(format!("{tasks} not read; their chains may match the filter"));
         }
         self.add_running();
-        // The same remedy is named once, not in each group.
+        self.remark(errors);
+        self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
+        self.dump
+    }
+
+    /// Adds errors to the remarks. The same remedy is named once, not in each group.
+    fn remark(&mut self, errors: Vec<String>) {
         for error in errors {
             if !self.dump.remarks.contains(&error) && self.dump.remarks.len() < 8 {
                 self.dump.remarks.push(error);
             }
         }
-        self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
-        self.dump
     }
 
-    /// Returns the tasks with this key that match the query, if there are any.
-    fn group(&mut self, key: Key, found: Found, locks: &Locks, errors: &mut Vec<String>) -> Option<Group> {
-        let Found { times, chosen: mut members, others } = found;
+    /// Returns the chain of these stacks, why some of it is missing, and errors for the remarks.
+    fn chain(&mut self, stacks: &[Calls], times: Vec<u32>) -> (Vec<Link>, Option<String>, Vec<String>) {
         let (mut frames, mut known, mut error) = (Vec::new(), Vec::new(), None);
-        for (calls, times) in key.stacks.iter().zip(times) {
+        for (calls, times) in stacks.iter().zip(times) {
             let resolved = self.resolver.frames(calls);
             if calls.error().is_some() {
                 error = resolved.error;
@@ -406,7 +425,13 @@ impl Maker<'_> {
             }
             frames.push((resolved.frames, times));
         }
-        let chain = chain::of(&frames, self.query.is_whole);
+        (chain::of(&frames, self.query.is_whole), error, known)
+    }
+
+    /// Returns the tasks with this key that match the query, if there are any.
+    fn group(&mut self, key: Key, found: Found, locks: &Locks, errors: &mut Vec<String>) -> Option<Group> {
+        let Found { times, chosen: mut members, others } = found;
+        let (chain, mut error, known) = self.chain(&key.stacks, times);
         self.dump.read += members.tasks;
         let has_resource = || others.resources.has(|resource| self.selection.has_resource(resource));
         if others.tasks > 0 && (self.selection.has_chain(&chain) || has_resource()) {
@@ -419,10 +444,10 @@ impl Maker<'_> {
         }
         errors.extend(known);
         if self.query.polls && key.stacks.is_empty() {
-            error = Some("no waker registered: nothing can wake it, or its future keeps its first waker".to_owned());
+            error = Some(NO_WAKER.to_owned());
         }
         if key.left_out {
-            error = Some("it waits for more operations than are shown".to_owned());
+            error = Some(LEFT_OUT.to_owned());
         }
         let mut examples = members.examples;
         examples.sort_by_key(|task| std::cmp::Reverse(task.waiting_ns));

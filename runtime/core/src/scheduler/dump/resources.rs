@@ -93,7 +93,7 @@ impl Primitives {
 impl Resources {
     /// Adds what a task awaits, which was woken last at `since_ns`.
     pub(super) fn add(&mut self, noted: Noted, since_ns: u64, task: u64, primitives: &mut Primitives) {
-        let Noted { awaited, is_cut } = noted;
+        let Noted { awaited, is_cut, .. } = noted;
         primitives.is_cut |= is_cut;
         for Awaited { key, mut resource } in awaited {
             let is_counted = primitives.add(key, since_ns, task);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn noted<const N: usize>(awaited: [Awaited; N]) -> Noted {
-        Noted { awaited: awaited.to_vec(), is_cut: false }
+        Noted { awaited: awaited.to_vec(), ..Noted::default() }
     }
 
     #[test]

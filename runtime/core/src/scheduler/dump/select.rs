@@ -105,6 +105,12 @@ impl<'a> Selection<'a> {
         self.is_wanted(id, name) && (self.task_filter.has_task(&task) || self.has_chain(chain))
     }
 
+    /// Returns whether the query selects a `block_on` that was called there, with this chain.
+    pub(super) fn has_block_on(&self, called_at: &str, chain: &[Link]) -> bool {
+        let has_filter = || contains_ignoring_case(called_at, &self.filter) || self.has_chain(chain);
+        matches!(self.wanted, Wanted::All) && (self.filter.is_empty() || has_filter())
+    }
+
     fn is_wanted(&self, id: u64, name: Option<&str>) -> bool {
         match self.wanted {
             Wanted::All => true,

@@ -1,5 +1,6 @@
 //! The state of the threads that read a runtime, for snapshots, lists and dumps, and for the
-//! sentinel's search for deadlocks. No worker uses it, so no worker waits for a reader here.
+//! sentinel's search for deadlocks. No worker uses it, so no worker waits for a reader here; a
+//! thread that enters or leaves `block_on` does, for a few instructions.
 
 use std::sync::Mutex;
 
@@ -7,6 +8,7 @@ use self::census::Census;
 use self::chosen::Listing;
 use self::deadlocks::Deadlocks;
 use self::long_waits::LongWaits;
+use self::main_futures::MainFutures;
 use self::processes::Sources;
 use self::turn::Turns;
 use crate::stats::cells::PHASES;
@@ -27,6 +29,8 @@ pub(crate) mod limit;
 
 pub(crate) mod long_waits;
 
+pub(crate) mod main_futures;
+
 pub mod processes;
 
 pub(in crate::scheduler) mod turn;
@@ -38,6 +42,7 @@ pub(crate) struct Readers {
     pub(in crate::scheduler) long_waits: LongWaits,
     pub(in crate::scheduler) listing: Listing,
     pub(in crate::scheduler) dumps: Turns,
+    pub(crate) main_futures: MainFutures,
     pub(crate) processes: Sources,
     /// The times that snapshots have reported so far, per worker, so that later ones report no
     /// less: see `WorkerCells::read`.
@@ -52,6 +57,7 @@ impl Readers {
             long_waits: LongWaits::default(),
             listing: Listing::default(),
             dumps: Turns::default(),
+            main_futures: MainFutures::default(),
             processes: Sources::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; workers]),
         }

@@ -1,0 +1,145 @@
+//! The futures of `block_on` in a dump.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use volt::sync::{Notify, oneshot};
+use volt::telemetry::dump::{Dump, Query};
+use volt::{Builder, Handle, Runtime};
+
+use super::{LONG, dump, dump_with, runtime};
+
+/// Returns the line of this file with this comment.
+fn line(marker: &str) -> u32 {
+    let wanted = format!("// LINE: {marker}");
+    let found = include_str!("block_on.rs").lines().position(|line| line.ends_with(&wanted));
+    found.unwrap_or_else(|| panic!("no line {wanted}")) as u32 + 1
+}
+
+/// Dumps the runtime of `handle` from another one, so that none of its `block_on` awaits the dump.
+fn dump_from(other: &Runtime, handle: &Handle, is_as_expected: impl Fn(&Dump) -> bool) -> Dump {
+    let began = Instant::now();
+    loop {
+        let dump = other.block_on(handle.dump());
+        if is_as_expected(&dump) {
+            return dump;
+        }
+        assert!(began.elapsed() < LONG, "{}", dump.text());
+    }
+}
+
+async fn serves(end: Arc<Notify>) {
+    end.notified().await; // LINE: serves
+}
+
+fn is_at(dump: &Dump, place: u32) -> bool {
+    dump.block_on.iter().any(|block_on| block_on.chain.iter().any(|link| link.is_user_code && link.line == Some(place)))
+}
+
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
+#[test]
+fn a_dump_names_the_await_of_block_on() {
+    let runtime = runtime(2);
+    let end = Arc::new(Notify::new());
+    thread::scope(|scope| {
+        let (handle, ends) = (runtime.handle(), end.clone());
+        let serves = scope.spawn(move || handle.block_on(async { serves(ends).await })); // LINE: called
+        // The caller's own `block_on` awaits the dump, and is left out.
+        let dump = dump(&runtime, &Query::default(), |dump| is_at(dump, line("serves")));
+        let [block_on] = &dump.block_on[..] else { panic!("one: {}", dump.text()) };
+        assert!(block_on.called_at.contains(&format!("block_on.rs:{}:", line("called"))), "{}", dump.text());
+        assert_eq!((dump.alive, dump.waiting, &block_on.error), (0, 0, &None), "it is no task: {}", dump.text());
+        let again = dump_with(&runtime, Query::default());
+        assert!(again.block_on[0].waiting_ns > block_on.waiting_ns, "the wait goes on");
+        let filtered = |filter: &str| dump_with(&runtime, Query { filter: filter.into(), ..Query::default() });
+        assert_eq!(filtered("serves").block_on.len(), 1);
+        assert_eq!(filtered("other").block_on.len(), 0);
+        assert_eq!(dump_with(&runtime, Query { polls: false, ..Query::default() }).block_on.len(), 0);
+        end.notify_one();
+        serves.join().unwrap();
+    });
+    assert_eq!(dump_with(&runtime, Query::default()).block_on.len(), 0, "it has returned");
+}
+
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
+#[test]
+fn a_dump_names_the_await_of_a_current_thread_main() {
+    let (other, end) = (runtime(1), Arc::new(Notify::new()));
+    let (started, handle) = mpsc::channel();
+    let ends = end.clone();
+    let thread = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            volt::spawn(serves(Arc::default()));
+            started.send(Handle::current()).unwrap();
+            serves(ends).await;
+        });
+    });
+    let handle = handle.recv().unwrap();
+    let dump = dump_from(&other, &handle, |dump| is_at(dump, line("serves")) && dump.waiting == 1);
+    assert_eq!((dump.block_on.len(), dump.groups.len()), (1, 1), "{}", dump.text());
+    end.notify_one();
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_block_on_that_is_being_polled_is_named() {
+    let (runtime, other, is_over) = (runtime(1), runtime(1), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            runtime.block_on(async {
+                while !is_over.load(Ordering::Acquire) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+        });
+        let dump = dump_from(&other, runtime.handle(), |dump| dump.block_on.len() == 1);
+        is_over.store(true, Ordering::Release);
+        let block_on = &dump.block_on[0];
+        assert_eq!((block_on.waiting_ns, block_on.chain.len()), (None, 0), "{}", dump.text());
+    });
+}
+
+/// The future is polled by its wake-ups and by dumps, and gets each message.
+fn no_message_is_lost(runtime: &Runtime) {
+    const MESSAGES: u32 = 2_000;
+    let (other, is_over) = (super::runtime(1), AtomicBool::new(false));
+    let dumps = thread::scope(|scope| {
+        let dumps = scope.spawn(|| {
+            let mut dumps = 0;
+            while !is_over.load(Ordering::Acquire) {
+                other.block_on(runtime.handle().dump());
+                dumps += 1;
+            }
+            dumps
+        });
+        let received = runtime.block_on(async {
+            let mut received = 0;
+            for _ in 0..MESSAGES {
+                let (sender, receiver) = oneshot::channel();
+                volt::spawn(async move {
+                    volt::task::yield_now().await;
+                    sender.send(1).unwrap();
+                });
+                received += volt::time::timeout(LONG, receiver).await.expect("no wake-up is lost").unwrap();
+            }
+            received
+        });
+        is_over.store(true, Ordering::Release);
+        assert_eq!(received, MESSAGES);
+        dumps.join().unwrap()
+    });
+    assert!(dumps > 0);
+}
+
+#[test]
+fn dumps_lose_no_wake_up_of_block_on() {
+    no_message_is_lost(&runtime(2));
+}
+
+#[test]
+fn dumps_lose_no_wake_up_of_a_current_thread_main() {
+    no_message_is_lost(&Builder::new_current_thread().build().unwrap());
+}
