@@ -79,7 +79,8 @@ const CHARTS = [
 
 // ---- history ------------------------------------------------------------------------------------
 
-const histories = new Map(); // runtime key -> [times, values of each curve…], in the order of CHARTS
+// runtime key -> [times, values of each curve…], in the order of CHARTS
+const histories = new Map();
 let chosen = null; // the key of the selected runtime
 let plots = [];
 let isRecalled = false; // whether the history of the exporter was added

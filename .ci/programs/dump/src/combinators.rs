@@ -130,9 +130,9 @@ fn futures_join_all_of_20() -> Case {
 }
 
 fn tokio_select() -> Case {
-    let Two { senders, receivers } = Two::new();
+    let Two { senders, receivers: (first, second) } = Two::new();
     Case::new(async move {
-        tokio::select! { _ = left(receivers.0) => {}, _ = right(receivers.1) => {} } // AWAIT left right
+        tokio::select! { _ = left(first) => {}, _ = right(second) => {} } // AWAIT left right
     })
     .ends_at([OPERATION; 2])
     .then(move || send_first(senders))
