@@ -2,8 +2,8 @@
 //!
 //! Runs until SIGINT or SIGTERM, then pushes the metrics for the last time if there is a collector,
 //! and terminates with that signal; as process 1, with code 128 + signal. A second signal
-//! terminates it immediately. Exits with code 1 if it cannot start, with the reason on standard
-//! error, and with code 2 if the arguments are invalid.
+//! terminates it immediately. Exits with code 0 after `--help` or `--version`, with code 1 if it
+//! cannot start, with the reason on standard error, and with code 2 if the arguments are invalid.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -85,6 +85,7 @@ Examples:
     otlp_examples!(),
     "
 Exit codes:
+  0  The help or the version was printed
   1  Cannot start, with the reason on standard error
   2  Invalid arguments
 
