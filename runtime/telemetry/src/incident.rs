@@ -184,7 +184,7 @@ impl Incident {
         self.route.as_deref().or(self.task_name.as_deref())
     }
 
-    /// Returns the frame to blame: the innermost frame of application code.
+    /// Returns the frame of the suspect line: the innermost frame of application code.
     pub fn guilty(&self) -> Option<&Frame> {
         self.stack.iter().find(|frame| frame.is_user_code)
     }
