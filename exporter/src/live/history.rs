@@ -5,8 +5,8 @@
 //! [`Point`] for each runtime. The page requests all points when it opens (`/live/history.json`),
 //! and from then on adds the point of each response that it gets (`/live.json`).
 //!
-//! Bounds: [`POINTS_MAX`] points of [`RUNTIMES_MAX`] runtimes, about 1 MB. A runtime that has ended
-//! stays until its points are older than [`KEPT`].
+//! Bounds: [`POINTS_MAX`] points of [`RUNTIMES_MAX`] runtimes, about 1 MB. A runtime that was shut
+//! down stays until its points are older than [`KEPT`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -91,8 +91,8 @@ impl Point {
 impl History {
     /// Adds the point of a runtime, if its last one is old enough.
     pub(crate) fn add(&mut self, pid: u32, runtime: &Snapshot, point: Point) {
-        // A clock that is set far back begins a new history. Otherwise the runtimes that have ended
-        // would stay until it reaches their last point again.
+        // A clock that is set far back begins a new history. Otherwise the runtimes that were shut
+        // down would stay until it reaches their last point again.
         self.0.retain(|past| past.points.back().is_some_and(|last| (point.at - last.at).abs() < KEPT.as_secs_f64()));
         let is_it = |past: &&mut Past| {
             (past.pid, &past.runtime, past.started_at_ns) == (pid, &runtime.runtime, runtime.started_at_ns)

@@ -36,7 +36,7 @@
 //! the last one stopped. *Bounded*: a publication makes at most one update for each series of the
 //! page, where each bucket is a series, and the pauses let a recorder with a small queue keep up.
 //! *Not idle*: each publication updates every current series, so that a recorder which removes idle
-//! series keeps them, and removes those of runtimes that have ended. *No ghosts*: a recorder
+//! series keeps them, and removes those of runtimes that were shut down. *No ghosts*: a recorder
 //! without that setting keeps the series of ended runtimes; their gauges are 0, as nothing waits
 //! there.
 //!

@@ -104,7 +104,7 @@ struct Tally {
 }
 
 fn count(cell: &AtomicU64) {
-    // Relaxed: read when all threads have ended, and counting must not order what it observes.
+    // Relaxed: read when all threads have exited, and counting must not order what it observes.
     cell.fetch_add(1, Ordering::Relaxed);
 }
 

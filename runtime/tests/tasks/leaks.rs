@@ -1,4 +1,4 @@
-//! Nothing is left of a runtime that has ended: neither threads nor descriptors nor memory. The
+//! Nothing is left of a runtime that was shut down: neither threads nor descriptors nor memory. The
 //! test runs in a separate program, since it counts the resources of the whole program.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -56,7 +56,7 @@ fn is_alive(black_box: &BlackBox) -> bool {
     is_same_boot(black_box) == Some(true) && socket::is_program_alive(pid, start_time) && !is_zombie(pid)
 }
 
-/// Returns whether the program has ended, and its parent has not waited for it yet.
+/// Returns whether the program has exited, and its parent has not waited for it yet.
 fn is_zombie(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The name in parentheses may contain anything.

@@ -133,7 +133,7 @@ impl Room {
     }
 
     fn send(&self, context: &Context, guest: Pid, words: ToGuest) {
-        // The mailbox drops and counts a message if it is full. If the guest's process has ended,
+        // The mailbox drops and counts a message if it is full. If the guest's process has exited,
         // its monitor reports that.
         drop(context.try_send(guest, Payload::new(words)));
     }

@@ -21,7 +21,7 @@ static CLOCK: Clock<Machine> = Clock::new(Machine);
 
 thread_local! {
     /// The segment of the clock that this thread read last, and the time. Needs no destructor, so
-    /// it can be used until the thread has ended.
+    /// it can be used until the thread has exited.
     static KEPT: Kept = const { Kept::new() };
 }
 

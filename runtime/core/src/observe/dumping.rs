@@ -48,7 +48,7 @@ impl Dumping {
                 // Unwind safe: a dump that panicked is discarded with all that it has used.
                 Some(runtime) => catch_unwind(AssertUnwindSafe(|| Reply::Dump(Box::new(runtime.dump(&query, &limit)))))
                     .unwrap_or_else(|_| Reply::Error { message: FAULT.to_owned() }),
-                None => Reply::Error { message: "the runtime has ended".to_owned() },
+                None => Reply::Error { message: "the runtime was shut down".to_owned() },
             };
             drop(counted);
             // Fails if the client has disconnected.

@@ -25,7 +25,7 @@
 //! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and
 //!   counted.
 //! * *Asleep without clients*: without a client there is no wake-up, except one or two after the
-//!   last runtime has ended.
+//!   last runtime was shut down.
 //! * *It never stops the application*: without a socket the program continues, with a warning.
 
 mod cost;

@@ -149,7 +149,7 @@ impl Signals {
     fn request(&self) {
         // ORDERING: Relaxed; pairs with the store in `wait`, see there.
         if !self.is_due.swap(true, Ordering::Relaxed) {
-            // Fails only if the thread has ended.
+            // Fails only if the thread has exited.
             let _result = rustix::io::write(&self.pipe, &[1]);
         }
     }

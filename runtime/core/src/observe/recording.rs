@@ -44,7 +44,7 @@ pub(super) struct Recording {
 
 impl Recording {
     /// Begins a recording with the records of the last `before` that are still in the rings.
-    /// Also returns the recording's head. `None` if the runtime has ended.
+    /// Also returns the recording's head. `None` if the runtime was shut down.
     pub(super) fn begin(
         name: &str,
         runtime: Weak<dyn Observed>,
@@ -86,7 +86,7 @@ impl Recording {
     }
 
     fn collect(&mut self, now: Instant) -> Result<(), String> {
-        let has_ended = || "the runtime has ended".to_owned();
+        let has_ended = || "the runtime was shut down".to_owned();
         let runtime = self.runtime.upgrade().ok_or_else(has_ended)?;
         let flush = self.drain.collect(runtime.names().ok_or_else(has_ended)?);
         if self.snapshot_at <= now {

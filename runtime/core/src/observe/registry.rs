@@ -17,7 +17,7 @@
 //!   again.
 //! * The observer, when woken: if no runtime needs a socket, *linger*: wait for some time, without
 //!   holding the lock. If no runtime has needed one meanwhile, close and unlink the socket, record
-//!   that the thread has ended, and end. It does all this before it releases the lock.
+//!   that the thread has exited, and end. It does all this before it releases the lock.
 //! * Exit of the program: unlink the socket, if the observer still has it.
 //!
 //! So a runtime that starts meanwhile finds either an observer that continues or none, never one

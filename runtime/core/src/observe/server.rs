@@ -343,7 +343,7 @@ fn reply_to(
     registry: &Registry,
     now: Instant,
 ) -> Result<Option<Reply>, String> {
-    let has_ended = || "the runtime has ended".to_owned();
+    let has_ended = || "the runtime was shut down".to_owned();
     let reply = match request {
         Request::Dump { runtime, query } => {
             let (_, runtime) = registry.find(runtime.as_deref())?;

@@ -116,7 +116,7 @@ impl Joiner {
         self.left.load(Ordering::Acquire)
     }
 
-    /// Joins the joiner's thread if all threads have ended. Otherwise detaches it.
+    /// Joins the joiner's thread if all threads have exited. Otherwise detaches it.
     pub(crate) fn end(self) {
         if self.left() == 0 {
             self.thread.into_iter().for_each(|thread| _ = thread.join());

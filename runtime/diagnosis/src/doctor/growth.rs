@@ -17,7 +17,7 @@
 //!
 //! There are two windows. For `LONG_NS` this is the only condition. Over [`SHORT_NS`] a rising load
 //! looks the same, but its tasks end. The short window therefore requires that hardly any task of
-//! the runtime has ended.
+//! the runtime has completed.
 //!
 //! A window has at least two steps. If counting the tasks takes so long that it is seldom repeated,
 //! the window is longer, and proportionally more growth is required.

@@ -9,7 +9,8 @@
 //!
 //! * *The program's findings take precedence*: findings that a program sent with a snapshot are not
 //!   changed, so that all readers show the same.
-//! * *Bounded*: one history per runtime, and none for a runtime that has ended or sends findings.
+//! * *Bounded*: one history per runtime, and none for a runtime that was shut down or sends
+//!   findings.
 
 use std::borrow::Cow;
 

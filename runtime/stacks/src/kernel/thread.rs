@@ -101,7 +101,7 @@ pub struct ThreadProbe {
 
 impl ThreadProbe {
     /// Creates a probe for the thread with this id (`gettid`) in this program. Call it while that
-    /// thread runs, preferably from that thread: then no id is used after the thread has ended.
+    /// thread runs, preferably from that thread: then no id is used after the thread has exited.
     ///
     /// Never fails. Values that cannot be read are missing in the samples.
     pub fn new(tid: u32) -> Self {
@@ -114,7 +114,7 @@ impl ThreadProbe {
     }
 
     /// Returns the time on a processor and the time waited for one, in less than 1 µs; for metrics
-    /// that are always on. Returns `None` if the thread has ended, or if the kernel reports
+    /// that are always on. Returns `None` if the thread has exited, or if the kernel reports
     /// neither.
     pub fn times(&self) -> Option<ThreadTimes> {
         let clock_ns = thread_clock_ns(self.tid);
@@ -169,7 +169,7 @@ impl ThreadProbe {
     }
 }
 
-/// Returns whether this is the error of an open file whose thread has ended.
+/// Returns whether this is the error of an open file whose thread has exited.
 fn has_exited(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.raw_os_error() == Some(ESRCH)

@@ -162,7 +162,7 @@ impl Drop for Registered {
 /// Why no stack was captured.
 #[derive(Debug)]
 pub enum CaptureError {
-    /// The thread has ended or is about to end.
+    /// The thread has exited or is about to exit.
     Ended,
     /// Other stacks were being captured the whole time, or too many threads are suspended while
     /// they answer.
@@ -183,7 +183,7 @@ pub enum CaptureError {
 impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended => f.write_str("the thread has ended"),
+            Self::Ended => f.write_str("the thread has exited"),
             Self::Busy => f.write_str("other stacks were being captured"),
             Self::NoAnswer { waited, signal, is_replaced: false } => write!(
                 f,

@@ -432,7 +432,7 @@ impl Client {
                  in a container that cannot see this process: there, run this command in the container's PID namespace"
             )
         } else {
-            format!("{path} closed the connection: the program or its last runtime has ended")
+            format!("{path} closed the connection: the program has exited, or its last runtime was shut down")
         };
         ConnectError::new(Kind::Closed, message)
     }

@@ -16,7 +16,7 @@ use crate::socket::{self, Candidate, Environment, SocketError};
 /// # Errors
 /// Returns an error for which one of these is true:
 /// - [`ConnectError::is_missing`] if there is no such socket
-/// - [`ConnectError::is_stale`] for the pid of a program that has ended
+/// - [`ConnectError::is_stale`] for the pid of a program that has exited
 /// - [`ConnectError::is_ambiguous`] for a name that several programs have
 pub fn resolve(target: &str, environment: &Environment) -> Result<PathBuf, ConnectError> {
     if target.contains('/') {

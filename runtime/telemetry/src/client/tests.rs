@@ -151,7 +151,7 @@ fn flushes_come_as_they_are_sent_and_an_answer_ends_them() {
         assert_eq!(requested(&stream), Some(request));
         send_reply(&stream, &Reply::Recording { head: Box::new(Head { pid: 7, ..Head::default() }) });
         (1..3).for_each(|at_ns| send_reply(&stream, &Reply::Flush { flush: Box::new(flush(at_ns)) }));
-        send_reply(&stream, &Reply::Error { message: "the runtime has ended".into() });
+        send_reply(&stream, &Reply::Error { message: "the runtime was shut down".into() });
     });
     let mut client = Client::connect(&path).unwrap();
     assert_eq!(client.record(Some("main"), SHORT).unwrap().pid, 7);
@@ -231,7 +231,7 @@ fn a_server_that_ends_while_a_client_waits_is_closed() {
     });
     let mut client = Client::connect(&path).unwrap();
     let error = client.snapshot().unwrap_err();
-    assert!(error.is_closed() && error.to_string().contains("has ended"), "{error}");
+    assert!(error.is_closed() && error.to_string().contains("has exited"), "{error}");
     server.join().unwrap();
     assert!(client.snapshot().unwrap_err().is_closed());
 }

@@ -7,7 +7,7 @@
 //! with the same pid.
 //!
 //! A program creates its socket, and the folder if necessary. It removes its own socket and those
-//! of programs that have ended. Consoles and exporters only read the folder.
+//! of programs that have exited. Consoles and exporters only read the folder.
 //!
 //! Invariants:
 //! * UNSAFE FOLDERS ARE REFUSED, NOT REPAIRED. The folder must belong to this user, be a directory
@@ -445,7 +445,7 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
     Ok(())
 }
 
-/// Removes the sockets of `user_id`'s programs that have ended, and returns how many were removed.
+/// Removes the sockets of `user_id`'s programs that have exited, and returns how many were removed.
 /// `dir` is the open folder at `path`.
 ///
 /// Sockets that cannot be checked or removed stay; they do no harm.

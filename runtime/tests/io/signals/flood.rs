@@ -70,7 +70,7 @@ fn flood(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         for entry in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
             let Some(thread) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // SAFETY: a function of the C library. It may fail, since the thread may have ended.
+            // SAFETY: a function of the C library. It may fail, since the thread may have exited.
             unsafe { tgkill(process, thread, SIGUSR1) };
         }
         thread::sleep(MS);

@@ -146,7 +146,7 @@ fn the_doctor_screen_fits_80_by_24_and_200_by_50() {
 #[test]
 fn the_events_screen_fits_80_by_24_and_200_by_50() {
     let mut model = fixture::stalled_model(4, 5);
-    model.update(Message::Disconnected { reason: "the program has ended".into(), retry_in: fixture::STEP });
+    model.update(Message::Disconnected { reason: "the program has exited".into(), retry_in: fixture::STEP });
     model.update(Message::Tick(fixture::STEP * 9));
     show(&mut model, Screen::Events);
     assert_screen("events", &model, (80, 24));

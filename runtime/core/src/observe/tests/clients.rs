@@ -21,7 +21,7 @@ fn every_client_sees_every_runtime() {
         assert_eq!(names, ["main", "second", "without a socket"]);
     }
     drop(second);
-    assert_eq!(clients[0].snapshot().unwrap().runtimes.len(), 2, "a runtime that has ended is not shown");
+    assert_eq!(clients[0].snapshot().unwrap().runtimes.len(), 2, "a runtime that was shut down is not shown");
 }
 
 #[test]

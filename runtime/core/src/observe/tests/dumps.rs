@@ -109,5 +109,5 @@ fn a_runtime_that_ends_during_its_dump_is_kept_until_then() {
     drop(held);
     assert!(matches!(read(&stream), Some(Reply::Dump(_))));
     request_dump(&stream);
-    assert!(error(&stream).contains("the runtime has ended"));
+    assert!(error(&stream).contains("the runtime was shut down"));
 }

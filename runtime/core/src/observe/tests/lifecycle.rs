@@ -120,7 +120,7 @@ fn concurrent_registrations_leave_no_sockets_or_threads() {
     assert_eq!(registry.socket_path(), None);
     assert_eq!(folder.names(), [""; 0]);
     assert!(registry.program().runtimes.is_empty());
-    assert_eq!(Arc::strong_count(&registry), 1, "every observer's thread has ended");
+    assert_eq!(Arc::strong_count(&registry), 1, "every observer's thread has exited");
 }
 
 /// Returns a scene in which the last runtime waits for the end of the observer, however long that

@@ -198,11 +198,11 @@ fn how_it_ends(fault: Fault) {
     outsider.join().unwrap();
     worker.join().unwrap();
     if let Some(tasks) = checker.join().unwrap() {
-        assert_eq!(tasks, runtime.spawned().iter().sum::<u64>(), "a worker has ended before the last task");
+        assert_eq!(tasks, runtime.spawned().iter().sum::<u64>(), "a worker has exited before the last task");
     }
 }
 
-const ENDED_EARLY: &str = "a worker has ended before the last task";
+const ENDED_EARLY: &str = "a worker has exited before the last task";
 
 #[test]
 fn a_worker_that_ends_has_seen_the_last_task() {

@@ -7,7 +7,7 @@
 //! 1. list the black boxes of this program's name, and group them by life;
 //! 2. delete the oldest lives, except for those that are locked, until there is room for this one;
 //! 3. delete the file of an earlier runtime of the same name in this life; if this life has
-//!    [`BOXES`] files already, delete the oldest one whose runtime has ended;
+//!    [`BOXES`] files already, delete the oldest one whose runtime was shut down;
 //! 4. create the file under a name that does not exist, with mode 0600, and lock it;
 //! 5. have the kernel allocate its pages.
 //!

@@ -264,7 +264,7 @@ extern "C" fn mark_exit() {
 
 /// Marks how the runtime of a black box with this head ended, unless that is marked already.
 pub(super) fn mark_end(head: &[AtomicU64], how: u64) {
-    // ORDERING: Relaxed; the reader runs after the program has ended, or takes either
+    // ORDERING: Relaxed; the reader runs after the program has exited, or takes either
     // value.
     if head[word::END].compare_exchange(end::NONE, how, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
         // ORDERING: Relaxed; as above.

@@ -137,7 +137,7 @@ impl BlackBox {
             return None;
         }
         let words = self.mapping.words(at_byte, RING_HEAD_WORDS + self.layout.ring_records * WORDS);
-        // ORDERING: Relaxed; the reader runs after the program has ended.
+        // ORDERING: Relaxed; the reader runs after the program has exited.
         words[1].store(RING_MAGIC, Ordering::Relaxed);
         let owner: Arc<dyn Any + Send + Sync> = self.mapping.clone();
         // SAFETY: Alive: the owner is the mapping. The words are atomics, which need no drop.
@@ -147,7 +147,7 @@ impl BlackBox {
     /// Records that the sentinel has checked the runtime, and adds the lines of locations that are
     /// new. For the sentinel's thread.
     pub(crate) fn beat(&self, now_ns: u64, in_flight: impl Iterator<Item = &'static Location<'static>>) {
-        // ORDERING: Relaxed; the reader runs after the program has ended, or takes either value.
+        // ORDERING: Relaxed; the reader runs after the program has exited, or takes either value.
         self.mapping.words(0, word::END_NS + 1)[word::BEAT_NS].store(now_ns, Ordering::Relaxed);
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         in_flight.for_each(|location| texts.add_address(&self.mapping, location));

@@ -57,7 +57,7 @@ impl Texts {
         }
         let words = mapping.words(self.layout.texts_at(self.log), LOG_WORDS);
         let (head, rest) = words[self.words..self.words + count].split_at(TEXT_HEAD_BYTES / 8);
-        // ORDERING: Relaxed, all; the reader runs after the program has ended, and the kernel
+        // ORDERING: Relaxed, all; the reader runs after the program has exited, and the kernel
         // keeps what was stored.
         head[0].store(kind | (text.len() as u64) << 8, Ordering::Relaxed);
         head[1].store(number, Ordering::Relaxed);

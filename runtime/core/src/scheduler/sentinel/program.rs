@@ -7,8 +7,8 @@
 //! sentinel keeps of it from one check to the next ([`Rounds`]).
 //!
 //! An ordinary case: runtimes A and B are in the list. The checks of B are suspended, and the
-//! thread checks A every 10 ms. A shuts down: once its workers have ended, the thread that shuts it
-//! down takes its rounds and removes it from the list. The sentinel's thread then sleeps until a
+//! thread checks A every 10 ms. A shuts down: once its workers have exited, the thread that shuts
+//! it down takes its rounds and removes it from the list. The sentinel's thread then sleeps until a
 //! worker of B resumes the checks.
 //!
 //! The race: a runtime leaves while the sentinel checks it, and the check starts a spare worker

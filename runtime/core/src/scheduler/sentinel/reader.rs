@@ -79,7 +79,7 @@ struct Requests {
     /// A `CheckRequests` is in the queue. There is only one, however many requests there are, so
     /// that incidents find room.
     is_queued: AtomicBool,
-    /// The runtime has ended: work that still waits is not needed any more.
+    /// The runtime was shut down: work that still waits is not needed any more.
     is_over: AtomicBool,
 }
 
@@ -89,7 +89,7 @@ struct Requests {
 pub(crate) struct Reader {
     jobs: SyncSender<Work>,
     requests: Arc<Requests>,
-    /// Disconnected when the thread has ended.
+    /// Disconnected when the thread has exited.
     ended: Receiver<()>,
 }
 

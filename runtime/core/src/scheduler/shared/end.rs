@@ -95,7 +95,7 @@ impl Shared {
         self.workers.wake_all();
     }
 
-    /// Closes all queues, after the workers have ended: a task that is pushed from now on is
+    /// Closes all queues, after the workers have exited: a task that is pushed from now on is
     /// returned.
     pub(crate) fn close_queues(&self) {
         self.workers.injector.close();
@@ -111,7 +111,7 @@ impl Shared {
         self.lock_running().workers += 1;
     }
 
-    /// Counts a worker whose thread has ended, or could not be started.
+    /// Counts a worker whose thread has exited, or could not be started.
     pub(crate) fn worker_ended(&self) {
         self.wake_if_done();
         let mut running = self.lock_running();
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all workers have ended, or until `deadline`. Returns how many still run; if
+    /// Waits until all workers have exited, or until `deadline`. Returns how many still run; if
     /// there are any, the last of them ends the sentinel's checks.
     pub(crate) fn wait_for_workers(&self, deadline: Option<Instant>) -> usize {
         let mut running = self.lock_running();

@@ -25,7 +25,7 @@ impl Shared {
         // A shutdown closes the inboxes first, since their workers may end before the others.
         let pushed = queue.push(task, now_ns).or_else(|task| self.workers.injector.push(task, now_ns));
         if let Err(task) = pushed {
-            // The workers have ended; the task was left behind and woken afterwards.
+            // The workers have exited; the task was left behind and woken afterwards.
             self.cancel_now(task);
             return;
         }
@@ -52,7 +52,7 @@ impl Shared {
         let count = tasks.len();
         let _submit = self.workers.intake.submits.begin();
         if let Err(tasks) = self.workers.injector.push_batch(tasks.into_iter(), now_ns) {
-            // The workers have ended.
+            // The workers have exited.
             tasks.into_iter().for_each(|task| self.cancel_now(task));
             return;
         }

@@ -4,7 +4,7 @@
 //! Each thread does what `block_on` does: it takes the core, or waits for it and meanwhile polls
 //! its main future. Its main future is ready when another thread has set `is_done`, or after one
 //! poll. The core is a number, increased by each thread that has it. At the end of a model all
-//! threads have ended: a thread that is left behind beside a free core is a deadlock.
+//! threads have exited: a thread that is left behind beside a free core is a deadlock.
 
 use loom::thread;
 use volt_explore::{breaks, holds};

@@ -19,7 +19,7 @@ impl Worker {
 
     /// Runs `turns` on the current thread as this worker, which ends afterwards.
     pub(super) fn run_with(self, turns: impl FnOnce(&Self)) {
-        /// Reports that the worker has ended, also after a panic.
+        /// Reports that the worker has exited, also after a panic.
         struct Ended<'a>(&'a Worker);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {
@@ -33,7 +33,7 @@ impl Worker {
     }
 
     /// Runs a spare that was called. Returns `true` if it leaves with its queues empty, `false` if
-    /// the runtime has ended.
+    /// the runtime was shut down.
     pub(crate) fn run_as_spare(&self) -> bool {
         self.start_cells();
         self.note_replacement();

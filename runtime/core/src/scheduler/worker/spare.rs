@@ -49,7 +49,7 @@ impl Shared {
 
     /// Runs the thread of a spare that was called.
     pub(crate) fn run_spare(self: Arc<Self>, slot: usize) {
-        /// Reports that the thread has ended, also after a panic.
+        /// Reports that the thread has exited, also after a panic.
         struct Ended<'a>(&'a Shared);
         impl Drop for Ended<'_> {
             fn drop(&mut self) {

@@ -105,7 +105,7 @@ impl Worker {
         let moved = match core.ring.take_half() {
             Some(half) => match self.shared.workers.injector.push_batch(half, now_ns) {
                 Ok(moved) => moved,
-                // The queue closes after the workers have ended.
+                // The queue closes after the workers have exited.
                 Err(_half) => unreachable!("the global queue is open while a worker runs"),
             },
             // A thief is moving tasks out.

@@ -287,7 +287,7 @@ impl WorkerCells {
         }
     }
 
-    /// Records that the worker has ended, or has not started.
+    /// Records that the worker has exited, or has not started.
     pub(crate) fn stop(&self, now_ns: u64) {
         self.enter_phase(Phase::Stopped, now_ns);
         self.thread_id.set(0);

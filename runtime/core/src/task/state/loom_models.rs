@@ -566,9 +566,9 @@ fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
     completer.join().unwrap();
     dropper.join().unwrap();
     assert!(task.freed.load(Ordering::Relaxed), "the task is freed");
-    // SAFETY: both threads have ended.
+    // SAFETY: both threads have exited.
     assert_eq!(task.output.with(|slot| unsafe { *slot }), None, "the output is dropped");
-    // SAFETY: both threads have ended.
+    // SAFETY: both threads have exited.
     assert_eq!(task.waker.with(|slot| unsafe { *slot }), None, "the waker is dropped");
 }
 

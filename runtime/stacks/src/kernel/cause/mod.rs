@@ -92,8 +92,8 @@ const SETTLED_TICKS: u64 = 2;
 /// more. `Throttled` requires samples of the control group at about the same times, if there is a
 /// group.
 ///
-/// A thread that has ended has no sample, and so no cause. Do not rely on the result if the watcher
-/// itself was delayed meanwhile: see [`classify_delay`].
+/// A thread that has exited has no sample, and so no cause. Do not rely on the result if the
+/// watcher itself was delayed meanwhile: see [`classify_delay`].
 pub fn classify(
     before: &ThreadSample,
     after: &ThreadSample,

@@ -299,7 +299,7 @@ impl World<'_> {
         self.check_counts();
     }
 
-    /// Checks everything that must hold when every worker has ended.
+    /// Checks everything that must hold when every worker has exited.
     pub(super) fn check_end(&self) {
         if self.has_failed() {
             return;

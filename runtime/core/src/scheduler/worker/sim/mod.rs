@@ -194,7 +194,7 @@ impl World<'_> {
                 .all(|state| !state.is_claimed.get() && matches!(*state.step.borrow(), Step::Sleep { .. }))
     }
 
-    /// Cancels all tasks, and waits until every worker has ended.
+    /// Cancels all tasks, and waits until every worker has exited.
     fn shut_down(&self) {
         if self.has_failed() {
             return;
