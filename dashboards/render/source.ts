@@ -79,7 +79,7 @@ export class Prometheus extends DataSourceApi<Query> {
   }
 }
 
-/** Runs a request, as Grafana's `runRequest` does for data sources that answer once. */
+/** Runs a request, as Grafana's `runRequest` does for data sources that respond once. */
 export function runRequest(source: DataSourceApi, request: DataQueryRequest): Observable<PanelData> {
   const stateless = { timeRange: request.range, request };
   return from(source.query(request) as Observable<DataQueryResponse>).pipe(

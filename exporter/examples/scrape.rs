@@ -74,7 +74,7 @@ fn scrape(address: SocketAddr, path: &str, accept: &str) -> Result<(Duration, us
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     if !answer.starts_with(b"HTTP/1.1 200") {
-        return Err(format!("{path} is answered with {}", String::from_utf8_lossy(&answer)).into());
+        return Err(format!("the response to {path} is {}", String::from_utf8_lossy(&answer)).into());
     }
     Ok((began.elapsed(), answer.len()))
 }

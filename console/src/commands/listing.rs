@@ -55,7 +55,7 @@ pub trait List: Sized {
     /// Returns the list as text, or `None` if a listing of every runtime should omit it.
     fn text(&self, is_only: bool) -> Option<String>;
 
-    /// Returns what a reader has to know about this list, below all lists.
+    /// Returns a note for readers of this list. It stands below all lists.
     fn note(&self) -> Option<&'static str> {
         None
     }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_every_field_of_an_incident_and_the_guilty_line() {
+    fn json_has_every_field_of_an_incident_and_the_suspect_line() {
         let program = fixture::stalled(fixture::program(4, 3), 7);
         let all = json(&program, true);
         assert_eq!(all["incidents"].as_array().unwrap().len(), 7);

@@ -401,7 +401,7 @@ fn the_doctor_finds_a_process_that_is_restarted_again_and_again() {
     let found = check(Rule::RestartStorm, &[]);
     let storm = found.iter().find(|finding| finding.rule == Rule::RestartStorm).expect("it was waited for");
     let last = storm.evidence.iter().find(|evidence| evidence.key == "last_failure").expect("one has failed");
-    assert!(last.text.contains("failed: the database does not answer"), "{storm:#?}");
+    assert!(last.text.contains("failed: the database does not respond"), "{storm:#?}");
     assert!(storm.locations[0].at().contains("symptoms/processes.rs"), "{storm:#?}");
 }
 

@@ -13,7 +13,7 @@ use crate::presence::{HEARTBEAT, LOSS};
 use crate::relay::{BACKLOG, Nats, QUEUE, State};
 use crate::subject::Subjects;
 
-/// How long the server, or another node with the same name, may take to answer.
+/// How long the server, or another node with the same name, may take to respond.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of a node that will be connected. See [the crate's documentation](crate) for an
@@ -72,7 +72,7 @@ impl Options {
     /// checks that the name of the node is free.
     ///
     /// # Errors
-    /// Returns an error in these cases: no server answers, or it denies access; another node has
+    /// Returns an error in these cases: no server responds, or it denies access; another node has
     /// the name; the name of the cluster is invalid; the runtime was built without
     /// `tokio_compat(true)`.
     ///
@@ -103,7 +103,7 @@ impl Options {
         let client = match connected {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(unreachable(address, &error)),
-            Err(_elapsed) => return Err(unreachable(address, &format_args!("no answer within {TIMEOUT:?}"))),
+            Err(_elapsed) => return Err(unreachable(address, &format_args!("no response within {TIMEOUT:?}"))),
         };
         let reply = timeout(TIMEOUT, client.request(subjects.name(node), "".into())).await;
         match reply {
@@ -113,15 +113,15 @@ impl Options {
                     "the NATS server at {address} does not allow node {node} to send requests: {error}"
                 )));
             }
-            // A node that does not answer still has the name: it may have been stopped.
+            // A node that does not respond still has the name: it may have been stopped.
             _ => {
                 return Err(ConnectError(format!(
                     "cluster {cluster} has a node {node} already: choose another name, or stop that node"
                 )));
             }
         }
-        // From here on, this node has the name. Until the relay starts, it does not answer requests
-        // for the name; the requesting node treats that as an answer.
+        // From here on, this node has the name. Until the relay starts, it does not reply to
+        // requests for the name; the requesting node treats that as a reply.
         let refused = |error: &dyn fmt::Display| {
             ConnectError(format!("the NATS server at {address} does not allow node {node} to subscribe: {error}"))
         };

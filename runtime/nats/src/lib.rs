@@ -35,7 +35,7 @@
 //! |---|---|---|
 //! | `volt.CLUSTER.frame.NODE.INCARNATION` | a node with a frame for that incarnation of that node | one frame |
 //! | `volt.CLUSTER.presence` | every node, each [`HEARTBEAT`] | `up`, or `bye` when it leaves |
-//! | `volt.CLUSTER.name.NODE` | a node that wants to use that name | empty; the node that has the name answers |
+//! | `volt.CLUSTER.name.NODE` | a node that wants to use that name | empty; the node that has the name replies |
 //!
 //! The reply subject identifies the publisher: it is the publisher's own frame subject. A frame for
 //! an earlier incarnation of a node has no subscriber, and is not delivered.

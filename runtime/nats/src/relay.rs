@@ -319,7 +319,7 @@ async fn listen(
         }
     };
     // Nodes that received the first heartbeat before we had subscribed now get a second one, which
-    // they can answer.
+    // they can reply to.
     session.announce(UP).await;
     let mut known = Presence::new(session.me);
     let mut checks = interval(heartbeat / CHECKS);
@@ -423,6 +423,6 @@ async fn answer(session: &Session, message: Message) {
     if let Some(reply) = message.reply
         && let Err(error) = session.client.publish(reply, "taken".into()).await
     {
-        tracing::warn!(target: "volt::process", %error, "a request for this node's name was not answered");
+        tracing::warn!(target: "volt::process", %error, "cannot reply to a request for this node's name");
     }
 }

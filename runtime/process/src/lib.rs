@@ -24,7 +24,7 @@
 //! ```
 //! use volt_process::{Context, Event, Events, Failure, Output, Payload, Process, Spawn, System};
 //!
-//! /// Counts messages, and answers calls with the count.
+//! /// Counts messages, and replies to calls with the count.
 //! #[derive(Default)]
 //! struct Counter {
 //!     count: u64,

@@ -101,7 +101,7 @@ pub struct ProcessList {
     pub runtime: String,
     /// When the list was made: ns on the program's monotonic clock.
     pub at_ns: u64,
-    /// The query that this list answers. With very many processes, a new query may get a list for
+    /// The query that this list is for. With very many processes, a new query may get a list for
     /// the previous one. The client then repeats the query.
     pub query: Query,
     /// The processes, highest rank first.

@@ -75,7 +75,7 @@ pub struct TaskList {
     pub runtime: String,
     /// When the list was made: ns on the program's monotonic clock.
     pub at_ns: u64,
-    /// The query that this list answers. With very many tasks, a new query may get a list for the
+    /// The query that this list is for. With very many tasks, a new query may get a list for the
     /// previous one. The client then repeats the query.
     pub query: Query,
     /// The tasks, highest rank first.

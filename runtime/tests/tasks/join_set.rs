@@ -257,7 +257,7 @@ fn dropping_a_join_set_aborts_its_local_tasks() {
 }
 
 #[test]
-fn tasks_of_a_runtime_that_has_ended_are_joined_as_cancelled() {
+fn tasks_of_a_shut_down_runtime_are_joined_as_cancelled() {
     watched(|| {
         let mut tasks = JoinSet::new();
         let ended = runtime(1);

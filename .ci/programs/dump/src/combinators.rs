@@ -292,7 +292,7 @@ fn async_executor_run() -> Case {
 type Answer = Pin<Box<dyn Future<Output = Result<u32, tower::BoxError>> + Send>>;
 type Buffer = tower::buffer::Buffer<u32, Answer>;
 
-/// A service behind a buffer for one request. It answers when it is notified.
+/// A service behind a buffer for one request. It responds when it is notified.
 fn buffer(notify: Arc<tokio::sync::Notify>) -> (Buffer, impl Future<Output = ()> + Send + 'static) {
     let service = tower::service_fn(move |_request: u32| {
         let notify = notify.clone();

@@ -369,7 +369,7 @@ fn the_overview_shows_incidents_uncut() {
 }
 
 #[test]
-fn the_guilty_line_is_never_cut() {
+fn the_suspect_line_is_never_cut() {
     let mut model = fixture::stalled_model(4, 3);
     show(&mut model, Screen::Incidents);
     for columns in 80..240 {

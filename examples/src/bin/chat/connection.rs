@@ -1,5 +1,5 @@
-//! A connection of the chat: sends what its user types to a room, and what others say there to the
-//! user. It is one process, written as an async function.
+//! A connection of the chat: sends the lines that its user types to a room, and the lines of others
+//! there to the user. It is one process, written as an async function.
 //!
 //! # Shape
 //!
@@ -35,7 +35,7 @@ const OUTPUT_MAX: usize = 64 * 1024;
 const NAME_MAX: usize = 32;
 /// Time between two searches for a room that is being restarted.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// How long a room may take to answer before the request is repeated: the answer may have been
+/// How long a room may take to reply before the request is repeated: the reply may have been
 /// dropped because the mailbox was full.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a room may be missing before the user is informed.
@@ -326,7 +326,7 @@ impl Connection {
     }
 
     /// Sends to the room, and waits while its mailbox is full, which slows a fast typist down. The
-    /// monitor reports if the room has ended.
+    /// monitor reports if the room has exited.
     async fn send_to(&self, room: Pid, words: ToRoom) {
         drop(self.context.send(room, Payload::new(words)).await);
     }

@@ -21,7 +21,7 @@ use crate::words::{HISTORY_MAX, History, ToGuest, ToKeeper, ToRoom, remember};
 /// The tags of the outputs that it yields.
 const FETCH: u64 = 0;
 const RETRY: u64 = 1;
-/// How long the keeper may take to answer before the request is repeated.
+/// How long the keeper may take to reply before the request is repeated.
 const FETCH_LIMIT: Duration = Duration::from_secs(1);
 /// Time between two searches for a missing keeper.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -187,7 +187,7 @@ impl Process for Room {
                 Event::Completed { tag: RETRY, .. } => self.find_keeper(&context, out),
                 Event::Completed { tag: FETCH, result } => match result.map(Payload::downcast) {
                     Ok(Ok(known)) => self.restore(&context, known),
-                    // The keeper has not answered in time, or has ended, which its monitor reports.
+                    // The keeper has not replied in time, or has exited, which its monitor reports.
                     _ => {
                         if let Some((keeper, _)) = self.keeper {
                             let fetch = ToKeeper::Fetch { room: self.name.clone() };

@@ -21,7 +21,7 @@ struct State {
     is_requested: bool,
     /// How many calls of `requested` there were. Numbers them.
     calls: u64,
-    /// The waker of each call that waits. Not told apart by `will_wake`: the waker of a task may
+    /// The waker of each call that waits. Not distinguished by `will_wake`: the waker of a task may
     /// differ from poll to poll, for example in a poll for a task dump.
     waiting: HashMap<u64, Waker>,
 }

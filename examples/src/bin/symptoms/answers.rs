@@ -19,7 +19,7 @@ const FOR_EVER: Duration = Duration::from_secs(86_400);
 /// A request, with the channel for the answer.
 type Request = oneshot::Sender<u64>;
 
-/// A client that sends requests one after the other, and a server that stops answering them, or a
+/// A client that sends requests one after the other, and a server that stops replying, or a
 /// client that stops sending them. Beside the latter, tasks wait for what may never happen: a
 /// connection, a shutdown, a change of the settings and a notification.
 pub(crate) fn waiting_forever(scene: &Scene) {

@@ -132,7 +132,7 @@ enum Symptom {
     DeadlockChannels,
     /// A task holds a lock while it waits; the counterpart drops the guard first
     LockHeld,
-    /// A server stops answering requests; the counterpart's client is idle
+    /// A server stops replying to requests; the counterpart's client is idle
     WaitingForever,
     /// A process receives more messages than it handles; the counterpart's sender waits for room
     MailboxGrowing,

@@ -47,7 +47,7 @@ pub(crate) fn mailbox_growing(scene: &mut Scene) {
 pub(crate) fn restart_storm(scene: &mut Scene) {
     let system = System::new(&scene.runtime);
     let child = ChildSpec::permanent("child", || {
-        Spawn::new(volt_process::from_fn(async |_inbox, _input| Err(Failure::new("the database does not answer"))))
+        Spawn::new(volt_process::from_fn(async |_inbox, _input| Err(Failure::new("the database does not respond"))))
     });
     let supervisor = Supervisor::new(Strategy::OneForOne).child(child);
     let supervisor = if scene.has_symptom {

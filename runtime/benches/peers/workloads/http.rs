@@ -1,4 +1,4 @@
-//! hyper answers requests on 64 persistent connections. The load comes from another program
+//! hyper serves requests on 64 persistent connections. The load comes from another program
 //! (`http_load`), so that the processor time here is the server's.
 //!
 //! Protocol between the two, a line each:

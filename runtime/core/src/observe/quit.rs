@@ -29,7 +29,7 @@
 //! receive the signal, and a handler that the program had installed before is called as well.
 //!
 //! Rejected: `signalfd`, for which the signal must be blocked in all threads. Also rejected: a
-//! request to the observer's thread, which has to answer clients meanwhile, and which a runtime
+//! request to the observer's thread, which has to serve clients meanwhile, and which a runtime
 //! without a control socket does not start. With `Builder::stack_signal(SIGQUIT)`, each capture of
 //! a stack also causes a dump: choose another signal there.
 

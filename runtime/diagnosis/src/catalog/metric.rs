@@ -59,7 +59,7 @@ pub struct Metric {
 pub(super) enum Read {
     /// Each runtime.
     Runtime(fn(&mut Reading<'_>)),
-    /// Each known program, whether it answered or not.
+    /// Each known program, whether it responded or not.
     Program(fn(&mut ProgramReading<'_>)),
 }
 
@@ -110,7 +110,7 @@ impl Metric {
         reading.samples
     }
 
-    /// Returns the samples of a program, where `None` means that it did not answer. Returns no
+    /// Returns the samples of a program, where `None` means that it did not respond. Returns no
     /// samples if the metric is about runtimes.
     ///
     /// ```

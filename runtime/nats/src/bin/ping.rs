@@ -1,4 +1,4 @@
-//! An example program: two nodes that play ping-pong. Start a server, then a node that answers,
+//! An example program: two nodes that play ping-pong. Start a server, then a node that replies,
 //! then a node that calls:
 //!
 //! ```text
@@ -6,7 +6,7 @@
 //! cargo run --release --bin ping -- 127.0.0.1:4222 beta &
 //! cargo run --release --bin ping -- 127.0.0.1:4222 alpha beta 10000
 //! ```
-//! `ping loopback COUNT` runs both nodes in this program, without a server. The node that answers
+//! `ping loopback COUNT` runs both nodes in this program, without a server. The node that replies
 //! runs until ^C. The other one exits after COUNT round trips, and prints how long they took.
 
 use std::process::ExitCode;
@@ -83,7 +83,7 @@ async fn pong(mut inbox: Inbox, _input: Payload) -> Result<Payload, volt_process
         match (message.reply, message.from) {
             (Some(reply), _) => reply.send(message.payload),
             // This process must not wait for the sender. A sender that cannot be reached gets no
-            // answer.
+            // reply.
             (None, Some(sender)) => drop(inbox.context().try_send(sender, message.payload)),
             (None, None) => {}
         }

@@ -40,7 +40,7 @@ pub fn on_volt<F: Future<Output = ()>>(test: impl Fn() -> F) {
 pub struct Program(Child);
 
 impl Program {
-    /// Starts the example `ping` as a node that answers. The node is in its cluster when this
+    /// Starts the example `ping` as a node that replies. The node is in its cluster when this
     /// returns.
     pub fn ping(server: &str, node: &str) -> Self {
         let program = env!("CARGO_BIN_EXE_ping");

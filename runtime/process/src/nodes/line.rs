@@ -1,8 +1,8 @@
 //! The conversation with one incarnation of another node. It detects lost frames by numbering them,
 //! and contains the *bonds* of the two nodes: pending calls, monitors and links.
 //!
-//! An ordinary case: two nodes connect. Each sends a hello, and answers the other's hello with a
-//! welcome. From then on, they exchange numbered frames, and each node finds every number exactly
+//! An ordinary case: two nodes connect. Each sends a hello, and replies to the other's hello with
+//! a welcome. From then on, they exchange numbered frames, and each node finds every number exactly
 //! once.
 //!
 //! The problem: a relay may lose frames. The two nodes may also disagree on whether they have lost
@@ -21,7 +21,7 @@
 //!
 //! 1. *Hello*: each side sends a hello when the relay reports the peer, and again whenever the
 //!    relay repeats that, until 3.
-//! 2. *Welcome*: a side that receives a hello answers with a welcome. So does a side for which a
+//! 2. *Welcome*: a side that receives a hello replies with a welcome. So does a side for which a
 //!    welcome opens the conversation.
 //! 3. *Open*: the conversation is open for us once a frame contains our session in
 //!    `received_session`. Before that, we send nothing except 1 and 2.
@@ -32,7 +32,7 @@
 //! 6. *Gap*: a skipped number means that frames were lost. The conversation is broken off: all its
 //!    bonds end with `NoConnection`, and we start anew with a hello of a fresh session.
 //! 7. *Forgotten*: a hello with a higher session means that they have started anew. The
-//!    conversation is broken off here, too, and we answer from a fresh session.
+//!    conversation is broken off here, too, and we reply from a fresh session.
 //!
 //! 6 and 7 terminate: a hello of a fresh session is answered by a welcome, which opens the
 //! conversation, and never by another hello.
@@ -152,7 +152,7 @@ pub(crate) enum Received {
     Act { is_opened: bool },
     /// Nothing.
     Nothing,
-    /// Answer with a welcome if `answers`: the frame was part of the greeting.
+    /// Reply with a welcome if `answers`: the frame was part of the greeting.
     Greeted { is_opened: bool, answers: bool },
     /// End these bonds, then call [`Line::begin`], with a welcome if `answers`: the conversation is
     /// broken off.

@@ -160,7 +160,7 @@ impl System {
                 let reply = RemoteReply { system: self.clone(), peer: line.peer, id, to, is_answered: false };
                 let message = Message { from: from.map(theirs), payload, reply: Some(Reply::remote(Box::new(reply))) };
                 let (message, is_full) = match self.take_in(to, message) {
-                    // If the policy dropped the message, dropping its reply has answered the call.
+                    // If the policy dropped the message, dropping its reply has ended the call.
                     Ok(_taken) => return,
                     Err(Refused::Full(message)) => (message, true),
                     Err(Refused::Closed(message)) => (message, false),

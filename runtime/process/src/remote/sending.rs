@@ -31,8 +31,8 @@
 //! # Rejected
 //!
 //! * Pids with an incarnation: 16 bytes, and a third number in every text.
-//! * Acknowledgements and resending: the process at the other end does that better, by answering a
-//!   call.
+//! * Acknowledgements and resending: the process at the other end does that better, by replying to
+//!   a call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl System {
     /// before it is used.
     ///
     /// # Errors
-    /// Returns an error if the node cannot be reached or does not answer within 5 s.
+    /// Returns an error if the node cannot be reached or does not respond within 5 s.
     ///
     /// # Panics
     /// Panics if `node` is another node and the future is polled outside the context of a runtime.
@@ -391,12 +391,12 @@ pub struct LookupError {
 }
 
 impl LookupError {
-    /// Returns whether the node cannot be reached, or was lost before it answered.
+    /// Returns whether the node cannot be reached, or was lost before it responded.
     pub fn is_no_connection(&self) -> bool {
         self.why == Some(NotSent::NoConnection)
     }
 
-    /// Returns whether the node did not answer in time.
+    /// Returns whether the node did not respond in time.
     pub fn is_timed_out(&self) -> bool {
         self.why.is_none()
     }
@@ -406,7 +406,7 @@ impl fmt::Display for LookupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = self.node;
         match self.why {
-            None => write!(f, "node {node} has not answered within {LOOKUP_LIMIT:?}"),
+            None => write!(f, "node {node} did not respond within {LOOKUP_LIMIT:?}"),
             Some(NotSent::NoConnection) => {
                 write!(f, "node {node} cannot be reached: wait for it (System::wait_for_node)")
             }

@@ -400,7 +400,7 @@ impl Running {
         true
     }
 
-    /// Removes a child, and answers the requests that wait for it.
+    /// Removes a child, and replies to the requests that wait for it.
     fn forget(&mut self, seq: Seq, reason: ExitReason) {
         self.to_start.remove(&seq);
         let Some(child) = self.roster.remove(seq) else { return };

@@ -79,7 +79,7 @@ impl System {
     }
 }
 
-/// Why a call has no answer.
+/// Why a call has no reply.
 #[derive(Clone, Debug)]
 pub struct CallError {
     to: Pid,
@@ -143,15 +143,15 @@ impl fmt::Display for CallError {
         match self.why {
             Why::NoProcess => write!(f, "{to} has exited"),
             Why::NoConnection => write!(f, "{to} is on a node that cannot be reached"),
-            Why::Ended => write!(f, "{to} exited before it answered"),
+            Why::Ended => write!(f, "{to} exited before it replied"),
             Why::Full => write!(f, "the mailbox of {to} is full: call later, or give it more room or another policy"),
             Why::RelayFull => write!(f, "the relay's queue to the node of {to} is full: call later"),
             Why::NotBytes => f.write_str(send::NOT_BYTES),
             Why::TooLarge => f.write_str(send::TOO_LARGE),
-            Why::AnswerNotBytes => write!(f, "{to} answered with a value: to another node, answer with Payload::bytes"),
-            Why::AnswerTooLarge => write!(f, "{to} answered with more than a frame can carry: answer in parts"),
-            Why::NoReply => write!(f, "{to} dropped the message without an answer"),
-            Why::TimedOut => write!(f, "{to} has not answered within {limit:?}"),
+            Why::AnswerNotBytes => write!(f, "{to} replied with a value: to another node, reply with Payload::bytes"),
+            Why::AnswerTooLarge => write!(f, "{to} replied with more than a frame can carry: reply in parts"),
+            Why::NoReply => write!(f, "{to} dropped the message without a reply"),
+            Why::TimedOut => write!(f, "{to} did not reply within {limit:?}"),
         }
     }
 }

@@ -95,7 +95,7 @@ fn a_function_that_was_dumped_is_woken_by_what_it_awaits() {
     });
 }
 
-/// Yields a call, if it has a pid for it. Keeps its events, and so answers no call.
+/// Yields a call, if it has a pid for it. Keeps its events, and so replies to no call.
 struct Asks(Option<Pid>, Vec<Event>);
 
 impl Process for Asks {

@@ -39,8 +39,8 @@ fn with_system<F: Future<Output = ()>>(test: impl Fn(System) -> F) {
     });
 }
 
-/// Collects numbers, and answers calls with those received so far. A message `end` completes it;
-/// `fail` and `panic` make it fail and panic.
+/// Collects numbers, and replies to calls with the numbers received so far. A message `end`
+/// completes it; `fail` and `panic` make it fail and panic.
 #[derive(Default)]
 struct Collector {
     seen: Vec<u32>,

@@ -88,7 +88,7 @@ fn a_process_ignoring_events_cannot_overtake_its_own_sends() {
     });
 }
 
-/// Reports the numbers that it receives, in order, and answers calls.
+/// Reports the numbers that it receives, in order, and replies to calls.
 fn ordered(report: volt::sync::mpsc::UnboundedSender<u32>) -> Spawn {
     Spawn::new(volt_process::from_fn(async move |mut inbox, _| {
         while let Some(message) = inbox.recv().await {
@@ -159,7 +159,7 @@ fn a_queued_call_that_times_out_is_never_sent() {
             for event in events {
                 match event {
                     Event::Completed { tag: 1, result } => {
-                        assert!(result.unwrap_err().to_string().contains("has not answered within 1ms"));
+                        assert!(result.unwrap_err().to_string().contains("did not reply within 1ms"));
                         opens.add_permits(1);
                     }
                     Event::Completed { tag: 2, result } => {

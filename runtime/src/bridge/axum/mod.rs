@@ -37,14 +37,14 @@
 //! steps:
 //!
 //! 1. The server sends on the channel.
-//! 2. Each connection closes after it has answered its current request. A request that has arrived
+//! 2. Each connection closes after the response to its current request. A request that has arrived
 //!    by then counts as current.
 //! 3. The server completes when no receiver is left.
 //!
 //! Dropping the server's future closes the connections in the same way, but does not wait for them.
 
 // Rejected: hyper-util's `auto` builder, which reads the first bytes without a time limit; its
-// `GracefulShutdown`, which does not accept connections with upgrades; answering 503 at the
+// `GracefulShutdown`, which does not accept connections with upgrades; a response 503 at the
 // connection limit, which costs the file descriptor that the limit is meant to save.
 
 use std::any::Any;

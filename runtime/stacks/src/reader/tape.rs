@@ -1,6 +1,6 @@
 //! Captures stacks of the calling thread, at chosen moments of one call.
 //!
-//! The task dump polls a waiting task, and needs to know where in the code the task suspends. A
+//! The task dump polls a waiting task, and needs the location in the code where it suspends. A
 //! future that suspends clones the waker that it was polled with. So the dump passes a waker whose
 //! `clone` calls [`Tape::note`], and polls inside [`Tape::record`]. The stack from `record` to
 //! `note` contains the chain of futures down to the one that waits.

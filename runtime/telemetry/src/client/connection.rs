@@ -352,7 +352,7 @@ impl Client {
                     if let Some(taken) = take(reply) {
                         return Ok(Some(taken));
                     }
-                    // A server that keeps sending other replies has not answered in time either.
+                    // A server that keeps sending other replies has not responded in time either.
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         return Ok(None);
                     }

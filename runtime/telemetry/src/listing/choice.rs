@@ -1,6 +1,6 @@
 //! Which rows a program has chosen for a list, and how long it reuses the choice.
 //!
-//! A program answers a [`Query`] in two steps. It walks through all tasks, or all processes, and
+//! A program handles a [`Query`] in two steps. It walks through all tasks, or all processes, and
 //! keeps the [`Highest`]: the ids of as many as the query requests. Then it looks these up, and
 //! reads their current values. The [`Choice`] of the first step is reused for a while. So a client
 //! that queries often gets current values of the same rows, and the program rarely pays for a walk.
@@ -25,7 +25,7 @@ const REST_OF_ANOTHER: u32 = 10;
 /// The result of a walk: what was chosen for a query, and when.
 #[derive(Debug)]
 pub struct Choice<R: Default, C> {
-    /// The query that it answers.
+    /// The query of the walk.
     pub query: Query<R>,
     /// What was chosen.
     pub content: C,

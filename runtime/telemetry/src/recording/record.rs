@@ -25,7 +25,7 @@
 //!   wrap record was overwritten cannot be read, and a poll has no room for its schedule delay. The
 //!   saving is not measurable: a push takes about 1 ns either way, in rings of 16 KiB to 2 MiB.
 //! * 32 bytes: a third more memory, with no additional field that is needed.
-//! * Time in cycles: every reader would need to know the scale at every moment.
+//! * Time in cycles: every reader would need the scale at every moment.
 
 use super::event::{Ending, Event, Loss, Outcome, ParkTarget, Reason, Waker};
 

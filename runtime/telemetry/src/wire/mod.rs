@@ -225,7 +225,7 @@ pub enum Reply {
     /// What the tasks of a runtime wait for.
     Dump(Box<Dump>),
     /// The server delays the next request, because the replies so far used more processor time than
-    /// one client may use. It answers the request after the delay; the connection stays open. Sent
+    /// one client may use. It handles the request after the delay; the connection stays open. Sent
     /// without a request, once per delay. Minor 4.
     Throttled {
         /// The length of the delay, ms.

@@ -413,7 +413,7 @@ fn a_task_that_always_has_something_to_read_lets_others_run() {
 }
 
 #[test]
-fn sockets_fail_after_their_runtime_has_ended() {
+fn sockets_fail_after_their_runtime_was_shut_down() {
     watched(|| {
         let runtime = watchdog::runtime(1);
         let (mut client, _server) = runtime.block_on(pair());

@@ -64,9 +64,9 @@ async fn calls(part: Arc<Part>, system: Arc<System>, name: &'static str, seed: u
             match system.call(pid, Payload::new(Order::Add), CALL_LIMIT).await {
                 Ok(reply) => {
                     let count = reply.downcast::<u64>().ok();
-                    part.verify(count == Some(expected), format_args!("{name} answers {count:?}, not {expected}"));
+                    part.verify(count == Some(expected), format_args!("{name} replies {count:?}, not {expected}"));
                 }
-                Err(error) => part.verify(false, format_args!("{name} does not answer: {error}")),
+                Err(error) => part.verify(false, format_args!("{name} does not reply: {error}")),
             }
             pause(&mut random, PAUSE_MAX).await;
         }

@@ -98,7 +98,7 @@ pub(super) struct Connection {
 #[derive(Debug, PartialEq)]
 pub(super) enum Requested {
     Nothing,
-    /// A request that the next snapshot answers.
+    /// A request for the next snapshot.
     Snapshot,
     /// A request that is answered immediately.
     Other(Request),

@@ -16,7 +16,7 @@
 //! No worker takes the lock of this file, and the locks of the registry's shards are held for a few
 //! tasks.
 //!
-//! Rejected: answering from the tasks that changed since the last answer: each change would have to
+//! Rejected: lists made from the tasks that changed since the last list: each change would have to
 //! be recorded.
 
 use std::collections::{HashMap, HashSet};

@@ -49,7 +49,7 @@ pub trait ProcessSource: Send + Sync {
     ///
     /// The default implementation lists none, for a source that reports only totals. The runtime
     /// adds the data of the tasks' current polls. The result contains the query that it
-    /// answers, whose `limit` is at most [`MAX_ROWS`](volt_telemetry::listing::MAX_ROWS).
+    /// is for, whose `limit` is at most [`MAX_ROWS`](volt_telemetry::listing::MAX_ROWS).
     fn list(&self, query: &Query) -> ProcessList {
         ProcessList { query: query.clone(), alive: self.totals().alive, ..ProcessList::default() }
     }

@@ -129,7 +129,7 @@ fn loaded(ms: u64, busy_ratio: f64) -> Snapshot {
     snapshot
 }
 
-/// A service that answers all requests and is idle for a third of the time.
+/// A service that handles all requests and is idle for a third of the time.
 pub(super) fn busy() -> Pair {
     (loaded(1_000, 0.66), loaded(2_000, 0.66))
 }

@@ -62,7 +62,8 @@ enum Order {
     Fail,
 }
 
-/// Reports the events that it receives, executes [`Order`]s, and answers calls with their payload.
+/// Reports the events that it receives, executes [`Order`]s, and replies to calls with their
+/// payload.
 struct Probe {
     context: Option<Context>,
     report: mpsc::UnboundedSender<Received>,
@@ -127,7 +128,7 @@ fn mortal(system: &System) -> Pid {
 
 async fn order(system: &System, pid: Pid, order: Order) {
     system.send(pid, Payload::new(order)).await.unwrap();
-    // It has executed the order when it answers the next message.
+    // It has executed the order when it replies to the next message.
     system.call(pid, Payload::empty(), LONG).await.unwrap();
 }
 

@@ -12,7 +12,7 @@ use super::{Again, Going, WINDOW, is_child, processors, spin, watch};
 use crate::kernel::cgroup::Cgroup;
 
 #[test]
-fn a_thread_that_has_ended_has_no_numbers() {
+fn a_thread_that_has_exited_has_no_numbers() {
     let watched = watch(|| ());
     let super::Watched { probe, thread, .. } = watched;
     thread.join().unwrap();
