@@ -7,7 +7,7 @@
 //! such thread, and no sentinel to protect; there the thread that detects a failure logs it.
 //!
 //! The sentinel may have suspended its checks of the runtime, so a recorded failure resumes them.
-//! When all workers of the runtime have ended, the runtime leaves the sentinel's list
+//! When all workers of the runtime have exited, the runtime leaves the sentinel's list
 //! (`sentinel::program`). With it the sentinel *leaves* this module: the rest is logged, regardless
 //! of `QUIET_TIME`. Later failures are logged by the thread that detects them. Recording and
 //! leaving take the same lock, so each failure is either part of that rest or logged by the thread
