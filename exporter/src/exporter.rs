@@ -69,7 +69,7 @@ pub struct Exporter {
     running: AssertUnwindSafe<Option<Running>>,
 }
 
-/// What a served page consists of.
+/// The parts of a served page.
 #[derive(Debug)]
 struct Running {
     /// The program that has the runtime's threads.

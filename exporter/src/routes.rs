@@ -30,7 +30,7 @@ use crate::openmetrics;
 use crate::page::Page;
 use crate::runbooks;
 
-/// What a page shows.
+/// The content of a page.
 pub(crate) struct Scope {
     pub(crate) page: Page,
     pub(crate) live: Live,

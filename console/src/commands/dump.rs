@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::programs::sources::Sources;
 use crate::text::clean;
 
-/// What to print.
+/// The options of the command.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The runtime; `None` means every runtime of the program.

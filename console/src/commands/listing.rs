@@ -20,7 +20,7 @@ use crate::text::clean;
 /// How long a request is repeated before any list is accepted.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What to print.
+/// The options of the command.
 #[derive(Clone, Debug)]
 pub struct Options<Q> {
     /// The runtime; `None` means every runtime of the program.

@@ -47,7 +47,7 @@ pub enum Picked {
     Left(Ended),
 }
 
-/// What a key does.
+/// The action of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     Nothing,

@@ -20,7 +20,7 @@ use crate::text::figures::{count, duration, left, width};
 /// The maximum width of the function column; a longer name moves its location to the right.
 const FUNCTION_WIDTH: usize = 72;
 
-/// What to print.
+/// The options of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to print past incidents too, as many as the program keeps.

@@ -31,7 +31,7 @@ pub const SAMPLING_INTERVAL: Duration = Duration::from_millis(250);
 /// The width of the poll in flight in columns. Text output has no screen edge to end at.
 const IN_FLIGHT_WIDTH: usize = 100;
 
-/// What to print.
+/// The options of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to stop after one output.

@@ -57,7 +57,7 @@ pub fn spread(histogram: &Histogram) -> Spread {
     spread
 }
 
-/// What a worker did in one interval.
+/// The rates of a worker in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// Polls per second.

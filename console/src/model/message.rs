@@ -101,7 +101,7 @@ pub enum Action {
     Accept,
 }
 
-/// What the caller of the model must do.
+/// An action that the caller of the model must take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Subscribe with another interval.

@@ -38,7 +38,7 @@ pub enum Screen {
     Events,
     /// Individual processes (actors with mailboxes).
     Processes,
-    /// What the tasks wait for.
+    /// The awaits of the tasks.
     Waits,
     /// HTTP routes.
     Routes,
@@ -173,7 +173,8 @@ pub struct WaitRow<'a> {
     pub examples: &'a [TaskRef],
     /// The worker that runs the task.
     pub worker: Option<u32>,
-    /// What the tasks await, as in [`Group::awaits`](volt_telemetry::dump::Group::awaits).
+    /// The primitive that the tasks await, as in
+    /// [`Group::awaits`](volt_telemetry::dump::Group::awaits).
     pub awaits: Option<&'a str>,
     /// The location of that await.
     pub awaits_at: Option<&'a str>,

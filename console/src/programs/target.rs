@@ -91,7 +91,7 @@ fn find_only(environment: &Environment) -> Result<Found, Error> {
         }
         [] => {
             let dirs: Vec<_> = environment.directories().iter().map(|dir| dir.display().to_string()).collect();
-            // What an exited program left behind is no reason for the failure.
+            // The socket of an exited program is no reason for the failure.
             let silent = listing.entries.iter().filter(|entry| !entry.is_stale());
             let silent = silent.filter_map(list::Entry::error_at);
             let refused: Vec<_> = listing.refused.iter().cloned().chain(silent).collect();

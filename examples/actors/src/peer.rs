@@ -1,4 +1,4 @@
-//! What an actor library must provide for the workloads.
+//! The interface that an actor library must provide for the workloads.
 //!
 //! Every library has the same two kinds of process:
 //! * an *idle* process waits for a message, and has never received one;

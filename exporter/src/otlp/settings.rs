@@ -151,7 +151,7 @@ impl Otlp {
         }
         let mut headers = HeaderMap::new();
         for (index, (name, value)) in self.headers.0.iter().enumerate() {
-            // What is no name may be a credential: the beginning of `authorization: Basic …=`.
+            // An invalid name may be a credential: the beginning of `authorization: Basic …=`.
             let name: HeaderName = name
                 .parse()
                 .map_err(|_| invalid(format!("header {} has no valid name: write it as name=value", index + 1)))?;

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use volt::net::TcpStream;
 
-/// What authenticates one collector.
+/// The connector and name that authenticate one collector.
 #[derive(Clone)]
 pub(crate) struct Tls {
     connector: TlsConnector,

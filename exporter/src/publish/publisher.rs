@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// the recorder blocks.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the recorder of this program has received, unless a thread has it.
+/// The numbers that the recorder of this program has received, unless a thread has it.
 static PUBLISHED: Mutex<State> = Mutex::new(State::New);
 
 enum State {

@@ -60,7 +60,8 @@ fn get(address: impl std::net::ToSocketAddrs) -> String {
     page
 }
 
-/// What a statsd server has received: the sum of each counter, and the last value of each gauge.
+/// The numbers that a statsd server has received: the sum of each counter, and the last value of
+/// each gauge.
 struct Statsd {
     datagrams: mpsc::Receiver<Vec<u8>>,
     counters: HashMap<String, f64>,

@@ -31,7 +31,7 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(NONE) };
 }
 
-/// What is allocated at one moment.
+/// The allocated memory at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     pub allocations: i64,

@@ -72,10 +72,10 @@ fn threads() -> Option<usize> {
     Some(std::fs::read_dir("/proc/self/task").ok()?.count())
 }
 
-/// What was allocated at each rest.
+/// The allocated memory at each rest.
 struct Rests {
     what: &'static str,
-    /// What may be allocated late in addition.
+    /// Memory that may be allocated late in addition.
     late: Live,
     live: Vec<Live>,
     resident_bytes: Vec<u64>,

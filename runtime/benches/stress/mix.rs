@@ -124,7 +124,7 @@ impl Drop for Token {
     }
 }
 
-/// What the tasks of a mix share.
+/// The state that the tasks of a mix share.
 struct World {
     tally: Tally,
     /// Sends to the thread that wakes tasks from outside.

@@ -144,7 +144,7 @@ pub(crate) struct Given {
     /// The options for the final call of cargo: all but `--locked` and `--frozen`, which apply to
     /// the project's lock file. `--offline` replaces `--frozen`.
     pub(crate) passed: Vec<OsString>,
-    /// What follows the options: `--` and the arguments of the program or of the tests.
+    /// The arguments after the options: `--` and those of the program or of the tests.
     pub(crate) program: Vec<OsString>,
     pub(crate) manifest_path: Option<OsString>,
     pub(crate) target_dir: Option<OsString>,

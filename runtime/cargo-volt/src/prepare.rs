@@ -40,7 +40,7 @@ use crate::versions::{self, Choice, Verdict};
 /// The most versions to raise for one lock file. More are a sign of an endless loop.
 const RAISES_MAX: usize = 64;
 
-/// What cargo needs for the build.
+/// The files and arguments that cargo needs for the build.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) lock: PathBuf,
@@ -50,7 +50,7 @@ pub(crate) struct Prepared {
     pub(crate) target: PathBuf,
 }
 
-/// What all steps of the preparation share.
+/// The state that all steps of the preparation share.
 pub(crate) struct Preparation<'a> {
     pub(crate) shell: &'a Shell,
     pub(crate) cargo: &'a Cargo,

@@ -16,7 +16,7 @@ use crate::project::{Project, read_toml};
 pub(crate) struct Override {
     pub(crate) key: String,
     pub(crate) value: &'static str,
-    /// What the project had chosen, if it had chosen anything.
+    /// The setting of the project, if it had one.
     pub(crate) instead_of: Option<String>,
 }
 

@@ -245,7 +245,7 @@ impl Kind {
     }
 }
 
-/// What one listener has seen.
+/// The signals that one listener has seen.
 #[derive(Debug)]
 struct Seen {
     kind: &'static Kind,

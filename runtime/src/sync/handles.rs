@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use volt_core::task::resources::{Awaited, Key};
 use volt_telemetry::dump::Resource;
 
-/// What the handles of a channel share. Its address identifies the channel.
+/// The state that the handles of a channel share. Its address identifies the channel.
 #[derive(Default)]
 struct Channel {
     /// The number of weak senders, which own a `Weak` as receivers do.

@@ -1,4 +1,4 @@
-//! What needs a runtime panics without one, and the panic names the line of the caller.
+//! Functions that need a runtime panic without one, and the panic names the line of the caller.
 
 use std::os::unix::net as unix;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,5 +1,5 @@
-//! What a handle returns about its runtime, the guard that makes a runtime current, and the
-//! settings of the Builder under Tokio's names.
+//! The facts that a handle returns about its runtime, the guard that makes a runtime current, and
+//! the settings of the Builder under Tokio's names.
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Mutex;

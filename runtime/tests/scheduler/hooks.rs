@@ -26,7 +26,7 @@ enum Called {
 /// The name of a thread, and what it has called, in its order.
 type Thread = (String, Vec<Called>);
 
-/// What each thread has called.
+/// The hooks that each thread has called.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<HashMap<ThreadId, Thread>>>);
 

@@ -23,7 +23,7 @@ enum Called {
 
 type Task = (&'static Location<'static>, Vec<Called>);
 
-/// What was called for each task, in its order.
+/// The hooks that were called for each task, in their order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<HashMap<Id, Task>>>);
 

@@ -320,7 +320,7 @@ enum End {
     ShutDown,
 }
 
-/// What happens to its handle.
+/// The fate of its handle.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     DroppedAtOnce,

@@ -33,7 +33,7 @@ const SOURCES: [(&str, &str); 6] = [
 
 type Body = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a task waits for.
+/// The awaited operations of a task.
 enum End {
     /// Operations with these texts in their name or file, one for each branch.
     Operations(Vec<&'static str>),

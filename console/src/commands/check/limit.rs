@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::text::figures::time;
 
-/// What a limit applies to.
+/// The quantity that a limit applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The duration of polls.

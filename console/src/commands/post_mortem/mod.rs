@@ -28,7 +28,7 @@ use crate::text::clean;
 /// The most other lives that the text lists.
 const OTHERS_MAX: usize = 5;
 
-/// What to print.
+/// The options of the command.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The number of events that are printed, of all that the file has.

@@ -1,6 +1,6 @@
 //! The parts of the help: sections of entries.
 
-/// What is explained, and one phrase about it.
+/// A term, and the phrase that explains it.
 pub type Entry = (&'static str, &'static str);
 
 /// Entries with a title.

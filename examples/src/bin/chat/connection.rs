@@ -77,7 +77,7 @@ enum Place {
     },
 }
 
-/// What ended the connection's wait.
+/// The event that ended the connection's wait.
 enum Happened {
     Event(Event),
     Read(io::Result<usize>),

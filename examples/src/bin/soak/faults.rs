@@ -25,7 +25,7 @@ const NO_QUOTA: &str = "-1";
 const CPU_GROUPS: &str = "/sys/fs/cgroup/cpu";
 const PID_GROUPS: &str = "/sys/fs/cgroup/pids";
 
-/// What is done to the program.
+/// A fault that is injected into the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
     /// All its threads stop (SIGSTOP), and continue.

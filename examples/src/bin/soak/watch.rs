@@ -26,7 +26,7 @@ const GROWTH_BYTES_MAX: f64 = (6 << 20) as f64;
 /// The same for descriptors. Their number varies with the open connections.
 const GROWTH_DESCRIPTORS_MAX: f64 = 4.0;
 
-/// What the child prints.
+/// A line that the child prints.
 enum Line {
     Counts(Box<Counts>),
     /// A wrong result, or anything unexpected.

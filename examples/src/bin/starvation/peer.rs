@@ -15,7 +15,7 @@ pub(crate) struct Measured {
     pub(crate) reading: Reading,
 }
 
-/// What a runtime reports about its workers.
+/// A runtime's report about its workers.
 pub(crate) enum Reading {
     /// Volt: the last snapshot under load, and the first incident with a line of code.
     Volt { last: Box<Snapshot>, named: Option<Box<Named>> },

@@ -87,7 +87,7 @@ struct Arguments {
     seconds: u64,
 }
 
-/// What can be wrong, by the name of the doctor's rule.
+/// The possible problems, by the name of the doctor's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Symptom {
     /// A task sleeps in its poll; the counterpart sleeps on a blocking thread

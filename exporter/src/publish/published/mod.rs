@@ -1,4 +1,4 @@
-//! What the recorder has received so far, and the publication of one collection.
+//! The numbers that the recorder has received so far, and the publication of one collection.
 //!
 //! A *life* is the time from the creation of a runtime to its shutdown. Another runtime of the same
 //! name has the same series, and counts from 0.
@@ -27,7 +27,7 @@ pub(super) struct Settings {
     pub(super) histograms: Histograms,
 }
 
-/// What the recorder has received. See the header of this file.
+/// The numbers that the recorder has received. See the header of this file.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     /// The number of publications.

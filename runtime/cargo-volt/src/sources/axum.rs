@@ -24,9 +24,9 @@ use crate::project::read_toml;
 
 /// The module that counts the requests, in Volt's repository.
 const ROUTES: &str = "runtime/src/bridge/axum/route.rs";
-/// What is added to the root of the crate. The module refers to the crate `axum`, and to modules of
-/// the crate `volt` as its own. Version 0.7 denies `unreachable_pub`, which has to be allowed by
-/// name.
+/// The code that is added to the root of the crate. The module refers to the crate `axum`, and to
+/// modules of the crate `volt` as its own. Version 0.7 denies `unreachable_pub`, which has to be
+/// allowed by name.
 const ROOT: &str = "
 #[allow(warnings)]
 extern crate self as axum;

@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- generated: VOLT_WRITE_DOCS=1 cargo test -p cargo-volt 
 const END: &str = "<!-- end of the generated part -->\n";
 /// With more tests of a file for the same reason, the table has the name of the file.
 const NAMES_MAX: usize = 2;
-/// What a name has instead of a test's name: the number of all tests, and the outcome of a file.
+/// The texts in place of a test's name: for the number of all tests, and for a file as a whole.
 const ALL: &str = "*";
 const COMPILES: &str = "compiles";
 

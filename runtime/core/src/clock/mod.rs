@@ -204,7 +204,7 @@ pub(crate) mod injected {
         }
     }
 
-    /// What happens to the counter from now on.
+    /// A change of the counter, from now on.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum CounterFault {
         /// It is injected: it runs at 2.5 GHz, and the kernel trusts it.

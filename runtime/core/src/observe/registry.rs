@@ -60,7 +60,7 @@ use crate::recorder::lanes::Recorder;
 use crate::scheduler::readers::limit::Limit;
 use crate::task::details::origin::MAX_NAME_BYTES;
 
-/// What a runtime exposes to observers. Called on the observer's thread and on any thread that
+/// The interface of a runtime to observers. Called on the observer's thread and on any thread that
 /// calls [`program`].
 pub(crate) trait Observed: Send + Sync {
     /// Returns its present figures, under the name of its `Registration`. Waits for no worker.
@@ -357,7 +357,7 @@ impl Registry {
     }
 }
 
-/// What is done when the program exits.
+/// The cleanup when the program exits.
 mod exit {
     use std::sync::TryLockError;
     use std::sync::atomic::{AtomicBool, Ordering};

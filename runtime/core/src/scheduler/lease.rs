@@ -14,7 +14,7 @@ use crate::scheduler::shared::Shared;
 use crate::scheduler::worker::Worker;
 use crate::scheduler::worker::current;
 
-/// What leases keep alive, with the worker's stock of them.
+/// An object that leases keep alive, with the worker's stock of them.
 pub(in crate::scheduler) trait Owner: Leased + Sized {
     /// Returns the stock of the worker for this owner, unless the worker is another runtime's.
     fn stock<'w>(&self, worker: &'w Worker) -> Option<&'w Stock<Self>>;

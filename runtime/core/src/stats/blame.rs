@@ -6,12 +6,12 @@
 //! location's address with open addressing in at most `PROBES` steps. Locations that find no place
 //! share one more, *other*. A place is never freed, so every number only grows.
 //!
-//! What is charged. A task that is polled has waited since it was submitted. If the previous poll
-//! on the same worker was long, the time for which the wait and that poll overlap is charged: as
-//! caused to the location of the poll, as suffered to that of the task. The sentinel charges tasks
-//! that it takes from a stuck worker in the same way, up to that moment. If that worker polls
-//! them after all, it charges the rest. A task that waits behind many short polls is charged to no
-//! location: that is load, not a fault of one task.
+//! The charge. A task that is polled has waited since it was submitted. If the previous poll on the
+//! same worker was long, the time for which the wait and that poll overlap is charged: as caused to
+//! the location of the poll, as suffered to that of the task. The sentinel charges tasks that it
+//! takes from a stuck worker in the same way, up to that moment. If that worker polls them after
+//! all, it charges the rest. A task that waits behind many short polls is charged to no location:
+//! that is load, not a fault of one task.
 
 use std::panic::Location;
 use std::ptr;

@@ -40,7 +40,7 @@ struct Running {
     marks: Marks,
 }
 
-/// What the task has done in the poll: `| what it waits for | has it woken itself 1 |`.
+/// The actions of the task in the poll: `| what it waits for | has it woken itself 1 |`.
 #[derive(Clone, Copy)]
 struct Marks(u32);
 
@@ -65,12 +65,12 @@ impl Marks {
 
 const NOTHING: Running = Running { task: None, marks: Marks::NOTHING };
 
-/// What this thread does, in one thread-local: a wake-up reads most of it.
+/// The activity of this thread, in one thread-local: a wake-up reads most of it.
 struct Here {
     // The record of the present poll.
     task: Cell<Option<NonNull<Header>>>,
     marks: Cell<Marks>,
-    /// What kind of thread this is, or what it does between two polls.
+    /// The kind of this thread, or its activity between two polls.
     by: Cell<By>,
 }
 
@@ -116,7 +116,7 @@ fn replace(running: Running) -> Running {
     HERE.with(|here| here.replace_running(running))
 }
 
-/// What wakes tasks on this thread at the moment.
+/// The source of wake-ups on this thread at the moment.
 pub(super) struct WakesHere<'a> {
     /// The kind of the thread, or what it does between two polls.
     pub(super) by: By,

@@ -68,11 +68,11 @@ pub struct Header {
     /// When the task was last submitted, on the program's clock, ns. Written by the thread that
     /// submits it, before it is enqueued; read by the worker that polls it.
     pub(super) submitted_at_ns: AtomicU64,
-    /// What submitted the task last: `| id of the waking task 56 | is it the spawn 1 | By 7 |`. An
-    /// id of 0 means no task. If a task did it, `By` names the kind of thread that polled that
+    /// The last submission of the task: `| id of the waking task 56 | is it the spawn 1 | By 7 |`.
+    /// An id of 0 means no task. If a task did it, `By` names the kind of thread that polled that
     /// task. Written together with `submitted_at_ns`.
     pub(super) woken_by: AtomicU64,
-    /// What the cell contains. While that is the future: the spawn location of the task that
+    /// The content of the cell. While that is the future: the spawn location of the task that
     /// submitted this one, if a task did, written together with `submitted_at_ns`.
     pub(super) stage: Stage,
     /// The slot of the task's place in the registry. Written by its runner, or by its creator

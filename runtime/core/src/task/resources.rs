@@ -1,5 +1,5 @@
-//! What pending operations of `sync` await, in numbers, for a dump: how many senders a channel has,
-//! or how many permits are available.
+//! The resources that pending operations of `sync` await, in numbers, for a dump: how many senders
+//! a channel has, or how many permits are available.
 //!
 //! A dump polls each waiting task once (`scheduler/dump`). An operation that is pending in such a
 //! poll records its primitive here. In all other polls it only checks a flag of its thread, and
@@ -67,7 +67,7 @@ impl Awaited {
     }
 }
 
-/// What the operations await that were pending in a poll for a dump.
+/// The resources awaited by the operations that were pending in a poll for a dump.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) awaited: Vec<Awaited>,

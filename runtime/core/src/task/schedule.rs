@@ -24,7 +24,7 @@ impl Here {
     }
 }
 
-/// What a task requires of the scheduler that runs it.
+/// The interface that a task requires of the scheduler that runs it.
 pub trait Schedule: Send + Sync + 'static {
     /// Whether the polls of its tasks are timed and added to their accounts.
     const IS_COUNTED: bool;

@@ -44,7 +44,7 @@ use super::header::Task;
 use super::id::Id;
 use crate::stats::counting;
 
-/// What a task represents.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Task,

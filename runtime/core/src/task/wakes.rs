@@ -1,4 +1,5 @@
-//! What woke a task: the record in its header, and the wake-ups through a reference to the task.
+//! The last wake-up of a task: the record in its header, and the wake-ups through a reference to
+//! the task.
 //!
 //! Each wake-up that makes a task runnable stores when and from where it came: another task, a
 //! timer, a socket, or a thread. The schedule delay is measured from that time, and `volt-console
@@ -164,7 +165,7 @@ fn words_of(waker: WakesHere<'_>) -> (u64, Option<&'static Location<'static>>) {
     }
 }
 
-/// What submitted a task last, by waking or by spawning it.
+/// The last submission of a task, by a wake-up or by a spawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastWake {
     pub(crate) by: By,

@@ -81,7 +81,7 @@ pub(crate) struct Depth {
     pub dropped: u64,
 }
 
-/// What happened to a message that the mailbox accepted.
+/// The result for a message that the mailbox accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     In,
@@ -89,7 +89,7 @@ pub(crate) enum Taken {
     Dropped,
 }
 
-/// What is in a mailbox.
+/// The content of a mailbox.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Left {
     pub has_mail: bool,

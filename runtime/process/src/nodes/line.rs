@@ -145,8 +145,8 @@ pub(crate) enum Sent {
     Broken(Box<Bonds>),
 }
 
-/// What the caller must do about a received frame. `is_opened`: the frame has opened the
-/// conversation.
+/// The action that the caller must take after a received frame. `is_opened`: the frame has opened
+/// the conversation.
 pub(crate) enum Received {
     /// Handle its content.
     Act { is_opened: bool },

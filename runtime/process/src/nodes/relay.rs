@@ -7,7 +7,7 @@
 //! The system calls the relay from any thread, and may hold one of its own locks. The relay calls
 //! [`Incoming`] from its own tasks, never from inside a call that the system makes.
 //!
-//! What the system guarantees to users depends on these guarantees of a relay, and on no others:
+//! The system's guarantees to users depend on these guarantees of a relay, and on no others:
 //!
 //! * *IN ORDER*: each frame from one peer to another arrives at most once, and after those that
 //!   were sent before it. Frames may be missing: the system detects gaps by the numbers in its

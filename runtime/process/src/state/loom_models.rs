@@ -23,7 +23,7 @@ struct Process {
     ends: AtomicU32,
 }
 
-/// What the steps have taken out of the mailbox.
+/// The events that the steps have taken out of the mailbox.
 #[derive(Debug, Default)]
 struct Seen {
     messages: usize,

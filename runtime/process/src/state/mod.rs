@@ -170,7 +170,7 @@ fn named(lifecycle: u32) -> Lifecycle {
     }
 }
 
-/// What the runner does after `begin`.
+/// The action of the runner after `begin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a process that is to step and does not is lost"]
 pub(crate) enum Begin {
@@ -184,7 +184,7 @@ pub(crate) enum Begin {
     Complete,
 }
 
-/// What a process waits for after a step.
+/// The event that a process waits for after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Nothing: it steps again.
@@ -197,7 +197,7 @@ pub(crate) enum Until {
     Event,
 }
 
-/// What the runner does after `end`.
+/// The action of the runner after `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a process that is to step again and does not is lost"]
 pub(crate) enum End {
@@ -347,8 +347,8 @@ mod tests {
         By::Complete,
     ];
 
-    /// What the tables specify: the word after the transition, and whether the caller must act,
-    /// that is: step, rest, wake the task, or notify.
+    /// The transition in the tables: the word after the transition, and whether the caller must
+    /// act, that is: step, rest, wake the task, or notify.
     fn wanted(word: Word, by: By) -> (Word, bool) {
         let lifecycle = word.lifecycle();
         let stays = (word, false);

@@ -1,4 +1,4 @@
-//! What a task dump shows of processes: the await of an async function, and what a state machine
+//! Processes in a task dump: the await of an async function, and the event that a state machine
 //! waits for.
 
 use volt::telemetry::dump::{Dump, Query};

@@ -181,7 +181,7 @@ fn several_panicking_destructors_end_only_their_own_process() {
         (0..2).for_each(|tag| out.request(tag, CommandId::new(401), Payload::new(Bomb("it bursts"))));
     }
     with_system(async |system| {
-        // What the step does, which also leaves two messages.
+        // The panics of the step, which also leaves two messages.
         let steps: [(Step, &str); 4] = [
             (|_| {}, "it bursts"),
             (|_| panic!("told to"), "told to"),

@@ -6,7 +6,7 @@
 
 use super::json::Line;
 
-/// What a slice represents.
+/// The activity that a slice represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slice {
     Poll { task: u64 },

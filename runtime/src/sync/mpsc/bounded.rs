@@ -32,7 +32,7 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(sender, link.clone()), Receiver(receiver, link))
 }
 
-/// What the handles of a channel share.
+/// The state that the handles of a channel share.
 #[derive(Default)]
 struct Link {
     /// The task that receives.

@@ -21,7 +21,7 @@ use crate::sync::{Awaits, spend_queued_at};
 /// The number of readers that can hold a lock, unless its creator sets a lower limit.
 pub(super) const READERS_MAX: u32 = u32::MAX >> 3;
 
-/// What a guard permits.
+/// The access that a guard permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,

@@ -33,7 +33,7 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// What happens to a new task.
+/// The result of adding a task.
 pub(super) enum Admission {
     Spawned,
     /// The set has been dropped: the task is cancelled immediately.

@@ -22,7 +22,7 @@
 
 use crate::kernel::thread::Inside;
 
-/// What a thread waits for, as far as one sign reveals it.
+/// The event that a thread waits for, as far as one sign reveals it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// A time to elapse.

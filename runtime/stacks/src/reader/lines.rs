@@ -160,7 +160,7 @@ pub(super) mod tests {
         (lines, (begin..end).step_by(step).collect())
     }
 
-    /// What `addr2line` finds at an address.
+    /// Returns the places that `addr2line` finds at an address.
     pub(crate) fn places_by(loader: &Loader, address: u64) -> Vec<Place> {
         let mut frames = loader.find_frames(address).unwrap();
         let mut places = Vec::new();

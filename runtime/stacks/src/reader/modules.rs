@@ -81,7 +81,7 @@ pub(super) struct Module {
     code: Vec<Range<u64>>,
     /// Whether it is never unloaded: the program, the C library and the vDSO.
     is_permanent: bool,
-    /// What to subtract from an address to get the address relative to the file.
+    /// The number to subtract from an address for the address relative to the file.
     pub(super) bias: u64,
     /// Whether it contains the runtime, and with it the application's own code.
     pub(super) is_home: bool,

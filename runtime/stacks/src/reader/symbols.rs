@@ -319,7 +319,7 @@ impl File {
     }
 }
 
-/// What can be read of a file, as far as it was tried.
+/// The readable parts of a file, as far as reading was tried.
 #[derive(Clone, Copy)]
 enum FileState {
     Readable,

@@ -1,5 +1,5 @@
-//! What observers receive from a runtime: the control socket, the recorder, metrics, the doctor's
-//! events, and the spans and events of tasks.
+//! The data that observers receive from a runtime: the control socket, the recorder, metrics, the
+//! doctor's events, and the spans and events of tasks.
 
 mod control_socket;
 mod doctor_events;

@@ -1,4 +1,4 @@
-//! What a runtime with a seed refuses, and how it runs blocking closures.
+//! The operations that a runtime with a seed refuses, and its blocking closures.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -17,7 +17,7 @@ fn runtime(seed: u64) -> Runtime {
     Builder::new_current_thread().seed(seed).build().unwrap()
 }
 
-/// What the tasks of a run did, in their order.
+/// The actions of the tasks of a run, in their order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u32>>>);
 

@@ -17,7 +17,7 @@ static LOG: Mutex<State> = Mutex::new(State { blocks: false, panics: false, wait
 static CHANGED: Condvar = Condvar::new();
 
 struct State {
-    /// What it does to a thread that writes to it.
+    /// Its effect on a thread that writes to it.
     blocks: bool,
     panics: bool,
     /// How many threads wait in it, and how often it was written to.

@@ -1,4 +1,4 @@
-//! What a dump shows of the primitives that tasks wait for.
+//! The primitives that tasks wait for, as a dump shows them.
 
 use volt::sync::{Notify, RwLock, Semaphore, broadcast, mpsc, watch};
 use volt::task::JoinSet;

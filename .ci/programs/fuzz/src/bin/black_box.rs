@@ -10,8 +10,9 @@ use volt_recording::black_box::BlackBox;
 use volt_telemetry::recording::black_box::FileName;
 use volt_telemetry::recording::record::RECORD_BYTES;
 
-/// What a file may need, apart from what is in proportion to it: the cells of 2,048 workers, a
-/// ring, which counts as zeros where the file ends, and two samples, as in the target `replies`.
+/// The memory that a file may need, apart from what is in proportion to it: the cells of 2,048
+/// workers, a ring, which counts as zeros where the file ends, and two samples, as in the target
+/// `replies`.
 const FILE_BYTES_MAX: usize = 256 << 20;
 
 fuzz_target!(|input: &[u8]| {

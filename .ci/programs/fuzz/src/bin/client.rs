@@ -1,4 +1,4 @@
-//! What a client does with a server that sends any bytes, in pieces, and then disconnects.
+//! The behaviour of a client with a server that sends any bytes, in pieces, and then disconnects.
 #![no_main]
 
 use std::io::Write;
@@ -10,7 +10,7 @@ use fuzz_targets::memory::bounded;
 use libfuzzer_sys::fuzz_target;
 use volt_telemetry::client::Client;
 
-/// What a client needs for one reply, as in the target `replies`, and for its buffers.
+/// The memory that a client needs for one reply, as in the target `replies`, and for its buffers.
 const CLIENT_BYTES_MAX: usize = 100 << 20;
 /// Longer than any reply takes. The server disconnects after its last byte, so no wait is as long.
 const PATIENCE: Duration = Duration::from_secs(20);

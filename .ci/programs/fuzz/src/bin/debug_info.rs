@@ -9,7 +9,7 @@ use fuzz_targets::libraries::caught;
 use fuzz_targets::memory::bounded;
 use libfuzzer_sys::fuzz_target;
 
-/// What a lookup may need, apart from what is in proportion to the file.
+/// The memory that a lookup may need, apart from what is in proportion to the file.
 const LOOKUP_BYTES_MAX: usize = 16 << 20;
 /// Compression makes a section at most this many times smaller: DEFLATE needs a bit for each 129
 /// bytes.

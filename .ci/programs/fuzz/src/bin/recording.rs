@@ -10,8 +10,8 @@ use volt_recording::chrome_trace;
 use volt_recording::reader::Reader;
 use volt_telemetry::recording::record::RECORD_BYTES;
 
-/// What reading needs at most, apart from what is in proportion to the file. Most of it is one
-/// snapshot, as in the target `replies`.
+/// The memory that reading needs at most, apart from what is in proportion to the file. Most of it
+/// is one snapshot, as in the target `replies`.
 const FILE_BYTES_MAX: usize = 96 << 20;
 /// The longest export that is parsed as a whole. A text of the recording is written once for each
 /// event that has it, so an export may be much longer than its recording.

@@ -1,4 +1,4 @@
-//! What a program may send to a client: the frames of the control socket from the program's side,
+//! The replies of a program to a client: the frames of the control socket from the program's side,
 //! and what the console and the exporter derive from them.
 #![no_main]
 
@@ -9,8 +9,8 @@ use volt_diagnosis::rates::Rates;
 use volt_telemetry::snapshot::Program;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply};
 
-/// What one reply may need. Most of it are the default values of fields that are missing in the
-/// message, as of 2,048 workers with their histograms.
+/// The memory that one reply may need. Most of it is for the default values of fields that are
+/// missing in the message, as of 2,048 workers with their histograms.
 const REPLY_BYTES_MAX: usize = 96 << 20;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! What a client may send to a program: the frames of the control socket, from the client's side.
+//! The requests of a client to a program: the frames of the control socket, from the client's side.
 #![no_main]
 
 use fuzz_targets::memory::bounded;

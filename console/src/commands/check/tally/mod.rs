@@ -67,7 +67,7 @@ pub struct Place {
 pub struct Verdict {
     /// The runtime's name.
     pub runtime: String,
-    /// What was measured.
+    /// The measure.
     pub measure: Measure,
     /// The limit that applies.
     pub limit: Limit,

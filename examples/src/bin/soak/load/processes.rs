@@ -15,7 +15,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 const BACKOFF: Duration = Duration::from_millis(20);
 
-/// What a counter receives.
+/// A message to a counter.
 enum Order {
     Add,
     Fail,

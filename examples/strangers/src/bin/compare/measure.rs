@@ -12,7 +12,7 @@ use crate::cases::{Backends, Case};
 /// How long the clients send requests before the measurement, in seconds.
 const WARM_UP: f64 = 0.5;
 
-/// What is measured: the columns of the table.
+/// The measurements: the columns of the table.
 const COLUMNS: [Column; 4] = [
     Column { name: "requests/s", digits: 0, target: Target::AtLeast(1.0) },
     Column { name: "p99, ms", digits: 2, target: Target::AtMost(1.0) },
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-/// What a run measures: the values of the columns, and the response.
+/// The result of a run: the values of the columns, and the response.
 pub type Measured = ([f64; COLUMNS.len()], String);
 
 /// How the programs are measured.

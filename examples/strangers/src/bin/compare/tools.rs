@@ -49,7 +49,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What a tool reports.
+/// The report of a tool.
 struct Report {
     requests_per_second: f64,
     p99_ms: f64,

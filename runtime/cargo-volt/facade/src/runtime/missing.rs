@@ -39,11 +39,11 @@ impl RngSeed {
     }
 }
 
-/// What Tokio does when a task panics. Does not exist on Volt.
+/// The reaction of Tokio to a panic in a task. Does not exist on Volt.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UnhandledPanic {
-    /// What Volt does.
+    /// The behaviour of Volt.
     Ignore,
     /// Does not exist on Volt.
     #[deprecated = "does not exist on Volt: the panic of a task reaches its `JoinHandle` only"]
@@ -70,7 +70,7 @@ impl HistogramConfiguration {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogHistogram(());
 
-/// What [`LogHistogram::builder`] returns.
+/// The result of [`LogHistogram::builder`].
 pub type LogHistogramBuilder = LogHistogram;
 
 /// The error of a value that has no effect.

@@ -100,7 +100,7 @@ pub(super) struct State<J> {
     started: u64,
 }
 
-/// What the caller of [`Threads::submit`] has to do.
+/// The action that the caller of [`Threads::submit`] has to take.
 #[must_use = "a thread that was counted is to be started"]
 pub(super) enum Submitted<J> {
     /// Nothing: a thread will take the job.

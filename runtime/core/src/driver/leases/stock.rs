@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{BATCH, Leases};
 
-/// What leases keep alive.
+/// An object that leases keep alive.
 pub(crate) trait Leased {
     /// Returns the number of its leases that are out.
     fn leases(&self) -> &Leases;

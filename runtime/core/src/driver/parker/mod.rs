@@ -77,7 +77,7 @@ pub(crate) struct Parker {
     word: Futex,
 }
 
-/// What the caller has to do after [`Parker::unpark`].
+/// The action that the caller has to take after [`Parker::unpark`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a thread in the I/O driver is woken by the caller"]
 pub(crate) enum Unparked {

@@ -108,7 +108,7 @@ struct Timer {
     waker: Waker,
 }
 
-/// What the caller has to do after arming or moving a timer.
+/// The action that the caller has to take after arming or moving a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the worker that sleeps in the driver must be woken"]
 pub(crate) enum Armed {

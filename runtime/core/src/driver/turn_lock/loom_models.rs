@@ -228,7 +228,7 @@ fn a_worker_that_does_not_try_again_after_a_check_is_found() {
 
 // ---- a spare that leaves out of the driver ------------------------------------------------------
 
-/// What a spare does that has the turn and has to leave.
+/// The steps of a spare that has the turn and has to leave.
 type Leave = fn(&World, Held<'_, ()>);
 
 /// The spare, at Leave (3).
@@ -307,7 +307,7 @@ fn a_spare_that_wakes_before_it_gives_up_the_turn_is_found() {
 
 // ---- an eager hand-off --------------------------------------------------------------------------
 
-/// What a worker does before a poll that never ends.
+/// The steps of a worker before a poll that never ends.
 type GoOn = fn(&World);
 
 /// Hand-off (3).

@@ -90,11 +90,11 @@ struct Fake {
     last_words: Mutex<Option<Registration>>,
     /// If set, waited for while a snapshot is taken.
     hold: Mutex<Option<mpsc::Receiver<()>>>,
-    /// What the next dumps do. A dump without an entry here is empty.
+    /// The actions of the next dumps. A dump without an entry here is empty.
     on_dump: Mutex<VecDeque<OnDump>>,
 }
 
-/// What a dump does until it is complete.
+/// The action of a dump until it is complete.
 type OnDump = Box<dyn FnOnce(&Limit) + Send>;
 
 impl Observed for Fake {

@@ -1,4 +1,4 @@
-//! What is known of the program, for the identity of its black boxes, and its memory.
+//! Facts about the program, for the identity of its black boxes, and its memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -120,7 +120,7 @@ pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Res
 }
 
 /// Protocol (1) to (3). Sets the stamp of the name to that of this life, if it has files already.
-/// What cannot be deleted is left.
+/// Leaves files that cannot be deleted.
 fn make_room(dir: &OwnedFd, name: &mut FileName) {
     // Each life by its stamp, process id and start, with its files.
     let mut lives = BTreeMap::<(u64, u32, u64), Vec<FileName>>::new();

@@ -22,7 +22,7 @@ pub(crate) mod rng;
 pub(crate) mod seeded;
 pub(crate) mod tuner;
 
-/// What only the worker itself uses: see the module documentation.
+/// The state that only the worker itself uses: see the module documentation.
 pub(crate) struct Core {
     pub(crate) ring: Producer<Notified>,
     /// Tasks that were fetched from the global queue and have not run yet.

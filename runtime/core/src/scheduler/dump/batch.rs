@@ -42,7 +42,7 @@ pub(super) struct Target {
     pub(super) since_ns: u64,
     /// Whether the query's filter accepts it without its chain.
     pub(super) is_chosen: bool,
-    /// What it has recorded that it awaits.
+    /// The await that it has recorded.
     pub(super) awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
 }
 
@@ -59,13 +59,13 @@ impl Target {
     }
 }
 
-/// What was found out about a task.
+/// The results about a task.
 pub(super) struct Traced {
     pub(super) target: Target,
     /// Whether it waits. If not, it was woken or has ended since it was listed.
     pub(super) still_waits: bool,
     pub(super) recorded: Recorded,
-    /// What the operations that are pending await.
+    /// The resources that its pending operations await.
     pub(super) resources: Noted,
 }
 

@@ -495,8 +495,8 @@ impl Steps for ChecksBeforeItsFence {
     }
 }
 
-/// What most submitters of surplus do: check once whether any worker is parked, and do nothing more
-/// if there is none.
+/// The steps of most submitters of surplus: check once whether any worker is parked, and do nothing
+/// more if there is none.
 struct ChecksForTheParkedFirst;
 
 impl Steps for ChecksForTheParkedFirst {

@@ -43,7 +43,7 @@ pub(crate) trait Parks {
     type Turn<'a>
     where
         Self: 'a;
-    /// What ended a sleep.
+    /// The reason why a sleep ended.
     type Slept;
 
     fn idle(&self) -> &Idle;
@@ -130,7 +130,7 @@ pub(crate) trait Parks {
     }
 }
 
-/// What a worker is about to park on.
+/// The object that a worker is about to park on.
 pub(crate) enum ParkTarget<Turn> {
     /// The driver, until a timer is due, but at most for `timeout`.
     Driver {

@@ -82,7 +82,7 @@ const CHECKS_APART_NS: u64 = 250_000_000;
 /// Longer than ordinary work under a lock takes. The doctor waits for longer.
 const HELD_AFTER_NS: u64 = 1_000_000_000;
 
-/// What the last check of a runtime saw.
+/// The cycles that the last check of a runtime saw.
 #[derive(Default)]
 pub(crate) struct Deadlocks {
     seen: Mutex<Vec<Seen>>,
@@ -102,11 +102,11 @@ struct Facts {
     wakers: u64,
     name: Option<String>,
     spawned_at: String,
-    /// What it waits for.
+    /// The primitive that it waits for, and the location of the await.
     awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) deadlocks: Vec<Deadlock>,

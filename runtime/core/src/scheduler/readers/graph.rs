@@ -34,7 +34,7 @@ pub(in crate::scheduler) struct Edge<'a> {
     pub(in crate::scheduler) of: Of<'a>,
 }
 
-/// What a task waits for.
+/// The reason why a task waits.
 #[derive(Clone, Copy)]
 pub(in crate::scheduler) enum Of<'a> {
     Lock { waiter: &'a Waiter, held: &'a Held, holding: Holding },

@@ -1,4 +1,4 @@
-//! What the sentinel and the thread that takes snapshots write to the runtime's black box.
+//! The data that the sentinel and the thread that takes snapshots write to the runtime's black box.
 //!
 //! The workers' cells contain addresses and numbers. At each check, the sentinel adds the spawn
 //! lines of the polls in flight, and the name of a task whose poll lasts from one check to the
@@ -45,7 +45,7 @@ impl Heartbeat {
     }
 }
 
-/// What the thread that takes snapshots keeps from one sample to the next.
+/// The state that the thread that takes snapshots keeps from one sample to the next.
 #[derive(Default)]
 pub(super) struct Samples {
     /// Collects the recorder's events, for their texts. Created anew with each log of texts.

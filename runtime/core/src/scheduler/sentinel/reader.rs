@@ -47,7 +47,7 @@ pub(super) struct Job {
     pub(super) log: Option<Log>,
 }
 
-/// What the log needs of an incident.
+/// The data about an incident that only the log needs.
 pub(super) struct Log {
     /// Where the incident's task was found in the registry.
     pub(super) place: Place,

@@ -123,7 +123,7 @@ impl OwnSlot {
     }
 }
 
-/// What the caller must give to a spare that was called: Call (3).
+/// The token or thread that a spare needs after it was called: Call (3).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a spare that was called waits for its token, or for its thread"]
 pub(crate) enum Called {

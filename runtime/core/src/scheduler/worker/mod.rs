@@ -172,7 +172,7 @@ impl Worker {
         cells.avg_poll_ns.set(core.tuner.avg_ns());
         cells.global_queue_interval.set(u64::from(core.tuner.interval()));
         cells.renew_budget(self.shared.config.budget_per_tick);
-        // What follows begins now: the start counts as maintenance, not as a search.
+        // The work that follows begins now: the start counts as maintenance, not as a search.
         self.now_ns.set(clock::now_ns());
     }
 

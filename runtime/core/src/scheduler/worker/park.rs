@@ -216,10 +216,10 @@ fn linger() {
     spin_until(LINGER_NS, 1, || false);
 }
 
-/// What a worker is about to park on.
+/// The object that a worker is about to park on.
 pub(super) type ParkTarget<'a> = parking::ParkTarget<Turn<'a>>;
 
-/// What ended a sleep, unless it was a claim.
+/// The end of a sleep that no claim ended.
 pub(crate) enum SleptBy {
     Driver(io::Result<Polled>),
     Futex(Slept),

@@ -33,7 +33,7 @@ use crate::task::header::Notified;
 /// The most waiting tasks that a message names.
 const NAMED_MAX: usize = 8;
 
-/// What is to be polled next.
+/// The future to poll next.
 enum Next {
     Main,
     Task(Notified),

@@ -1,4 +1,4 @@
-//! What the workers of a runtime share to find tasks and to place them.
+//! The state that the workers of a runtime share to find tasks and to place them.
 //!
 //! It consists of the global queue, the idle set, the registry of the tasks that wait, the I/O
 //! driver, and one [`Remote`] per worker: the ends of its queues that other threads may steal from,

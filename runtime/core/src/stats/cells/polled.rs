@@ -1,4 +1,4 @@
-//! What the cells count of a poll: the task that is polled, and the poll that has ended.
+//! The facts of a poll that the cells count: the task that is polled, and the poll that has ended.
 
 use std::panic::Location;
 

@@ -17,7 +17,7 @@ use crate::task::stage::Content;
 /// The allocation of a task. `repr(C)`: the header comes first, so a pointer to it is also one to
 /// the cell.
 ///
-/// What the room contains is recorded in `header.stage`. It must be cleared before the cell is
+/// `header.stage` records the content of the room. The room must be cleared before the cell is
 /// dropped.
 #[repr(C)]
 pub(super) struct Cell<F: Future, S> {

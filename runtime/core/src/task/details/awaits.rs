@@ -1,4 +1,4 @@
-//! What a task waits for (a lock, a message, …) and where in the code, for dumps and task lists.
+//! The await of a task (of a lock, a message, …) and its location, for dumps and task lists.
 //!
 //! Shape: `| number of the location 11 | Awaits 3 |`. During the poll the thread stores it
 //! (`current`), and at the end of the poll it moves to the task's account. A pending operation of
@@ -105,7 +105,7 @@ impl Drop for Pending {
     }
 }
 
-/// What a task waits for, with the location. See the module documentation.
+/// The await of a task, with the location. See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note(u16);
 

@@ -1,5 +1,5 @@
-//! What a task's header stores about the task for observers: where it was spawned and its name
-//! (`origin`), what it waits for (`awaits`), and how often and how long it was polled (`account`).
+//! The data in a task's header for observers: the spawn location and the name (`origin`), the await
+//! (`awaits`), and the number and duration of its polls (`account`).
 //!
 //! None of it influences how the task runs. `dump` is the spawn location that marks the tasks of
 //! the runtime itself.

@@ -45,7 +45,7 @@ const _: () = assert!(align_of::<Location<'static>>() > IS_OVER, "the lowest bit
 #[derive(Debug)]
 pub(crate) struct Stage(AtomicPtr<()>);
 
-/// What a cell contains.
+/// The content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Future,

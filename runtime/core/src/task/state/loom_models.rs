@@ -342,7 +342,7 @@ struct Task {
     state: State,
     waker: UnsafeCell<Option<u32>>,
     output: UnsafeCell<Option<u32>>,
-    /// What any owner of a reference may use.
+    /// Data that any owner of a reference may use.
     rest: UnsafeCell<()>,
     /// The last waker that was woken.
     woken: AtomicU32,
@@ -794,7 +794,7 @@ fn loom_twin_a_cancel_without_a_new_poll_is_missed_in_a_shield() {
     breaks("a shielded task sees that it is cancelled", None, || last_poll_model(cancel_without_another_poll));
 }
 
-/// What a thread records about a poll, as in `current`.
+/// A thread's record of a poll, as in `current`.
 #[derive(Default)]
 struct Notes {
     is_current: bool,

@@ -171,7 +171,7 @@ impl std::fmt::Debug for Word {
     }
 }
 
-/// What the caller has to do after a wake-up or a cancellation.
+/// The action that the caller has to take after a wake-up or a cancellation.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a task that is to be submitted and is not is lost"]
 pub(crate) enum Wake {
@@ -183,7 +183,7 @@ pub(crate) enum Wake {
     Nothing,
 }
 
-/// What the caller has to do after a wake-up that consumed the waker.
+/// The action that the caller has to take after a wake-up that consumed the waker.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a task that is to be submitted and is not is lost"]
 pub(crate) enum WakeOwned {
@@ -197,7 +197,7 @@ pub(crate) enum WakeOwned {
     },
 }
 
-/// What the runner has to do.
+/// The action that the runner has to take.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the runner owns the future now"]
 pub(crate) enum Start {
@@ -207,7 +207,7 @@ pub(crate) enum Start {
     Cancel,
 }
 
-/// What the runner has to do after a poll that returned Pending.
+/// The action that the runner has to take after a poll that returned Pending.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the Notified's reference has to go somewhere"]
 pub(crate) enum Pause {
@@ -235,7 +235,7 @@ pub(crate) enum Complete {
     WakeJoiner,
 }
 
-/// What a dropped JoinHandle must drop.
+/// The parts of a task that a dropped JoinHandle must drop.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what the handle owns has to be dropped"]
 pub(crate) enum DropJoin {

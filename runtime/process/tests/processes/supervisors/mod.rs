@@ -35,7 +35,7 @@ fn with_system_on<F: Future<Output = ()>>(workers: &[usize], test: impl Fn(Syste
     }
 }
 
-/// What happened, in order, with the second in which it happened.
+/// The events in order, with the second in which each happened.
 #[derive(Clone)]
 struct Log {
     lines: Arc<Mutex<Vec<(u64, String)>>>,

@@ -303,7 +303,7 @@ fn own_signal(index: c_int) -> c_int {
 }
 
 thread_local! {
-    /// What the handlers of these tests do on this thread.
+    /// The action of the handlers of these tests on this thread.
     static IN_HANDLER: Cell<Option<&'static dyn Fn()>> = const { Cell::new(None) };
 }
 

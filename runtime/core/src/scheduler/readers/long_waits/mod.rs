@@ -68,7 +68,7 @@ const LONG_NS: u64 = 10_000_000_000;
 /// By which multiple it exceeds the ended ones. The doctor requires more.
 const TIMES_LONGER: u64 = 10;
 
-/// What the walks through a runtime have seen.
+/// The waits that the walks through a runtime have seen.
 #[derive(Default)]
 pub(crate) struct LongWaits(Mutex<Seen>);
 
@@ -80,7 +80,7 @@ struct Seen {
     good_until_ns: u64,
 }
 
-/// What is awaited, and the address of the location.
+/// The kind of the await, and the address of its location.
 type Key = (Awaits, usize);
 
 /// The waits at a line.

@@ -1,4 +1,4 @@
-//! What the sentinel finds out about a long poll: what its thread does, why, and where it is in the
+//! Examines a long poll: the state of its thread, the cause of that state, and the location in the
 //! code.
 //!
 //! Two samples of a thread, at least a millisecond apart, show what it does (`kernel::cause`). A
@@ -57,7 +57,7 @@ const STACK_WAIT_MAX: Duration = Duration::from_millis(8);
 /// See [`Groups`].
 const GROUPS_GOOD_FOR_NS: u64 = 10_000_000;
 
-/// What the thread of a stuck worker does.
+/// The state of the thread of a stuck worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     /// It is blocked, or its state is unknown.

@@ -117,7 +117,7 @@ fn be_traced(workers: usize) {
     std::process::exit(0);
 }
 
-/// What was counted with one number of workers, per operation.
+/// The counts with one number of workers, per operation.
 struct Figures {
     moves: Vec<f64>,
     instructions: Vec<f64>,

@@ -39,7 +39,7 @@ pub(super) fn announce(mark: Mark) {
     ANNOUNCED[mark.index()].0.store(1, Ordering::Relaxed);
 }
 
-/// What the operations use.
+/// The state that the operations use.
 pub(super) struct World {
     pub(super) shared: Arc<Shared>,
     pub(super) tasks: &'static Tasks,

@@ -27,7 +27,7 @@ const THREADS_MAX: usize = u128::BITS as usize;
 /// The number of marks.
 pub(super) const MARKS: usize = THREADS_MAX + 64;
 
-/// What the traced program announces.
+/// A moment that the traced program announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A thread begins an operation.
@@ -70,7 +70,7 @@ struct Line {
     is_written: bool,
 }
 
-/// What was counted for one case.
+/// The counts of one case.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     pub(super) moves: u64,

@@ -113,7 +113,7 @@ fn build(config: Config, seed: u64) -> (Arc<Shared>, Vec<Worker>) {
 /// The outcome of one simulated runtime.
 struct Outcome {
     steps: u64,
-    /// What has happened, and how often.
+    /// The events that have occurred, and how often.
     reached: Vec<(&'static str, u64)>,
     /// The violation, and the last steps before it.
     result: Result<(), String>,

@@ -58,7 +58,7 @@ pub(super) enum Fault {
     UpWithoutSearch,
 }
 
-/// What takes a step.
+/// The actor that takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Actor {
     Outside,
