@@ -25,7 +25,7 @@ interface Panel {
 }
 interface Variable { name: string; label: string; type: string; query: string | { query: string; refId: string }; datasource?: Panel["datasource"]; multi: boolean; includeAll: boolean; allValue?: string; regex: string; sort: number; refresh: number }
 interface Dashboard { title: string; panels: Panel[]; templating: { list: Variable[] }; annotations: { list: { expr: string; datasource: Panel["datasource"] }[] } }
-/** What the script reads: whether all panels are complete, and what each of them shows. */
+/** The report that the script reads: whether all panels are complete, and their contents. */
 interface Report { done: boolean; failures: string[]; evaluated: string[]; panels: { title: string; type: string; state: string; series: number; values: number; text: string; isCut: boolean; isDrawn: boolean; hasThrown: boolean }[] }
 
 const parameters = new URLSearchParams(location.search);

@@ -54,7 +54,7 @@ def sockets():
 
 
 def sum_of_99(path):
-    """What a process of `multiprocessing` does: it builds a runtime, and runs tasks."""
+    """Builds a runtime and runs tasks, in a process of `multiprocessing`."""
     library = Library(path)
     runtime = library.start(b"worker", 2)
     total = library.sum(runtime, 100)
