@@ -12,7 +12,7 @@ pub fn markdown_page() -> String {
         "# All metrics\n\n\
          This page is generated from `runtime/diagnosis/src/catalog/table.rs`. After a change there, run\n\
          `cargo run -q -p volt-diagnosis --example metrics_page >docs/metrics.md`.\n\n\
-         * Counters end in `_total`. They only grow, and start at 0 with their runtime.\n\
+         * Counters end in `_total`. They only increase, and restart at 0 with their runtime.\n\
          * Gauges report the state at the time of the scrape. A gauge of a duration is 0 if nothing waits.\n\
          * Histograms have buckets at powers of two, from {} ns to {last:.0} s.\n\
          * At most {LOCATIONS_MAX} spawn locations per runtime have their own series; the rest are summed up as `other`.\n\
@@ -27,7 +27,7 @@ pub fn markdown_page() -> String {
          sidecar `volt-exporter` adds the labels `program` and `pid` to every metric. Metrics that are pushed\n\
          with OTLP (feature `otlp` of the exporter) have the second name, without a suffix for kind and unit.\n\
          `volt_exporter::publish_to_recorder` publishes these metrics into a recorder of the crate `metrics`,\n\
-         under the first name; the [guide](guide/metrics.md#publish-into-your-own-recorder) lists what differs there.\n\n",
+         under the first name; the [guide](guide/metrics.md#publish-into-your-own-recorder) lists the differences.\n\n",
         first * 1e9
     );
     page += "| Metric and OpenTelemetry name | Kind | Unit | Labels | Description |\n|---|---|---|---|---|\n";

@@ -321,7 +321,7 @@ pub static METRICS: &[Metric] = &[
         "volt_sentinel_replacements_total",
         "workers",
         RUNTIME,
-        "Times that the sentinel declared a worker stuck and replaced it if a spare worker was available.",
+        "Times that the sentinel declared a worker stuck. A spare worker replaces it if one is available.",
         |r| r.one(|s| s.sentinel.replacements),
     ),
     counter(
@@ -465,7 +465,7 @@ pub static METRICS: &[Metric] = &[
         "volt_timers_lag_seconds",
         "seconds",
         RUNTIME,
-        "Delay past its deadline of the timer that was latest among those that fired last.",
+        "Largest delay past the deadline among the timers that fired last.",
         |r| r.one(|s| seconds(s.timers.last_lag_ns)),
     ),
     counter("volt_driver_turns_total", "turns", RUNTIME, "Polls of the I/O driver.", |r| {

@@ -121,7 +121,7 @@ pub(super) fn are_processors_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn oversubscribed_threshold() -> String {
     format!(
-        "More workers need a processor for {} of the time than there are processors; spare workers do not count. \
+        "There are more workers that need a processor for {} of the time than processors; spare workers do not count. \
          Together they get at least {} of the processor time; with less, other programs take it. One of them waits \
          for a processor for {} of the time, and longer than it runs. The finding is {} from {}.",
         percent(WANTING_RATIO),

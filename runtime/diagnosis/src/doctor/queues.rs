@@ -327,9 +327,9 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn imbalance_threshold() -> String {
     format!(
-        "One worker is busy for {} of the time more than another, and has {IMBALANCE_LEN} tasks in its queues in both \
-         snapshots. Stuck workers do not count. The rule does not fire together with `parked-while-backlog`, or if the \
-         machine keeps workers from running.",
+        "The shares of the time for which two workers are busy differ by {}, and the busier one has {IMBALANCE_LEN} \
+         tasks in its queues in both snapshots. Stuck workers do not count. The rule does not fire together with \
+         `parked-while-backlog`, or if the machine keeps workers from running.",
         percent(IMBALANCE_RATIO)
     )
 }

@@ -359,8 +359,8 @@ pub(super) fn is_blame_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn no_yield_threshold() -> String {
     format!(
-        "Polls of one spawn location last {} or longer on average, without incidents. Their tasks delay other tasks \
-         for {} of the time more than they are delayed themselves.",
+        "Polls of one spawn location last {} or longer on average, without incidents. The delay that they cause to \
+         other tasks, minus the delay of their own tasks, is {} of the time.",
         duration(LONG_POLL_NS),
         percent(NET_DELAY_RATIO)
     )
