@@ -38,7 +38,7 @@
 //! | `futures-io` | no | `volt::futures_io`: adapters to the I/O traits of the `futures` crate |
 //! | `tokio-compat` | no | `Builder::tokio_compat`: a Tokio runtime beside Volt's, for libraries that require it |
 //! | `tracing-subscriber` | no | `volt::tracing`: the current task in each line of a `tracing-subscriber` log |
-//! | `sim` | no | `volt::sim` and `Builder::seed`: tests that draw the order of polls from a seed |
+//! | `sim` | no | `volt::sim` and `Builder::seed`: tests in which a seed determines the order of polls |
 //! | `compressed-debug-info` | no | source lines in stacks of programs with compressed debug information |
 
 pub mod task;
@@ -67,11 +67,15 @@ pub use bridge::futures_io;
 #[cfg(feature = "hyper")]
 pub use bridge::hyper;
 
-/// What the program exposes to consoles and exporters.
+/// Access to the data that the program exposes to consoles and exporters.
 ///
 /// [`program`](crate::observe::program) returns a snapshot of all runtimes of the program. The
 /// other functions return the path of its control socket, the address of its page of metrics, and
 /// the counters of the *observer*, the thread that serves the control socket.
+///
+/// A [`Request`](crate::observe::Request) counts a request under its HTTP route, for servers other
+/// than axum. A [`ProcessSource`](crate::observe::ProcessSource) adds the processes of an actor
+/// framework to snapshots.
 pub mod observe {
     pub use volt_core::observe::{ProcessSource, Renamer, Request, health, metrics_addr, program, socket_path};
     pub use volt_telemetry::health::Health;

@@ -5,11 +5,10 @@
 //!
 //! # Beside a Tokio runtime
 //!
-//! A program may have runtimes of Volt and of Tokio at the same time, for example while it is moved
-//! from one to the other part by part. They share nothing but the process. Tasks of both can use
-//! the same channels and locks of `tokio::sync` and of [`volt::sync`](crate::sync), and each can
-//! await the handle of the other's task. A socket or a timer belongs to the runtime in which it was
-//! created.
+//! A program may have runtimes of Volt and of Tokio at the same time, for example while it migrates
+//! step by step. The runtimes share nothing. Tasks of both can use the same channels and locks of
+//! `tokio::sync` and of [`volt::sync`](crate::sync), and can await each other's join handles. A
+//! socket or a timer belongs to the runtime in which it was created.
 //!
 //! ```
 //! let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Provides hyper's timeouts with the timers of the current runtime.
+/// Implements hyper's [`Timer`] with the timers of the current runtime.
 ///
 /// Its sleeps panic if created outside a runtime, like [`volt::time::sleep`](crate::time::sleep).
 #[derive(Clone, Copy, Debug, Default)]

@@ -37,7 +37,7 @@ impl Blocks for fs::File {
     }
 }
 
-/// An open file, which is read and written on threads for blocking work.
+/// An open file, which is read and written on threads of the blocking pool.
 ///
 /// A write completes when its bytes are passed to the thread that writes them. So **call
 /// [`flush`](crate::io::AsyncWriteExt::flush) after the last write**. It waits until the bytes are
@@ -136,11 +136,11 @@ impl File {
     /// Converts the file into a file of the standard library. Waits until no operation is in
     /// flight.
     ///
-    /// A call whose future was dropped may still be running. In that case, the returned file is
-    /// another descriptor of the same open file.
+    /// If the future of an earlier call was dropped, that call may still be running. In that case,
+    /// the returned file is another descriptor of the same open file.
     ///
     /// # Panics
-    /// Panics if such a call is running and the program has run out of file descriptors.
+    /// Panics if an earlier call is still running and the program has run out of file descriptors.
     ///
     /// # Cancel safety
     /// If the future is dropped, so is the file. A write that is in flight is carried out.

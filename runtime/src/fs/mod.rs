@@ -1,8 +1,8 @@
 //! Asynchronous file and directory operations.
 //!
-//! No system that Volt supports can wait for a file without blocking a thread. So the functions of
-//! this module call the function of the same name in `std::fs`, on a thread for blocking work
-//! ([`spawn_blocking`](crate::task::spawn_blocking)).
+//! Volt cannot wait for a file without blocking a thread. So the functions of this module call the
+//! function of the same name in `std::fs` on a thread of the *blocking pool*, the pool that
+//! [`spawn_blocking`](crate::task::spawn_blocking) uses.
 //!
 //! An operation that has started cannot be cancelled. If its future is dropped, the operation
 //! continues and its result is discarded. Each operation costs a hand-over to another thread. If a

@@ -166,8 +166,8 @@ impl_write!(DuplexStream);
 
 /// Creates the two ends of a connection in memory.
 ///
-/// Bytes that are written to one end can be read from the other. A write waits while the other end
-/// has not read `max_buf_size` bytes; each direction has its own buffer.
+/// Bytes that are written to one end can be read from the other. Each direction has a buffer of
+/// `max_buf_size` bytes. A write waits while that buffer is full, until the other end reads.
 ///
 /// # Panics
 /// Panics if `max_buf_size` is 0.
@@ -200,7 +200,7 @@ impl_write!(SimplexStream);
 
 impl SimplexStream {
     /// Creates a pipe that is not split: bytes that are written to it can be read from it. A write
-    /// waits while `max_buf_size` bytes have not been read.
+    /// waits while `max_buf_size` bytes are unread.
     ///
     /// # Panics
     /// Panics if `max_buf_size` is 0.
@@ -224,7 +224,7 @@ impl SimplexStream {
 }
 
 /// Creates the reading and the writing end of a pipe in memory. A write waits while `max_buf_size`
-/// bytes have not been read.
+/// bytes are unread.
 ///
 /// Dropping the writer does not end the stream for the reader. Call
 /// [`shutdown`](crate::io::AsyncWriteExt::shutdown) on the writer first.

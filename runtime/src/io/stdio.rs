@@ -65,7 +65,7 @@ pub struct Stderr(Offload<io::Stderr>);
 
 /// Returns a handle to the standard input of the program.
 ///
-/// Use it for input that is piped into the program. Reads run on a thread for blocking work,
+/// Use it for input that is piped into the program. Reads run on a thread of the blocking pool,
 /// through the buffer that the standard library shares between all handles of the program. If
 /// several handles read concurrently, each receives a part of the input.
 ///

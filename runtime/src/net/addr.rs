@@ -52,7 +52,7 @@ use sealed::{Sealed, Target};
 
 /// Resolves a host name, and returns all of its addresses.
 ///
-/// The system's resolver runs on a thread for blocking work.
+/// The system's resolver runs on a thread of the blocking pool.
 ///
 /// # Errors
 /// Returns the resolver's error if the name cannot be resolved. Returns `ErrorKind::InvalidInput`

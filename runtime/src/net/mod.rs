@@ -4,8 +4,8 @@
 //!   before a TCP socket connects or listens.
 //! - [`UdpSocket`] provides communication over UDP.
 //! - [`UnixListener`], [`UnixStream`] and [`UnixDatagram`] provide communication over Unix domain
-//!   sockets, and [`unix::pipe`] over pipes. [`UnixSocket`] is such a socket before it connects,
-//!   listens or receives.
+//!   sockets. [`UnixSocket`] sets options before a Unix socket connects, listens or receives.
+//! - [`unix::pipe`] provides communication over pipes.
 //!
 //! All sockets except [`TcpSocket`] and [`UnixSocket`] must be created in the context of a runtime,
 //! because the driver of that runtime watches them. After that they can be used from any thread for

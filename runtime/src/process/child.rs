@@ -72,14 +72,17 @@ impl Child {
         }
     }
 
-    /// Waits until the child exits, and returns its status. If the runtime that started the child
-    /// has been shut down, the runtime that polls the future waits in its place.
+    /// Waits until the child exits, and returns its status.
     ///
     /// Closes the child's standard input first. Otherwise a child that reads until the end of its
     /// input would wait for the calling program, while that program waits for the child.
     ///
+    /// If the runtime that started the child has been shut down, the wait continues on the runtime
+    /// in which the future is polled.
+    ///
     /// # Errors
-    /// Returns an error if the underlying system call fails, or if the runtime has been shut down.
+    /// Returns an error if the underlying system call fails, or if both runtimes have been shut
+    /// down.
     ///
     /// # Cancel safety
     /// This method is cancel safe, except that the standard input is closed. The status is kept,

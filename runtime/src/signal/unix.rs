@@ -3,10 +3,10 @@
 //! A *listener* ([`Signal`]) reports that the program has received a signal of one kind. Any number
 //! of listeners can exist for the same signal, in any number of runtimes.
 //!
-//! No signal is lost after the first listener of its kind was created. A listener completes at
-//! least once after the last signal. Signals that arrive before the listener is polled are
-//! reported once. A signal that no listener has reported is reported by the next listener that is
-//! created. The kernel does the same with pending signals.
+//! Once the first listener of a kind was created, no signal of that kind is lost, but signals are
+//! merged: a listener reports all signals that arrived before its poll as one. A signal that no
+//! listener has reported, for example because none existed when it arrived, is reported by the next
+//! listener that is created. The kernel does the same with pending signals.
 //!
 //! The signal handler stays installed after the last listener was dropped. The kernel's default
 //! action cannot be restored while other code may have registered a handler for the same signal.

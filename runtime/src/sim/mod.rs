@@ -2,8 +2,9 @@
 //!
 //! The result of a program with a race depends on the order in which its tasks are polled. An
 //! ordinary test runs them in nearly the same order each time. [`check`] runs a test once for each
-//! of many seeds. Each seed draws another order of polls. If the test fails, the message contains
-//! the seed, and with `VOLT_SEED` the same order runs again, as often as needed to find the cause.
+//! of many seeds. A *seed* is a number that determines the order of polls. If the test fails, the
+//! message contains the seed. Set `VOLT_SEED` to that seed to run the same order again, as often as
+//! needed to find the cause.
 //!
 //! ```should_panic
 //! use std::sync::Arc;
@@ -42,8 +43,9 @@
 //! sleep takes no time. If there is no timer either, the run fails: no task can ever be woken. So a
 //! lost wake-up is a failure and not a test that never ends.
 //!
-//! A runtime with a seed has no sockets. [`net`] has simulated connections with delays, resets and
-//! partitions, which the seed draws, too. [`random`] returns numbers for the test itself.
+//! A runtime with a seed has no sockets. [`net`] has simulated connections, whose delays and resets
+//! the seed determines, too, and partitions, which the test sets. [`random`] returns numbers for
+//! the test itself.
 //!
 //! This module needs the feature `sim`:
 //!
@@ -59,11 +61,10 @@ pub use run::{Failure, check, first_failure};
 
 use volt_core::context;
 
-/// Returns the next random number that the seed of the current runtime draws.
+/// Returns the next random number of the sequence that the seed of the current runtime determines.
 ///
-/// The scheduler draws from another sequence, so the n-th number is the same in each run with the
-/// same seed, whatever the order of polls. The delays and resets of [`net`] are drawn from this
-/// sequence, too.
+/// The scheduler uses another sequence, so the n-th number is the same in each run with the same
+/// seed, whatever the order of polls. The delays and resets of [`net`] use this sequence, too.
 ///
 /// # Panics
 /// Panics outside a runtime with a [seed](crate::Builder::seed).
@@ -81,7 +82,7 @@ pub fn random() -> u64 {
     drawn(context::draw())
 }
 
-/// Returns a random number in `0..n` that the seed of the current runtime draws, or 0 for `n = 0`.
+/// Returns a random number in `0..n` from the same sequence as [`random`], or 0 for `n = 0`.
 ///
 /// # Panics
 /// Panics outside a runtime with a [seed](crate::Builder::seed).

@@ -23,9 +23,8 @@
 //!   Tokio's runtime.
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
-//! - A dump shows for a task that waits for a channel, a [`Notify`], a [`Semaphore`] or a
-//!   [`Barrier`] how many senders, receivers, messages or permits there are, and which other tasks
-//!   wait for the same one.
+//! - If a task waits for a channel, a [`Notify`], a [`Semaphore`] or a [`Barrier`], a dump shows
+//!   the numbers of senders, receivers, messages or permits, and the other tasks that wait there.
 //! - A [`Mutex`], an [`RwLock`] and a [`Semaphore`] of one permit record the task that holds them
 //!   and the line where it acquired them. An [`RwLock`] does so for a writer, and for a reader
 //!   while it is the only one. `volt-console dump` shows the holder, and the doctor finds tasks

@@ -52,8 +52,9 @@ impl Notify {
 
     /// Waits for a notification.
     ///
-    /// Tasks wait in a queue. [`Notified::enable`] or the first poll adds the task to it. For
-    /// [`notify_waiters`](Self::notify_waiters), the call of this method suffices.
+    /// The returned future joins the queue of waiters at its first poll, or earlier by
+    /// [`Notified::enable`]. [`notify_waiters`](Self::notify_waiters) also completes futures that
+    /// have not joined the queue yet.
     ///
     /// # Cancel safety
     /// Cancel safe. If the future is dropped before it completes, the task loses its place in the

@@ -43,10 +43,11 @@ impl From<Elapsed> for io::Error {
     }
 }
 
-/// An error of a timer, for code that reports the state of timers to its callers.
+/// The error of a timer, for code that uses Tokio's type of the same name.
 ///
-/// Volt does not return it. A duration of more than 30 years is cut. A timer panics if it is
-/// awaited after its runtime was shut down, or if the runtime already has 4,294,967,295 timers.
+/// No function of Volt returns it. A duration of more than 30 years is shortened to 30 years. A
+/// timer panics if it is awaited after its runtime was shut down, or if the runtime already has
+/// 4,294,967,295 timers.
 ///
 /// ```
 /// use volt::time::error::Error;

@@ -19,8 +19,8 @@ use volt_core::{context, coop};
 /// Each poll polls `future` before it checks the time, so a future that is ready wins even if the
 /// duration has elapsed. A future that never yields cannot be interrupted.
 ///
-/// If the current time plus `duration` cannot be represented, the timeout never elapses. Shorter
-/// durations of more than 30 years are cut to 30 years.
+/// A `duration` of more than 30 years is shortened to 30 years. If the current time plus `duration`
+/// cannot be represented, as with [`Duration::MAX`], the timeout never elapses.
 ///
 /// # Errors
 /// Returns [`Elapsed`] if the duration elapses first. Dropping the [`Timeout`] then drops `future`.

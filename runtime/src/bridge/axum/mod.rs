@@ -8,18 +8,20 @@
 //!
 //! # Limits
 //!
-//! | what | limit | when exceeded |
+//! | quantity | limit | when exceeded |
 //! |---|---|---|
 //! | open connections | [`Serve::max_connections`] | further connections wait in the kernel's backlog |
 //! | size of a request head | [`Serve::max_header_bytes`] | the server responds with status 431 |
 //! | time for a request head, and idle time between requests | [`Serve::header_read_timeout`] | the connection is closed |
-//! | a client that does not read | [`Serve::write_timeout`], if set | the connection is closed |
-//! | HTTP/2: time for the client's first 24 bytes | [`Serve::header_read_timeout`] | the connection is closed |
+//! | time in which the client does not read a response | [`Serve::write_timeout`], if set | the connection is closed |
+//! | HTTP/2: time for the client preface (24 bytes) | [`Serve::header_read_timeout`] | the connection is closed |
 //! | HTTP/2: time until the client replies to a ping | 20 s | the connection is closed |
 //!
-//! The service limits the size of bodies and the run time of handlers (axum's `DefaultBodyLimit`,
-//! tower's `timeout`). An upgraded connection (WebSocket) belongs to its handler and no longer
-//! counts.
+//! The server does not limit the size of bodies or the run time of handlers. Set these limits in
+//! your service, with axum's `DefaultBodyLimit` and tower's `timeout`.
+//!
+//! When an HTTP/1 connection is upgraded (WebSocket), its handler takes it over. From then on, it
+//! does not count towards [`Serve::max_connections`], and a graceful shutdown does not wait for it.
 //!
 //! When the program runs out of file descriptors, [`TcpListener::accept`] retries with a backoff
 //! and counts the failures; the server keeps running.
@@ -33,13 +35,12 @@
 //!
 //! # Shutdown
 //!
-//! Each connection task owns a receiver of a `watch` channel. A graceful shutdown takes three
-//! steps:
+//! A graceful shutdown takes three steps:
 //!
-//! 1. The server sends on the channel.
-//! 2. Each connection closes after the response to its current request. A request that has arrived
+//! 1. The server closes the listener and notifies all connections.
+//! 2. Each connection closes after it has answered its current request. A request that has arrived
 //!    by then counts as current.
-//! 3. The server completes when no receiver is left.
+//! 3. The server's future completes when all connections are closed.
 //!
 //! Dropping the server's future closes the connections in the same way, but does not wait for them.
 
@@ -141,7 +142,7 @@ where
 ///
 /// # Errors
 ///
-/// Returns [`io::ErrorKind::InvalidInput`] if a setting of [`Serve`] cannot work; the message names
+/// Returns [`io::ErrorKind::InvalidInput`] if a setting of [`Serve`] is invalid; the message names
 /// the setting and a remedy. Returns the error of the listener if the listener fails permanently,
 /// for example because the runtime shuts down. A failure of one connection ends only that
 /// connection.
@@ -205,9 +206,9 @@ impl<M, Kind> Serve<M, Kind> {
 
     /// Sets how long a write may wait for the client to read before the connection is closed.
     ///
-    /// This also applies to upgraded connections. With HTTP/2 it applies to the connection, not to
-    /// single streams whose client grants no window. Must be greater than zero. The default is no
-    /// limit.
+    /// This also applies to upgraded connections. With HTTP/2 it applies to the connection as a
+    /// whole: a single stream that waits for flow-control window does not time out. Must be greater
+    /// than zero. The default is no limit.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.settings.write_timeout = Some(timeout);
         self

@@ -40,18 +40,21 @@ use crate::telemetry::routes::{OTHER, UNMATCHED};
 /// another way, with `Router::layer`, which puts it around each handler. A request that passes two
 /// such layers is counted once, by the outer one. Outside a Volt runtime, the layer counts nothing.
 ///
-/// | request for | is counted under |
-/// |---|---|
-/// | a route, also of a router in `Router::nest`, and of `Router::route_service` | its full path, `/users/{id}` |
-/// | a service in `Router::nest_service` | the prefix, `/files/*`; or `/files` and `/files/`, if that is all of the path |
-/// | the same, if the service is a router with this layer | its full path, `/files/{name}` |
-/// | a router with this layer in `Router::fallback_service` | its path |
-/// | anything else | `unmatched` |
+/// | handler of the request | counted path | example |
+/// |---|---|---|
+/// | a route, also inside `Router::nest`, or `Router::route_service` | the full path of the route | `/users/{id}` |
+/// | a service in `Router::nest_service` | the prefix | `/files/*` |
+/// | a router with this layer in `Router::nest_service` | the full path of the inner route | `/files/{name}` |
+/// | a router with this layer in `Router::fallback_service` | the path of the inner route | `/users/{id}` |
+/// | any other | `unmatched` | `unmatched` |
 ///
-/// If the response to a method has always been 405 (method not allowed), the path does not support
-/// that method. The first request with such a method is counted under its method, and later ones
-/// under the method `other`. Requests that are counted under a prefix or `unmatched` keep their
-/// method.
+/// axum registers the prefix of a nested service as two more paths. Requests for exactly these are
+/// counted under `/files` and `/files/`.
+///
+/// A client can send any method. Until a path responds with the status 405 (method not allowed) for
+/// the first time, each request is counted under its method. From then on, requests whose method
+/// the path has never accepted are counted under the method `other`. Requests that are counted
+/// under a prefix or `unmatched` keep their method.
 ///
 /// ```
 /// use axum::{Router, routing::get};

@@ -1,5 +1,5 @@
-//! A simulated network: connections in memory, with delays, resets and partitions that the seed
-//! draws.
+//! A simulated network: connections in memory, with delays and resets that the seed determines, and
+//! partitions that the test sets.
 //!
 //! A [`Net`] connects *hosts*, which are names. A host [listens](Net::listen), others
 //! [connect](Net::connect) to it. The two ends of a connection are [`Stream`]s, which implement
@@ -7,9 +7,9 @@
 //! generic over these traits runs unchanged on a [`TcpStream`](crate::net::TcpStream) in production
 //! and on a `Stream` in a test.
 //!
-//! Like TCP, a connection delivers bytes in order and without loss, until it is reset. Bytes of
-//! different connections, and of the two directions of one, overtake each other, since the seed
-//! draws a delay for each write.
+//! Like TCP, a connection delivers bytes in order and without loss, until it is reset. Each write
+//! has its own random delay. So bytes of different connections, and of the two directions of one
+//! connection, can overtake each other.
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -91,8 +91,8 @@ impl Net {
         Self { shared: Arc::new(Shared { settings, state: Mutex::default(), healed: Notify::new() }) }
     }
 
-    /// Sets the delay of a write until the other end can read it, which is drawn for each write.
-    /// Default 0. Setting up a connection takes one such delay.
+    /// Sets the range of the time from a write until the other end can read its bytes. Each write
+    /// has a random delay in this range. The default is zero. Connecting takes one such delay, too.
     ///
     /// # Panics
     /// Panics if the range is empty.
@@ -165,14 +165,14 @@ impl Net {
 
     /// Cuts the network between two hosts, until [`heal`](Self::heal).
     ///
-    /// Bytes that are under way, and those that are written meanwhile, arrive after the end of the
-    /// partition. A connection survives a partition of any length.
+    /// Bytes in flight, and bytes that are written during the partition, arrive after its end. A
+    /// connection survives a partition of any length.
     pub fn partition(&self, one: &str, other: &str) {
         self.shared.state().partitions.insert(pair(one, other));
     }
 
-    /// Ends a [partition](Self::partition). The bytes that it has held back arrive after another
-    /// delay.
+    /// Ends a [partition](Self::partition). The delayed bytes arrive after another
+    /// [delay](Self::latency).
     pub fn heal(&self, one: &str, other: &str) {
         if self.shared.state().partitions.remove(&pair(one, other)) {
             self.shared.healed.notify_waiters();

@@ -16,9 +16,9 @@ use crate::time::{Duration, Instant, Sleep, sleep_until};
 /// One end of a connection in a [`Net`](super::Net).
 ///
 /// It implements [`AsyncRead`] and [`AsyncWrite`]. Its operations spend the cooperative budget, as
-/// those of a socket do. At most 64 KiB are under way in each direction; a write waits while there
-/// are more. Dropping the stream ends it: the other end reads the bytes that are under way and then
-/// the end of the stream, and its writes fail with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// those of a socket do. At most 64 KiB are in flight in each direction; a write waits for room.
+/// Dropping the stream closes the connection: the other end reads the bytes in flight and then the
+/// end of the stream, and its writes fail with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
 pub struct Stream {
     net: Arc<Shared>,
     connection: Arc<Connection>,

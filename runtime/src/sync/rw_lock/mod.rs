@@ -32,7 +32,7 @@ pub use owned::{OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard, OwnedRwLockWr
 /// Many readers or a single writer can hold the lock at a time. The lock is fair: tasks acquire it
 /// in the order of their calls. A reader that arrives after a waiting writer therefore waits for
 /// that writer. A task that has a read guard must not call [`read`](Self::read) again: if a writer
-/// has come in between, both wait forever.
+/// waits between the two calls, the task and the writer wait for each other forever.
 ///
 /// ```
 /// # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build()?;

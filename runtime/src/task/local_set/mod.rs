@@ -53,11 +53,12 @@ const SPAWNS_AT_END: u32 = 1_000;
 
 /// A set of tasks that run on one thread, the thread that polls the set.
 ///
-/// The tasks' futures do not have to be `Send`. They make progress only while the set runs, in
-/// [`block_on`](Self::block_on), in [`run_until`](Self::run_until), or when the set itself is
-/// awaited, which completes when the set has no tasks. Dropping the set cancels all its tasks, also
-/// those that destructors spawn meanwhile. After a thousand of these, the futures of further ones
-/// are leaked, so that the drop ends.
+/// The tasks' futures do not have to be `Send`. They make progress only while the set runs: in
+/// [`block_on`](Self::block_on), in [`run_until`](Self::run_until), or while the set itself is
+/// awaited. The await completes when the set has no tasks.
+///
+/// Dropping the set cancels all its tasks, including tasks that destructors spawn during the drop.
+/// After 1,000 such spawns, the futures of further tasks are leaked, so that the drop terminates.
 ///
 /// The set is not `Send`, so it cannot run in a task of [`spawn`](super::spawn()). It can run
 /// in the future of a `block_on`, in a task of another set, or in a task of a `LocalRuntime`. A

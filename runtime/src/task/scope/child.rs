@@ -9,12 +9,13 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::{SetOnce, oneshot};
 use volt_core::task::current;
 
-/// The future value of a child of a [`scope`](super::scope), to be awaited inside the scope.
+/// A future that returns the value of a child of a [`scope`](super::scope). Await it inside the
+/// scope.
 ///
 /// # Panics
-/// Panics if the scope has ended and the child gave no value: it failed, was cancelled, or was
-/// spawned too late. Code outside the scope is not dropped by the scope, so it would otherwise wait
-/// forever.
+/// Panics if it is awaited outside the scope, the scope has ended, and the child returned no value:
+/// the child failed, was cancelled, or was spawned after the end of the scope. Without the panic,
+/// the code outside the scope would wait forever.
 ///
 /// # Cancel safety
 /// Cancel safe: the value is kept until it is received.
