@@ -13,7 +13,7 @@ use crate::config::hooks::TaskMeta;
 ///
 /// The callbacks for threads (`on_thread_…`) run on the threads of the runtime: on workers, on
 /// spare workers (threads that replace workers that are stuck) and, at the start and the end, on
-/// threads for blocking work. They run inside the runtime, so they may call `volt::spawn`.
+/// threads of the blocking pool. They run inside the runtime, so they may call `volt::spawn`.
 ///
 /// The callbacks for tasks run on the thread that spawns, polls or cancels the task. No callback
 /// may call `block_on`.
@@ -84,7 +84,7 @@ impl Builder {
     }
 
     /// Sets a function that each worker thread and each blocking thread calls when it is about to
-    /// end, after its last task or job. A thread for blocking work ends after it has been idle for
+    /// end, after its last task or job. A blocking thread ends after it has been idle for
     /// [`thread_keep_alive`](Self::thread_keep_alive), the others when the runtime shuts down. The
     /// shutdown waits for the function, within its limit.
     ///
@@ -115,9 +115,8 @@ impl Builder {
     ///
     /// If the function spawns or wakes a task, the worker runs that task instead of sleeping. A
     /// worker parks often, so the function should return quickly. A worker that parks again because
-    /// its [`park_timeout`](Self::park_timeout) has passed calls it again. Threads for blocking
-    /// work do not call it, and neither does a thread that waits in `block_on` without being a
-    /// worker.
+    /// its [`park_timeout`](Self::park_timeout) has passed calls it again. Blocking threads do not
+    /// call it, and neither does a thread that waits in `block_on` without being a worker.
     ///
     /// ```
     /// # use volt_core as volt;
@@ -170,9 +169,9 @@ impl Builder {
     /// task can be polled. The thread that spawns the task calls it, which may be a thread outside
     /// the runtime.
     ///
-    /// Blocking jobs and the tasks of a `LocalSet` do not count, here and in the callbacks below.
-    /// The function must not spawn onto the same runtime: it would be called again for that task,
-    /// without end.
+    /// This callback and the callbacks below are not called for blocking jobs and for the tasks of
+    /// a `LocalSet`. The function must not spawn onto the same runtime: it would be called again
+    /// for that task, without end.
     ///
     /// ```
     /// # use volt_core as volt;
@@ -200,8 +199,9 @@ impl Builder {
     /// that was cancelled. The function should return quickly: its time counts as part of the
     /// poll, which becomes an incident if it takes too long.
     ///
-    /// The poll of a waiting task for a [dump](crate::handle::Handle::dump) counts as well. It
-    /// takes place inside a poll of a task of the runtime itself, for which no callback is called.
+    /// The function is also called when a [dump](crate::handle::Handle::dump) polls a waiting task.
+    /// That poll takes place inside a poll of one of the dump's own tasks, for which no callback is
+    /// called.
     ///
     /// ```
     /// # use volt_core as volt;

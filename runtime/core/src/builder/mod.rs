@@ -125,11 +125,12 @@ impl Builder {
     /// Returns a builder for a current-thread runtime, with the default settings.
     ///
     /// Such a runtime starts no worker thread. A thread that calls
-    /// [`Runtime::block_on`](crate::runtime::Runtime::block_on) is its worker: it polls the given
-    /// future, the tasks, timers and sockets, until the future is ready. Between two calls no task
-    /// makes progress. If several threads call `block_on`, one of them runs the tasks, and each of
-    /// the others polls its own future; when the first one returns, another one continues.
-    /// [`Handle::block_on`](crate::handle::Handle::block_on) never runs tasks, timers or sockets.
+    /// [`Runtime::block_on`](crate::runtime::Runtime::block_on) is its worker: until the given
+    /// future is ready, it polls that future and the tasks, and drives timers and sockets. Between
+    /// two calls no task makes progress. If several threads call `block_on`, one of them runs the
+    /// tasks, and each of the others polls only its own future; when the first one returns, another
+    /// one continues. [`Handle::block_on`](crate::handle::Handle::block_on) never runs tasks,
+    /// timers or sockets.
     ///
     /// Tasks are polled in the order in which they were woken, as long as no more than
     /// `local_queue_capacity` of them wait. A task that blocks delays all others, since no other
@@ -158,8 +159,8 @@ impl Builder {
         &self.config
     }
 
-    /// Sets the number of worker threads, 1 to 1024. 0, the default, starts one worker per
-    /// processor that the program may use, by its affinity mask and its CPU quota.
+    /// Sets the number of worker threads, 1 to 1024. 0, the default, starts one worker for each
+    /// processor that the affinity mask and the CPU quota of the program allow.
     ///
     /// `volt_runtime_workers` reports the number.
     pub fn worker_threads(mut self, workers: usize) -> Self {
@@ -227,10 +228,11 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of threads for blocking work, at least 1. Default 512.
+    /// Sets the maximum number of threads of the blocking pool, at least 1. Default 512.
     ///
-    /// Jobs wait in a queue while all of these threads are busy. `volt_blocking_threads` reports
-    /// the threads, and `volt_blocking_queue_depth` the jobs that wait.
+    /// Blocking jobs (`spawn_blocking`, files, name lookups) wait in a queue while all of these
+    /// threads are busy. `volt_blocking_threads` reports the threads, and
+    /// `volt_blocking_queue_depth` the jobs that wait.
     pub fn max_blocking_threads(mut self, threads: usize) -> Self {
         self.config.max_blocking_threads = threads;
         self
@@ -310,9 +312,8 @@ impl Builder {
 
     /// Checks the settings and starts the runtime.
     ///
-    /// If Volt is part of a library that the program has loaded, such as an extension of an
-    /// interpreter, the library stays loaded from then on, also after `dlclose`: signal handlers
-    /// of Volt stay installed.
+    /// If Volt is linked into a shared library, such as a Python extension, that library stays
+    /// loaded from then on, even after `dlclose`, because Volt's signal handlers stay installed.
     ///
     /// # Errors
     ///

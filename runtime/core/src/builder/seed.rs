@@ -6,14 +6,15 @@ use super::Builder;
 ///
 /// These settings are for tests; they need the feature `sim`. `volt::sim::check` sets them.
 impl Builder {
-    /// Draws the order of polls from `seed`, so that a test can replay it. For
+    /// Makes `seed` determine the order of polls, so that a test can replay it. For
     /// [current-thread runtimes](Self::new_current_thread).
     ///
-    /// Before each poll, the runtime draws the next task from all tasks that are ready; the future
-    /// in [`Runtime::block_on`](crate::runtime::Runtime::block_on) is one of them. So the same seed
-    /// polls the tasks of the same program in the same order, and other seeds find other orders.
+    /// Before each poll, the runtime chooses the next task at random from all tasks that are ready;
+    /// the future in [`Runtime::block_on`](crate::runtime::Runtime::block_on) is one of them.
+    /// `seed` is the seed of the random numbers. So with the same seed, a program polls its tasks
+    /// in the same order, and other seeds lead to other orders.
     /// [`Handle::schedule_fingerprint`](crate::handle::Handle::schedule_fingerprint) is a hash of
-    /// the order. `volt::select!` draws its first branch in the same way.
+    /// the order. `volt::select!` chooses its first branch in the same way.
     ///
     /// The runtime is isolated from everything that differs between two runs:
     ///

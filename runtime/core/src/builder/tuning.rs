@@ -207,7 +207,7 @@ impl Builder {
         self
     }
 
-    /// Sets where tasks go that are spawned or woken by a thread outside the runtime's workers.
+    /// Sets the queue for tasks that a thread outside the runtime's workers spawns or wakes.
     /// Default [`Placement::Global`]. [`Placement`] compares the choices; change it if many outside
     /// threads spawn short tasks onto 8 or more workers. `volt_worker_queue_depth{queue="inbox"}`
     /// reports the tasks that were placed at a worker and wait there, and
@@ -227,10 +227,10 @@ impl Builder {
         self
     }
 
-    /// Sets whether a worker that leaves the driver to poll tasks wakes a sleeping worker to wait
-    /// in the driver in its place. Default false: I/O events that arrive meanwhile are noticed when
-    /// its poll has ended, or by the sentinel after 10 ms. Enable it if polls are long and I/O must
-    /// not wait for them; each event then costs the wake-up of a second thread.
+    /// Sets whether a worker that leaves the driver to poll tasks wakes a sleeping worker, which
+    /// then waits in the driver. Default false: if an I/O event arrives during the poll, the worker
+    /// detects it after the poll, or the sentinel after 10 ms. Enable it if polls are long and I/O
+    /// must not wait for them; each event then costs the wake-up of a second thread.
     /// `volt_driver_idle_seconds` reports for how long no worker has polled the driver, and
     /// `volt_worker_wakes_sent_total` counts the wake-ups.
     pub fn eager_driver_handoff(mut self, enable: bool) -> Self {
@@ -313,7 +313,7 @@ impl Builder {
         self
     }
 
-    /// Sets how long an idle thread for blocking work waits for another job before it exits: a
+    /// Sets how long an idle thread of the blocking pool waits for a job before it exits: a
     /// duration above 0, default 10 s. Raise it if blocking jobs come in bursts and starting
     /// threads costs time; lower it to release memory sooner. `volt_blocking_threads{state="idle"}`
     /// reports the idle threads.
@@ -348,11 +348,11 @@ impl Builder {
     /// Sets how long a poll must last to be recorded as an incident: a duration above 0, default 10
     /// ms, or `None` for no incidents. An incident is counted, recorded with its cause and stack,
     /// shown in the console, judged by the doctor, and logged as a `tracing` event with the target
-    /// `volt::incident`. The log contains at most one incident per second of each kind. For polls
-    /// that are usual in this runtime, it contains at most one per minute: those of less than four
-    /// times the 99th percentile of all polls, and less than ten times this setting. Raise it for a
-    /// program with long polls by design; lower it to find short stalls. `volt_incidents_total`
-    /// counts incidents by cause.
+    /// `volt::incident`. For each spawn location and cause, the log contains at most one incident
+    /// per second. It contains at most one per minute while such polls are usual in this runtime,
+    /// that is, shorter than four times the 99th percentile of all polls and than ten times this
+    /// setting. Raise it for a program with long polls by design; lower it to find short stalls.
+    /// `volt_incidents_total` counts incidents by cause.
     pub fn incident_after(mut self, time: Option<Duration>) -> Self {
         self.config.incident_after_ns = time.map(clock::saturating_ns);
         self
@@ -382,12 +382,13 @@ impl Builder {
 
     /// Sets whether the findings of `volt-console doctor` are also logged while the runtime is not
     /// idle. Default true. The target of the `tracing` events is `volt::doctor`. A WARN event with
-    /// the rule, severity, location, evidence and advice marks the beginning of a finding, and an
-    /// INFO event its end, 30 s or more after it was last seen; each is logged at most once per
-    /// minute. A stall is logged after its stack has been read. If the finding has ended by then,
-    /// both events follow together. Disable it if alerts on metrics already cover the findings. The
-    /// doctor examines the runtime once per second while its findings can be read, in the log or
-    /// through the [control socket](Self::control_socket), and otherwise when a snapshot is taken.
+    /// the rule, severity, location, evidence and advice marks the beginning of a finding. An INFO
+    /// event marks its end, 30 s or more after it was last seen. A finding that recurs is logged at
+    /// most once per minute. A stall is logged after its stack has been read, or without the stack
+    /// after 10 s. If the finding has ended by then, both events are logged together. Disable it if
+    /// alerts on metrics already cover the findings. The doctor checks the runtime once per second
+    /// while its findings can be read, in the log or through the [control
+    /// socket](Self::control_socket), and otherwise when a snapshot is taken.
     /// `volt_doctor_findings` reports the current findings.
     pub fn doctor_events(mut self, enable: bool) -> Self {
         self.config.doctor_events = enable;
@@ -445,11 +446,11 @@ impl Builder {
     /// polled and since when, the findings, the memory and, if the [flight
     /// recorder](Self::flight_recorder) was on, the last events. Choose a directory in memory, such
     /// as `/dev/shm`: on a disk, the kernel may delay a worker's store to the file while it writes
-    /// a page back. A file has 1.6 MiB, 2 KiB per worker and spare worker and, for each thread that
-    /// records events, [`flight_records`](Self::flight_records) of 24 bytes, rounded up to 64 KiB.
-    /// Do not truncate it while the program runs. Files of the program's last three runs are kept,
-    /// and at most eight of each run. If the file cannot be created, the program reports that on
-    /// stderr and in the log, and continues.
+    /// a page back. A file takes 1.6 MiB, plus 2 KiB per worker and spare worker, plus
+    /// [`flight_records`](Self::flight_records) × 24 bytes, rounded up to 64 KiB, for each thread
+    /// that records events. Do not truncate it while the program runs. Files of the program's last
+    /// three runs are kept, and at most eight of each run. If the file cannot be created, the
+    /// program reports that on stderr and in the log, and continues.
     ///
     /// ```no_run
     /// # use volt_core as volt;

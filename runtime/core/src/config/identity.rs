@@ -40,7 +40,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// Which threads of a runtime poll its tasks. Returned by
+/// The kind of threads that poll the tasks of a runtime. Returned by
 /// [`Handle::runtime_flavor`](crate::handle::Handle::runtime_flavor).
 ///
 /// ```

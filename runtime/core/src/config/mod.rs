@@ -157,7 +157,7 @@ pub enum Backend {
     Kqueue,
 }
 
-/// Where tasks go that are spawned or woken by a thread outside the runtime's workers.
+/// The queue for tasks that a thread outside the runtime's workers spawns or wakes.
 ///
 /// Tasks that are spawned, woken or yielded on a worker stay with that worker. Set the placement
 /// with [`Builder::placement`](crate::builder::Builder::placement).
@@ -198,7 +198,7 @@ pub enum Placement {
     LeastLoaded,
 }
 
-/// Whether a thread that waits spins for a moment before it sleeps.
+/// The spinning of a waiting thread before it sleeps.
 ///
 /// See [`Builder::park_spin`](crate::builder::Builder::park_spin).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

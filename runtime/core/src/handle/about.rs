@@ -44,11 +44,11 @@ impl Handle {
     /// Returns a hash of the order of polls so far, in a runtime with a
     /// [seed](crate::builder::Builder::seed); `None` in any other.
     ///
-    /// It covers which tasks were ready before each poll, in the order in which they were woken,
-    /// with the main future last, which of them was polled, and at what time of the simulated
+    /// For each poll, the hash includes the tasks that were ready, in the order in which they were
+    /// woken and with the main future last; the task that was polled; and the time on the simulated
     /// clock. If two runs of a program have the same fingerprint, they polled their tasks in the
-    /// same order. If the same seed gives two fingerprints, the program depends on something that
-    /// the seed does not control.
+    /// same order. If two runs with the same seed have different fingerprints, the program depends
+    /// on something that the seed does not control.
     ///
     /// ```
     /// # use volt_core as volt;

@@ -71,25 +71,26 @@ impl Future for Waiting {
 }
 
 impl Handle {
-    /// Returns what every task of the runtime waits for: the chain of awaits of each waiting task,
-    /// down to the operation that is pending, in groups. [`Dump::text`] formats it, as
-    /// `volt-console dump` shows it.
+    /// Makes a dump: lists the waiting tasks of the runtime, in groups, with their chains of
+    /// awaits. A chain leads from the spawned function down to the operation that is pending.
+    /// [`Dump::text`] formats the dump as `volt-console dump` does.
     ///
     /// Polls each waiting task once to find its chain. This is harmless: a future may be polled at
-    /// any time. A task that can make progress makes progress. The chains of 100,000 tasks take
-    /// about a second, in slices of 50 µs between other tasks.
+    /// any time, and a task that can make progress does. The chains of 100,000 tasks take about a
+    /// second, in slices of 50 µs between other tasks.
     ///
     /// The dump also contains the futures of `block_on`, such as that of `main`. It has their own
     /// threads poll them once. A `block_on` that awaits a dump is left out.
     ///
     /// A dump ends early after 20 s, or if its poll of one task takes 3 s. It then contains the
-    /// tasks found so far, and a remark with the reason. The runtime makes one dump at a time; the
-    /// others wait. If eight dumps already wait, a further one returns immediately, with only a
-    /// remark.
+    /// tasks found so far, and a remark with the reason. The runtime makes one dump at a time;
+    /// further calls wait. If eight calls already wait, a further one returns immediately, with
+    /// only a remark.
     ///
-    /// The polls call the [builder](crate::builder::Builder::on_before_task_poll)'s callbacks for
-    /// polls. The runtime spawns a task for each 128 waiting tasks, which polls them. Such a task
-    /// is counted like all tasks, but calls no callbacks.
+    /// The polls call the callbacks that the builder has set for polls, such as
+    /// [`on_before_task_poll`](crate::builder::Builder::on_before_task_poll). The runtime spawns
+    /// one task for every 128 waiting tasks, to poll them. These tasks are counted like all tasks,
+    /// but no callbacks are called for them.
     ///
     /// Chains are available on Linux, on x86-64 and aarch64. Without debug information the lines
     /// are missing: set `debug = "line-tables-only"` in the profile.
@@ -119,7 +120,7 @@ impl Handle {
         self.dump_with(Query::default()).await
     }
 
-    /// Returns what the tasks that `query` selects wait for; see [`dump`](Self::dump).
+    /// Makes a dump of the tasks that `query` selects; see [`dump`](Self::dump).
     ///
     /// # Cancel safety
     /// Same as [`dump`](Self::dump).

@@ -58,7 +58,7 @@ pub use {
 /// The most tasks that the report of an incomplete shutdown names.
 const REMAINING_NAMED: usize = 8;
 
-/// The Volt runtime: worker threads, timers, the I/O driver and a pool for blocking work.
+/// The Volt runtime: worker threads, timers, the I/O driver and a blocking pool.
 ///
 /// Create one with [`Runtime::new`], with a [`Builder`](crate::builder::Builder), or with
 /// `#[volt::main]`. Any thread may use it through a shared reference or a [`Handle`].

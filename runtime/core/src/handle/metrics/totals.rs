@@ -49,7 +49,7 @@ impl RuntimeMetrics {
         self.shared.workers.remotes_in_use().iter().map(|remote| remote.cells.coop_yields.get()).sum()
     }
 
-    /// Returns the number of threads for blocking jobs. Workers do not count, nor do spare workers.
+    /// Returns the number of threads of the blocking pool. Workers and spare workers do not count.
     ///
     /// ```
     /// # use volt_core as volt;
@@ -63,7 +63,7 @@ impl RuntimeMetrics {
         saturating(self.shared.blocking.telemetry().threads)
     }
 
-    /// Returns the number of threads for blocking jobs that wait for a job.
+    /// Returns the number of idle threads of the blocking pool.
     ///
     /// ```
     /// # use volt_core as volt;

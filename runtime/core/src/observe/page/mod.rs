@@ -50,9 +50,9 @@ static SERVED: OnceLock<(Home, SocketAddr)> = OnceLock::new();
 /// chose. `None` if the environment variable `VOLT_METRICS` was not set when the first runtime was
 /// built, if the address could not be used, and in a forked child.
 ///
-/// The value of the variable is an address with a port, such as `127.0.0.1:9464`, or a port, which
-/// is then one of 127.0.0.1. Port 0 chooses a free port. The page has no password: name an address
-/// that other machines can reach only inside a trusted network.
+/// The value of the variable is an address with a port, such as `127.0.0.1:9464`, or only a port,
+/// which is then bound on 127.0.0.1. Port 0 chooses a free port. The page has no password, so bind
+/// an address that other machines can reach only inside a trusted network.
 ///
 /// ```
 /// # use volt_core as volt;
