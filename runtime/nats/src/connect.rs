@@ -72,9 +72,12 @@ impl Options {
     /// checks that the name of the node is free.
     ///
     /// # Errors
-    /// Returns an error in these cases: no server responds, or it denies access; another node has
-    /// the name; the name of the cluster is invalid; the runtime was built without
-    /// `tokio_compat(true)`.
+    /// Returns an error in these cases:
+    ///
+    /// - No server answers, or the server denies access.
+    /// - Another node of the cluster has the same name.
+    /// - The name of the cluster is invalid.
+    /// - The runtime was built without `tokio_compat(true)`.
     ///
     /// # Cancel safety
     /// If the future is dropped before it completes, the node is not connected.
@@ -143,7 +146,7 @@ fn unreachable(address: &str, why: &dyn fmt::Display) -> ConnectError {
     ))
 }
 
-/// Why a node could not be connected.
+/// The error returned when a node could not be connected.
 #[derive(Clone, Debug)]
 pub struct ConnectError(String);
 

@@ -33,25 +33,29 @@
 //!
 //! | subject | published by | content |
 //! |---|---|---|
-//! | `volt.CLUSTER.frame.NODE.INCARNATION` | a node with a frame for that incarnation of that node | one frame |
+//! | `volt.CLUSTER.frame.NODE.INCARNATION` | any node that sends to NODE | one frame |
 //! | `volt.CLUSTER.presence` | every node, each [`HEARTBEAT`] | `up`, or `bye` when it leaves |
-//! | `volt.CLUSTER.name.NODE` | a node that wants to use that name | empty; the node that has the name replies |
+//! | `volt.CLUSTER.name.NODE` | a node that starts under the name NODE | empty |
 //!
-//! The reply subject identifies the publisher: it is the publisher's own frame subject. A frame for
-//! an earlier incarnation of a node has no subscriber, and is not delivered.
+//! A *frame* is a message between two nodes. An *incarnation* is one system with the name of a
+//! node; each later one has another number. A frame for an earlier incarnation has no subscriber,
+//! and is not delivered. If the name of a node is taken, the node that has it replies to the
+//! request on the third subject. The reply subject of each message is the publisher's own frame
+//! subject, and identifies the publisher.
 //!
 //! # Failures
 //!
-//! * *A node is killed, stopped or disconnected*: the other nodes count it as lost [`LOSS`] after
-//!   its last message, or up to a quarter of a heartbeat later. A node that shuts down sends `bye`,
-//!   and is lost immediately. A node that was stopped is connected again with its first heartbeat.
-//!   Its earlier calls, monitors and links have ended.
+//! * *A node is killed, paused (SIGSTOP) or disconnected*: the other nodes count it as lost
+//!   [`LOSS`] after its last message, or up to a quarter of a heartbeat later. A node that shuts
+//!   down sends `bye`, and is lost immediately. A node that was paused is connected again with its
+//!   first heartbeat. Its earlier calls, monitors and links have ended.
 //! * *The server restarts*: async-nats reconnects by itself, with growing pauses of at most 4 s.
 //!   Nodes that receive each other's messages again within [`LOSS`] stay connected, unless frames
 //!   were lost. Otherwise, all calls, monitors and links between them end with `NoConnection`, and
 //!   they connect anew.
-//! * *A node does not keep up*: NATS drops messages beyond [`BACKLOG`] for it (*slow consumer*,
-//!   [counted](Counts::slow_consumer)). The gap breaks its conversations off, like a loss.
+//! * *A node does not keep up*: its NATS client drops messages beyond [`BACKLOG`] (*slow
+//!   consumer*, [counted](Counts::slow_consumer)). The node detects the gap. All calls, monitors
+//!   and links between it and the senders end with `NoConnection`, as after a loss.
 //! * *The queue to the server is full*: messages are rejected
 //!   ([`is_full`](volt_process::SendError::is_full)) and counted.
 //! * *Two nodes have the same name*: the second one gets an error when it connects. If both connect
@@ -60,7 +64,7 @@
 //! Nodes of a cluster trust each other and every client that can publish to its subjects. Configure
 //! the server to require credentials ([`Options::client`]).
 //!
-//! # Figures
+//! # Measure round trips
 //!
 //! The program `ping` measures round trips: `ping SERVER alpha beta 5000` between two nodes in two
 //! programs, and `ping loopback 5000` over a [`Hub`](volt_process::Hub) within one program.

@@ -17,8 +17,8 @@ use volt_process::{Node, Peer};
 
 /// The default interval between two heartbeats of a node.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// The default time after its last message when a node counts as lost. Three heartbeats may be late
-/// or missing.
+/// The default time without a message from a node after which the node counts as lost. Three
+/// heartbeats may be late or missing.
 pub const LOSS: Duration = Duration::from_millis(3500);
 
 /// The presence of other nodes. See the module's documentation.

@@ -111,7 +111,7 @@ impl Counts {
         self.0.connects.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// Returns how often the node did not keep up, and messages for it were dropped.
+    /// Returns how often the NATS client dropped messages because this node did not keep up.
     pub fn slow_consumer(&self) -> u64 {
         // ORDERING: Relaxed; a counter that is only displayed.
         self.0.slow_consumer.load(Ordering::Relaxed)

@@ -92,9 +92,13 @@ impl Builder {
     /// Builds the system in the runtime of `handle`.
     ///
     /// # Errors
-    /// Returns an error in these cases: the relay cannot start; its node is named `local`, or was
-    /// renamed with [`node`](Self::node); a command has two handlers; `max_processes` is 0 or more
-    /// than pids can represent.
+    /// Returns an error in these cases:
+    ///
+    /// - The relay cannot start.
+    /// - The relay's node is named `local`, or differs from the name that [`node`](Self::node) has
+    ///   set.
+    /// - A command has two handlers.
+    /// - `max_processes` is 0 or above 67,108,863.
     pub fn build(self, handle: &Handle) -> Result<System, BuildError> {
         if !(1..=MAX_PROCESSES_MAX).contains(&self.max_processes) {
             return Err(BuildError(Mistake::MaxProcesses(self.max_processes)));
@@ -119,7 +123,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Why a system could not be built.
+/// The error returned when a system could not be built.
 #[derive(Debug)]
 pub struct BuildError(Mistake);
 

@@ -43,12 +43,13 @@ pub(crate) const CAPACITY_MAX: usize = 1 << 20;
 /// not hold memory forever.
 const KEEP: usize = 4;
 
-/// What happens to a message for which a mailbox has no room.
+/// The policy of a mailbox for messages that find it full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The sender waits, in order of arrival. A sender that cannot wait gets an error. Two
-    /// processes that only wait for room in each other's mailboxes wait forever; a
-    /// [call](crate::System::call) ends that with its timeout.
+    /// The sender waits for room, behind senders that came before it. A sender that cannot wait,
+    /// such as [`try_send`](crate::System::try_send), gets an error. Two processes that wait for
+    /// room in each other's mailboxes wait forever, unless one of the sends is a
+    /// [call](crate::System::call), which has a timeout.
     #[default]
     Block,
     /// The message is dropped and counted. The sender gets no error.

@@ -63,7 +63,7 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// Why a process exited.
+/// The reason why a process exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExitReason {
@@ -74,7 +74,8 @@ pub enum ExitReason {
     /// It was ended before its next step: by [`kill`](crate::System::kill), by a shutdown whose
     /// time was over, or because its runtime shut down.
     Killed,
-    /// `init` or `step` returned an error, or violated a rule.
+    /// `init` or `step` returned an error. Or the process waits for its yields
+    /// ([`Yield`](crate::Status::Yield)) and has none outstanding.
     Failed(Failure),
     /// It panicked.
     Panicked(Failure),

@@ -208,7 +208,7 @@ impl fmt::Display for ParseError {
                 write!(f, "{text:?} is not a node name: use 1 to {NODE_NAME_MAX} letters, digits, - and _")
             }
             Fault::TooManyNodes => {
-                write!(f, "{text:?} is one node name more than the {NODES_MAX} that a program can store")
+                write!(f, "{text:?} cannot be stored: this program already has {NODES_MAX} node names")
             }
         }
     }

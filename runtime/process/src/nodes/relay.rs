@@ -78,7 +78,7 @@ pub trait Relay: Send + Sync + 'static {
     fn leave(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// Why a relay rejected a request.
+/// The error of a relay that rejected a request.
 #[derive(Clone, Debug)]
 pub struct RelayError(Why);
 

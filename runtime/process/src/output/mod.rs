@@ -12,20 +12,19 @@ use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
 use crate::output::command::CommandId;
 
-/// What a process waits for after a step.
+/// The condition under which a process takes its next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing. It steps again, after other ready tasks have run.
+    /// None: the process steps again after other ready tasks have run.
     Continue,
-    /// Any event.
+    /// Any event arrives.
     #[default]
     Idle,
-    /// Its yields. It steps again when one completes, or when an event other than a message
-    /// arrives. That step also receives the messages that have arrived in the meantime. A process
-    /// without an outstanding yield exits with [`Failed`](crate::ExitReason::Failed), since nothing
-    /// would complete.
+    /// One of its yields completes, or an event other than a message arrives. That step also
+    /// receives the messages that have arrived in the meantime. A process without an outstanding
+    /// yield exits with [`Failed`](crate::ExitReason::Failed), since nothing would complete.
     Yield,
-    /// It has completed, and exits.
+    /// The process has completed, and exits.
     Done,
 }
 

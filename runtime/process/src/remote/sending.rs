@@ -383,7 +383,7 @@ impl From<NotSent> for call::Why {
     }
 }
 
-/// Why a name could not be looked up on another node.
+/// The error returned when a name could not be looked up on another node.
 #[derive(Clone, Debug)]
 pub struct LookupError {
     node: Node,

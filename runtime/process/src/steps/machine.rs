@@ -15,8 +15,9 @@ use crate::steps::context::Context;
 /// Its methods are called by one worker at a time, in the task of the process. None may block. A
 /// method that panics or returns an error ends only this process.
 pub trait Process: Any + Send {
-    /// Returns the entry methods that the process offers. A process that is to be started with any
-    /// other method is refused before it runs. The first is the default.
+    /// Returns the names of the entry methods, with which the process can be started
+    /// ([`Spawn::method`](crate::Spawn::method)). The first is the default. Starting the process
+    /// with any other name fails.
     fn methods(&self) -> &[&'static str] {
         &["main"]
     }
@@ -29,8 +30,8 @@ pub trait Process: Any + Send {
     fn init(&mut self, context: &Context, method: &str, input: Payload) -> Result<(), Failure>;
 
     /// Handles events. Called with at most 128 events from the mailbox, and the completions of the
-    /// process's own yields. `out` receives what the process waits for; it is reset before each
-    /// step.
+    /// process's own yields. Set in `out` what the process waits for and what it yields; `out` is
+    /// reset before each step.
     ///
     /// There may be no events: after a step that returned [`Continue`](crate::Status::Continue),
     /// after a wake-up by the process's [waker](Context::waker), after an upgrade, or after the

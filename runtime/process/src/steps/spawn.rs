@@ -47,8 +47,8 @@ pub struct Spawn {
 }
 
 impl Spawn {
-    /// Describes a process that runs `process`, with its first entry method and no input. Reports
-    /// show the location of the caller.
+    /// Describes a process that runs `process`, with its first entry method and no input. The
+    /// console and findings show the line that calls `new` as the spawn location.
     #[track_caller]
     pub fn new<P: Process>(process: P) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl fmt::Debug for Spawn {
     }
 }
 
-/// Why a process was not started.
+/// The error returned when a process was not started.
 #[derive(Debug)]
 pub struct SpawnError(pub(crate) Refusal);
 

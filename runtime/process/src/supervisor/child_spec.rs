@@ -39,7 +39,7 @@ pub struct ChildSpec {
     shutdown_limit: Limit,
 }
 
-/// When a child that has exited is restarted.
+/// The exits after which a supervisor restarts a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// After every exit.

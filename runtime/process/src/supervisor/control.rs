@@ -151,7 +151,7 @@ pub struct ChildInfo {
     pub restarts: u64,
 }
 
-/// Why a request to a supervisor failed.
+/// The error returned when a request to a supervisor failed.
 #[derive(Clone, Debug)]
 pub struct SupervisorError(Why);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::child_spec::ChildSpec;
 use super::restart::{Backoff, RESTARTS_MAX, WINDOW};
 
-/// Which children a supervisor restarts when one of them fails.
+/// The children that a supervisor restarts when one of them fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// Only that child. For children that do not depend on each other.
@@ -53,15 +53,15 @@ pub enum Strategy {
 ///
 /// # State
 ///
-/// A restarted child begins with new state; that is why a restart helps. Keep state that must
-/// outlive a child in another process that does less, and so fails less: for example in a child
-/// that is started earlier, and passes the state on. See `examples/src/bin/chat`.
+/// A restarted child begins with new state; that is why a restart helps. If state must survive a
+/// restart, keep it in another process that does less and therefore fails less often, for example
+/// in a child that is started earlier and passes the state on. See `examples/src/bin/chat`.
 ///
 /// # Observing a supervisor
 ///
-/// The [kind](crate::ProcessInfo::kind) of the process is this type, and
-/// [`ProcessInfo::restarts`](crate::ProcessInfo::restarts) counts its restarts. Each restart is
-/// logged as a warning, and giving up as an error, with the target `volt::process`.
+/// The [kind](crate::ProcessInfo::kind) of the process is the name of this type, and
+/// [`ProcessInfo::restarts`](crate::ProcessInfo::restarts) counts the restarts of its children.
+/// Each restart is logged as a warning, and giving up as an error, with the target `volt::process`.
 /// [`SupervisorRef`](crate::SupervisorRef) adds, ends and lists children of a running supervisor.
 ///
 /// ```
@@ -132,8 +132,9 @@ impl Supervisor {
         Self { backoff, ..self }
     }
 
-    /// Sets the restart intensity, 5 restarts within 60 s by default. The supervisor gives up at
-    /// the next restart. Restarting several children together counts as one restart.
+    /// Sets the restart intensity: the supervisor gives up if more than `restarts` restarts are
+    /// necessary within the time `within`. The default is 5 restarts within 60 s. Restarting
+    /// several children together counts as one restart.
     pub fn intensity(self, restarts: u32, within: Duration) -> Self {
         Self { restarts_max: restarts, window: within, ..self }
     }

@@ -19,10 +19,14 @@ impl System {
     /// in which the message waits for room in a full mailbox.
     ///
     /// # Errors
-    /// Returns an error in these cases: the process has exited, before or after it received the
-    /// message; its mailbox refuses the message; it dropped the [`Reply`]; the time is over. To a
-    /// process on another node, also if the node cannot be reached, or if the message or the answer
-    /// cannot be sent between nodes.
+    /// Returns an error in these cases:
+    ///
+    /// - The process has exited, before or after it received the message.
+    /// - Its mailbox refuses the message.
+    /// - The process dropped the [`Reply`].
+    /// - There was no answer within `limit`.
+    /// - The process is on another node, and that node cannot be reached, or the message or the
+    ///   answer cannot be sent between nodes.
     ///
     /// # Panics
     /// Panics if the future is polled outside the context of a runtime.
@@ -79,7 +83,7 @@ impl System {
     }
 }
 
-/// Why a call has no reply.
+/// The error of a call that has no answer.
 #[derive(Clone, Debug)]
 pub struct CallError {
     to: Pid,

@@ -45,8 +45,9 @@ impl System {
         self.try_send_as(None, to, message)
     }
 
-    /// Sends a message after `delay`, unless it is [cancelled](SendAfter::cancel) before. Then it
-    /// waits for room like [`send`](Self::send). If the message is refused, it is dropped.
+    /// Sends a message after `delay`, unless it is [cancelled](SendAfter::cancel) before. After the
+    /// delay, the message waits for room as with [`send`](Self::send). If it is refused, it is
+    /// dropped.
     pub fn send_after(&self, delay: Duration, to: Pid, message: Payload) -> SendAfter {
         let system = self.clone();
         let is_settled = Arc::new(AtomicBool::new(false));
@@ -129,7 +130,7 @@ impl SendAfter {
     }
 }
 
-/// Why a message was not sent.
+/// The error returned when a message was not sent.
 pub struct SendError {
     to: Pid,
     message: Payload,
