@@ -101,7 +101,8 @@ impl Builder {
 
     /// Serves only the runtimes with these names. Default: all runtimes of the program.
     ///
-    /// A runtime that does not exist (yet) is not on the page.
+    /// A name that no current runtime has is ignored on the page. `/readyz` fails until all named
+    /// runtimes exist.
     pub fn runtimes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.runtimes = Some(names.into_iter().map(Into::into).collect());
         self
@@ -124,8 +125,9 @@ impl Builder {
     /// Adds the metrics of `recorder` to the page, for applications that install a recorder
     /// themselves. The exporter then installs none.
     ///
-    /// If the application's recorder is not one for Prometheus, combine it with one, for example
-    /// with `metrics_util::layers::Fanout`, and pass the handle of the latter.
+    /// If the application's recorder is not for Prometheus, combine it with a Prometheus recorder,
+    /// for example with `metrics_util::layers::Fanout`, and pass the handle of the Prometheus
+    /// recorder.
     ///
     /// ```
     /// use metrics_exporter_prometheus::PrometheusBuilder;
@@ -146,14 +148,17 @@ impl Builder {
     ///
     /// A program has at most one global recorder, and it cannot be replaced:
     ///
-    /// * An application that installs its own *before* [`serve`](Self::serve) keeps it. By default,
-    ///   the page then has Volt's metrics only. Pass the recorder's handle to
-    ///   [`application_metrics`](Self::application_metrics) to include the application's, or
-    ///   publish Volt's metrics into that recorder with
-    ///   [`publish_to_recorder`](crate::publish_to_recorder). If this is true, `serve` fails.
-    /// * An application that installs its own *after* `serve` fails to, unless this is false.
+    /// * If the application installs its own recorder *before* [`serve`](Self::serve), that one
+    ///   stays. By default, the page then has Volt's metrics only. To include the application's
+    ///   metrics, pass the recorder's handle to
+    ///   [`application_metrics`](Self::application_metrics). To publish Volt's metrics into that
+    ///   recorder instead, use [`publish_to_recorder`](crate::publish_to_recorder). With
+    ///   `install_recorder(true)`, `serve` fails.
+    /// * If the application installs its own recorder *after* `serve`, call
+    ///   `install_recorder(false)`. Otherwise, the application's installation fails.
     ///
-    /// The metrics `process_*` are recorded by the recorder that the program has.
+    /// While the page includes a recorder's metrics, the exporter also records the metrics
+    /// `process_*` of the operating system (on Linux and FreeBSD) into the global recorder.
     pub fn install_recorder(mut self, enable: bool) -> Self {
         self.installs_recorder = Some(enable);
         self
@@ -166,22 +171,21 @@ impl Builder {
     /// the client's TCP sends them again after 0.2 s, then after twice that time, and so on. If the
     /// kernel drops the packet with the request, the exporter can accept the connection before its
     /// request arrives again. After 5 s without a request, it closes the connection without a
-    /// response. A connection that the kernel never admits is reset after a minute or two. In both
-    /// cases the client receives no byte: the exporter cuts no response off in the middle, unless
-    /// the client does not read for 30 s.
-    ///
-    /// In a test with 10,000 simultaneous scrapes, on two busy processors of an Intel Xeon, 5,515
-    /// responses were complete after 120 s, and 701 were outstanding. The exporter closed 50
-    /// connections 6 to 13 s after the client had sent its request, and 3,734 were reset after 96
-    /// to 117 s, all without a byte. For each connection that the exporter closes, it logs `read
-    /// header from client timeout` (target `volt::http`, level DEBUG).
+    /// response, and logs `read header from client timeout` (target `volt::http`, level DEBUG). A
+    /// connection that the kernel never admits is reset after a minute or two. In both cases the
+    /// client receives no byte. The exporter cuts off a response only if the client does not read
+    /// for 30 s.
     pub fn max_connections(mut self, max: usize) -> Self {
+        // Measured: 10,000 simultaneous scrapes, on two busy processors of an Intel Xeon. After
+        // 120 s, 5,515 responses were complete, and 701 were outstanding. The exporter had closed
+        // 50 connections 6 to 13 s after the client had sent its request, and 3,734 were reset
+        // after 96 to 117 s, all without a byte.
         self.max_connections = max;
         self
     }
 
-    /// Also pushes the metrics to `collector`, for as long as the page is served, and for the last
-    /// time when the [`Exporter`] is dropped.
+    /// Also pushes the metrics to `collector`: at each of its intervals while the page is served,
+    /// and for the last time when the [`Exporter`] is dropped.
     #[cfg(feature = "otlp")]
     pub fn otlp(mut self, collector: Otlp) -> Self {
         self.otlp = Some(collector);
@@ -194,11 +198,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Returns an error if `listen` is not an address, is not an address of this machine, is
-    /// already in use, or is remote without [`allow_remote`](Self::allow_remote); if
-    /// `max_connections` is 0; if `install_recorder` is true and the application has installed
-    /// another recorder; if the settings of `otlp` are invalid; or if the operating system cannot
-    /// start a thread.
+    /// Returns an error in these cases:
+    ///
+    /// * `listen` is not an address, is not an address of this machine, or is already in use.
+    /// * Other machines can reach `listen`, and [`allow_remote`](Self::allow_remote) is not set.
+    /// * `max_connections` is 0.
+    /// * `install_recorder` is true, and the application has installed another recorder.
+    /// * The settings of `otlp` are invalid.
+    /// * The operating system cannot start a thread.
     pub fn serve(self) -> Result<Exporter, ServeError> {
         if self.max_connections == 0 {
             return Err(ServeError::invalid("max_connections", "must be at least 1"));

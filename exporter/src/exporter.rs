@@ -46,16 +46,20 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// | `/` | the live page, for a browser |
 /// | `/snapshot` | the snapshots of all runtimes as JSON |
 /// | `/runbooks` | the runbooks of the alerts |
-/// | `/healthz`, `/readyz` | probes |
+/// | `/healthz` | liveness probe: status 200 |
+/// | `/readyz` | readiness probe: status 503 while a runtime is missing |
 ///
-/// Dropping it cancels responses in progress and releases the port. Outside a runtime, the drop
-/// waits for that for at most 1 s. Inside a runtime it does not wait, since it must not block, and
-/// the port is released a moment later.
+/// A missing runtime is one that [`Builder::runtimes`](crate::Builder::runtimes) names and that no
+/// program has.
 ///
-/// With [`Builder::otlp`](crate::Builder::otlp), dropping it also pushes for the last time, so that
-/// the collector gets the final counts. Outside a runtime, the drop waits for that for at most 5 s.
-/// Inside a runtime, a blocking job of that runtime waits for it, and so does the shutdown of the
-/// runtime. Drop the exporter before the runtimes whose counts it pushes.
+/// Dropping the exporter cancels responses in progress and releases the port. Outside a runtime,
+/// the drop waits at most 1 s until the port is released. Inside a runtime it does not wait, since
+/// it must not block, and the port is released a moment later.
+///
+/// With [`Builder::otlp`](crate::Builder::otlp), dropping the exporter also pushes for the last
+/// time, so that the collector gets the final counts. Outside a runtime, the drop waits at most 5 s
+/// for this push. Inside a runtime, a blocking job of that runtime waits for the push, and so does
+/// the shutdown of the runtime. Drop the exporter before the runtimes whose counts it pushes.
 ///
 /// ```
 /// let exporter = volt_exporter::Exporter::builder().listen("127.0.0.1:0").runtimes(["main"]).serve().unwrap();

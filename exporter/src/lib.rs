@@ -11,12 +11,13 @@
 //! The page contains the metrics of every runtime of the program, distinguished by the label
 //! `runtime`, and everything that the application counts with `metrics::counter!`, `gauge!` and
 //! `histogram!`.
-//! axum serves it on a separate runtime with one worker, so that it responds even while all workers
+//!
+//! The exporter has a separate runtime with one worker, so that it responds even while all workers
 //! of the application are stuck. That runtime is named `exporter` and is on the page too.
 //!
-//! The program `volt-exporter` in this package serves the same metrics for other programs, which it
-//! finds by their control sockets ([`Builder::discover`]). Those programs need neither link this
-//! crate nor open a port.
+//! The program `volt-exporter` in this package is a sidecar: it serves the same metrics for other
+//! programs, which it finds by their control sockets ([`Builder::discover`]). Those programs need
+//! neither link this crate nor open a port.
 //!
 //! If the application has its own recorder of the crate `metrics`, for statsd, OpenTelemetry or its
 //! own page, [`publish_to_recorder`] publishes the same metrics into it.

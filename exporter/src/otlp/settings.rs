@@ -73,15 +73,16 @@ impl Otlp {
     ///
     /// | variable | setting |
     /// |---|---|
-    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | the URL without the path `/v1/metrics`. Default: `http://localhost:4318` |
+    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | the URL without the path `/v1/metrics` |
     /// | `OTEL_EXPORTER_OTLP_HEADERS` | headers, as `name=value,name=value`, with percent-encoded values |
     /// | `OTEL_EXPORTER_OTLP_TIMEOUT` | [`timeout`](Self::timeout), in milliseconds |
     /// | `OTEL_EXPORTER_OTLP_CERTIFICATE` | [`certificate`](Self::certificate) |
     /// | `OTEL_METRIC_EXPORT_INTERVAL` | [`interval`](Self::interval), in milliseconds |
     /// | `OTEL_SERVICE_NAME` | [`service_name`](Self::service_name) |
     ///
-    /// A variable that begins with `OTEL_EXPORTER_OTLP_METRICS_` replaces the one that begins with
-    /// `OTEL_EXPORTER_OTLP_`. The URL in `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` is used unchanged.
+    /// Without a variable for the endpoint, it is `http://localhost:4318`. A variable that begins
+    /// with `OTEL_EXPORTER_OTLP_METRICS_` replaces the one that begins with `OTEL_EXPORTER_OTLP_`.
+    /// The URL in `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` is used unchanged.
     /// The exporter does not compress requests and has no client certificates, so the variables for
     /// these have no effect.
     ///
@@ -112,7 +113,7 @@ impl Otlp {
         Self { endpoint: Endpoint { url: endpoint.into(), is_exact: false }, ..self }
     }
 
-    /// Sets the time between two pushes, and before the first. Default: 60 s.
+    /// Sets the time between two pushes, and before the first push. Default: 60 s.
     pub fn interval(self, interval: Duration) -> Self {
         Self { interval, ..self }
     }

@@ -30,8 +30,9 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// | a gauge | a gauge |
 /// | a histogram | gauges for its buckets, sum and count, as Prometheus has them: see [`Histograms`] |
 ///
-/// The recorder may be installed before or after this call, and need not exist. If it is installed
-/// later, its counters contain what was counted since each runtime started.
+/// The recorder may be installed before or after this call. If it is installed later, its counters
+/// nevertheless contain everything since each runtime started. Without a recorder, nothing is
+/// published.
 ///
 /// `metrics` cannot remove a series. When a runtime ends, its gauges are set to 0, and its counters
 /// and totals keep their last value. To remove these series, set the idle timeout of your recorder
@@ -106,8 +107,8 @@ impl PublisherBuilder {
     ///
     /// Returns an error if `interval` is shorter than 10 ms, if the program already has a
     /// [`Publisher`], or if the operating system cannot start a thread. A publisher that was
-    /// dropped inside a runtime exists until it has published for the last time. The publisher of a
-    /// parent is not one of a forked child.
+    /// dropped inside a runtime exists until it has published for the last time. A forked child can
+    /// start its own publisher, even if its parent has one.
     ///
     /// ```
     /// use std::time::Duration;

@@ -33,11 +33,11 @@ pub enum Histograms {
     #[default]
     Buckets,
     /// The quantiles 0.5, 0.9, 0.99 and 1 (the maximum) of the last interval, in seconds, with the
-    /// label `quantile`: with an error of 3 % at most, and 6 series for each histogram. 0 if the
-    /// interval has no value. For statsd and other systems that do not compute quantiles from
-    /// buckets.
+    /// label `quantile`. The error is at most 3 %, and each histogram has 6 series. The value is 0
+    /// if nothing was recorded in the interval. For statsd and other systems that do not compute
+    /// quantiles from buckets.
     ///
-    /// Quantiles of several programs cannot be combined to those of all.
+    /// The quantiles of several programs cannot be combined into quantiles of all of them.
     Quantiles,
 }
 
