@@ -39,7 +39,7 @@ impl RecordingError {
     pub(super) fn wrong_version(name: &str, theirs: impl fmt::Display, ours: impl fmt::Display) -> Self {
         let message = format!(
             "{name} has recording format {theirs}, but this program reads {ours}: \
-             use the console of the Volt that made it"
+             use the volt-console of the Volt version that wrote it"
         );
         Self::new(Kind::WrongVersion, message)
     }
@@ -105,7 +105,7 @@ impl RecordingError {
 
     pub(super) fn wrong_black_box_version(name: &str, theirs: u64, ours: u64) -> Self {
         let message = format!(
-            "{name} has black box format {theirs}, but this program reads {ours}: use the console of the Volt that made it"
+            "{name} has black box format {theirs}, but this program reads {ours}: use the volt-console of the Volt version that wrote it"
         );
         Self::new(Kind::WrongVersion, message)
     }

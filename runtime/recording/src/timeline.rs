@@ -252,7 +252,7 @@ impl<'a, R: Read + Seek> Timeline<'a, R> {
         self.reader.progress_ratio()
     }
 
-    /// Returns why reading ended before the end of the recording.
+    /// Returns the error if reading ended before the end of the recording.
     pub fn broke(&self) -> Option<&RecordingError> {
         self.broke.as_ref()
     }

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use volt_telemetry::recording::trigger::Trigger;
 
-/// How much time around a trigger to keep.
+/// The time around a trigger that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Time before the trigger.

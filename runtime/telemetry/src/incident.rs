@@ -15,7 +15,7 @@ use crate::bounded;
 /// fewer.
 const MAX_LATEST: usize = 1024;
 
-/// Why a poll does not return, determined while it is still running.
+/// The cause of a long poll, determined while the poll is still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -107,7 +107,7 @@ pub struct Frame {
     pub is_user_code: bool,
 }
 
-/// How the runtime reacted to a stuck poll.
+/// The reaction of the runtime to a stuck poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -159,7 +159,7 @@ pub struct Incident {
     pub spawned_at: String,
     /// The HTTP route that the poll handled when it was detected, if any: `GET /users/{id}`.
     pub route: Option<String>,
-    /// Why the poll does not return.
+    /// The cause of the long poll.
     pub cause: Cause,
     /// The kernel function in which it waits, if reported: `hrtimer_nanosleep`.
     pub wait_channel: Option<String>,

@@ -104,7 +104,7 @@ pub struct Woken {
     pub is_later: bool,
 }
 
-/// How a chain ends.
+/// The end of a chain of wake-ups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -23,7 +23,8 @@ pub struct Life {
 /// Returns the lives in a directory, the newest first. There is at least one.
 ///
 /// # Errors
-/// [`RecordingError::is_missing`] if there is none, or no such directory.
+/// Returns an error for which [`RecordingError::is_missing`] is true if the directory does not
+/// exist or contains no black box. Also returns the errors of the operating system.
 pub fn lives_in(dir: &Path) -> Result<Vec<Life>, RecordingError> {
     let entries = fs::read_dir(dir).map_err(|error| RecordingError::open_black_box(dir, error))?;
     let mut names: Vec<_> = entries.filter_map(|entry| FileName::parse(entry.ok()?.file_name().to_str()?)).collect();
@@ -45,8 +46,8 @@ pub fn lives_in(dir: &Path) -> Result<Vec<Life>, RecordingError> {
     Ok(lives.into_iter().map(|(_, life)| life).collect())
 }
 
-/// Returns whether a program has the black box locked, as the program that writes to it does while
-/// it runs. `None` if that cannot be found out.
+/// Returns whether the program that writes to the black box still runs: it keeps the file locked
+/// until it ends. Returns `None` if that cannot be determined.
 pub fn is_locked(path: &Path) -> Option<bool> {
     match File::open(path).ok()?.try_lock_shared() {
         Ok(()) => Some(false),

@@ -36,9 +36,9 @@ use crate::reader::Texts;
 const MAX_SLOTS: u64 = 1024;
 /// The most records of a ring.
 const MAX_RING_RECORDS: u64 = 1 << 20;
-/// The most records of a lane that are read.
+/// Maximum number of records of a lane that are read.
 pub const MAX_LANE_RECORDS: u64 = 131_072;
-/// The most records of all lanes that are read.
+/// Maximum number of records of all lanes that are read.
 pub const MAX_RECORDS: usize = 16_000_000;
 
 /// The state of a runtime when its program ended, or now if it still runs.
@@ -50,7 +50,7 @@ pub struct BlackBox {
     pub ending: Ending,
     /// When the sentinel last checked the runtime: ns on the program's clock.
     pub checked_at_ns: u64,
-    /// The workers and the spares that have ever run, in the order of a snapshot.
+    /// The workers and the spare workers that have ever run, in the order of a snapshot.
     pub workers: Vec<Worker>,
     /// The last samples, the older one first: none, one or two.
     pub samples: Vec<Sample>,
@@ -80,22 +80,22 @@ pub enum Ending {
     Exited(u64),
 }
 
-/// A worker or spare at the end.
+/// A worker or spare worker, as it was when the program ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worker {
-    /// Which one.
+    /// The worker or spare worker.
     pub track: Track,
     /// Its thread, if it had one.
     pub thread_id: Option<u32>,
-    /// What it did.
+    /// Its phase.
     pub phase: Phase,
-    /// Since when: ns on the program's clock.
+    /// When the phase began: ns on the program's clock.
     pub phase_since_ns: u64,
     /// The poll in flight.
     pub poll: Option<Poll>,
 }
 
-/// A poll that was in flight at the end.
+/// A poll that was in flight when the program ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
     /// The id of the task.
@@ -113,17 +113,22 @@ impl BlackBox {
     /// Reads a black box.
     ///
     /// # Errors
-    /// [`RecordingError::is_missing`], [`RecordingError::is_not_a_recording`],
-    /// [`RecordingError::is_wrong_version`], [`RecordingError::is_damaged`].
+    /// Returns an error for which one of these is true:
+    /// - [`RecordingError::is_missing`]
+    /// - [`RecordingError::is_not_a_recording`]
+    /// - [`RecordingError::is_wrong_version`]
+    /// - [`RecordingError::is_damaged`]
+    ///
+    /// Also returns the errors of the operating system.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let file = File::open(path).map_err(|error| RecordingError::open_black_box(path, error))?;
         Self::read(BufReader::new(file), &path.display().to_string())
     }
 
-    /// Reads from any source. `name` is its name in messages.
+    /// Reads a black box from any source. Error messages contain `name` as its name.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn read(mut from: impl Read + Seek, name: &str) -> Result<Self, RecordingError> {
         let len_bytes = from.seek(SeekFrom::End(0)).map_err(|error| RecordingError::read(name, error))?;
         let mut source = Source { from, len_bytes, is_short: false };
@@ -167,8 +172,8 @@ impl BlackBox {
         Ok(read)
     }
 
-    /// Returns the last time at which the program has left a trace: ns on its clock. The program
-    /// may have lived longer, if it was idle.
+    /// Returns the time of the last entry in the black box: ns on the program's clock. If the
+    /// program was idle, it may have run for longer.
     pub fn last_sign_ns(&self) -> u64 {
         let workers = self
             .workers

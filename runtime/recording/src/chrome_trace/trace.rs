@@ -30,7 +30,7 @@ pub struct Exported {
     pub flows: u64,
     /// Number of missing events.
     pub lost: u64,
-    /// Why the recording ended early; everything before that is exported.
+    /// The error if the recording ended early. Everything before it is exported.
     pub broke: Option<RecordingError>,
 }
 

@@ -144,7 +144,7 @@ impl Reader {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Reads from any source. `name` is its name in messages.
+    /// Reads a recording from any source. Error messages contain `name` as its name.
     ///
     /// # Errors
     /// Same as [`open`](Reader::open).

@@ -57,7 +57,7 @@ const RESERVED_BYTES: u64 = 1024;
 const _: () = assert!(((MAX_CHUNK_RECORDS * RECORD_BYTES) as u64) < MIN_FILE_BYTES / 4);
 const _: () = assert!(((TEXTS_A_FRAME * (MAX_TEXT_BYTES + 64)) as u64) < MIN_FILE_BYTES / 4);
 
-/// Where a recording is written to, and how large it may become.
+/// The files of a recording, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The path of the file. If there may be several files, they are numbered: `stall.voltrec`

@@ -39,7 +39,7 @@ pub const MAX_BLOCK_ON: usize = 64;
 pub const MAX_TASKS: u32 = 200_000;
 /// The file in which the tasks of a dump are spawned.
 const SPAWNED_IN: &str = "src/task/details/dump.rs:";
-/// What is shown in place of that spawn location.
+/// The text that is shown in place of that spawn location.
 pub const DUMP_PLACE: &str = "a dump by Volt";
 /// Maximum number of running tasks in a dump, one per worker.
 const MAX_RUNNING: usize = 1024;
@@ -84,7 +84,7 @@ impl Default for Query {
     }
 }
 
-/// What every task of a runtime waits for.
+/// A task dump: the tasks of a runtime, with the operations that they wait for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dump {

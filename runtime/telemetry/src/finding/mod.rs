@@ -60,7 +60,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The problem in one line, with the numbers that matter.
     pub title: String,
-    /// The numbers that made the rule fire, most important first.
+    /// The values that made the rule fire, most important first.
     pub evidence: Vec<Evidence>,
     /// The affected workers, by index.
     pub workers: Vec<u32>,
@@ -124,7 +124,7 @@ pub enum Place {
     },
 }
 
-/// One number that supports a finding.
+/// A number or text that supports a finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The key for programs, with the unit last: `for_ns`, `waiting_count`, `lifo_ratio`.
@@ -148,8 +148,8 @@ pub enum Figure {
 }
 
 impl Finding {
-    /// Formats since when and how often the problem was seen, in one line: `began 3 min 12 s ago,
-    /// last seen just now, in 190 checks`.
+    /// Formats when the problem began, when it was last seen and how often, in one line: `began 3
+    /// min 12 s ago, last seen just now, in 190 checks`.
     pub fn history(&self, now_ns: u64) -> String {
         let Seen { is_current, first_at_ns, last_at_ns, count, worst } = self.seen;
         let ago = |at_ns: u64| match now_ns.saturating_sub(at_ns) / 1_000_000_000 {

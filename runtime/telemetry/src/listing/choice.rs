@@ -1,4 +1,4 @@
-//! Which rows a program has chosen for a list, and how long it reuses the choice.
+//! The rows that a program has chosen for a list, and the reuse of that choice.
 //!
 //! A program handles a [`Query`] in two steps. It walks through all tasks, or all processes, and
 //! keeps the [`Highest`]: the ids of as many as the query requests. Then it looks these up, and

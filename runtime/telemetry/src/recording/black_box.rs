@@ -198,7 +198,7 @@ pub fn memory_kills(group: &Path) -> Option<u64> {
     counts.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
-/// Where the sections of a black box are.
+/// The positions of the sections of a black box, in bytes from the beginning of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The number of workers.
@@ -210,43 +210,43 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Where the log of texts with this index begins, 0 or 1.
+    /// Returns the position of the log of texts with this index, 0 or 1.
     pub fn texts_at(self, index: usize) -> usize {
         HEAD_BYTES + index * TEXTS_BYTES
     }
 
-    /// Where the sample with this index begins, 0 or 1.
+    /// Returns the position of the sample with this index, 0 or 1.
     pub fn sample_at(self, index: usize) -> usize {
         self.texts_at(2) + index * SAMPLE_BYTES
     }
 
-    /// Where the cells of this worker or spare begin.
+    /// Returns the position of the cells of this worker or spare worker.
     pub fn cells_at(self, slot: usize) -> usize {
         self.sample_at(2) + slot * CELL_BYTES
     }
 
-    /// Where the ring of this lane begins. Without a ring, this is the end of the section before.
+    /// Returns the position of the ring of this lane.
     pub fn ring_at(self, lane: usize) -> usize {
         self.cells_at(self.slots()).next_multiple_of(PAGE_BYTES) + lane * ring_bytes(self.ring_records)
     }
 
-    /// The number of workers and spares.
+    /// Returns the number of workers and spare workers.
     pub fn slots(self) -> usize {
         self.workers + self.spares
     }
 
-    /// The number of lanes: those of [`Track::all`].
+    /// Returns the number of lanes: those of [`Track::all`].
     pub fn lanes(self) -> usize {
         self.slots() + 2
     }
 
-    /// The bytes of the file. The rings may be holes.
+    /// Returns the size of the file in bytes. The rings may be holes.
     pub fn file_bytes(self) -> usize {
         self.ring_at(self.lanes())
     }
 }
 
-/// The bytes of a ring of this many records.
+/// Returns the size of a ring of this many records, in bytes.
 pub fn ring_bytes(records: usize) -> usize {
     ((RING_HEAD_WORDS + records * WORDS) * 8).next_multiple_of(PAGE_BYTES)
 }

@@ -74,7 +74,7 @@ numbered! {
         Io = 4 "io",
         /// A thread that is not a worker of this runtime.
         Outside = 5 "outside",
-        /// A thread for blocking work.
+        /// A thread of the blocking pool.
         Blocking = 6 "blocking",
     }
 }
@@ -114,7 +114,7 @@ numbered! {
         Shutdown = 2 "shutdown",
         /// It was killed before its next step.
         Killed = 3 "killed",
-        /// It returned an error, or violated a rule.
+        /// It returned an error, or waited for yields and had none.
         Failed = 4 "failed",
         /// It panicked.
         Panicked = 5 "panicked",

@@ -86,7 +86,7 @@ pub struct Snapshot {
     pub tasks: Tasks,
     /// Processes, state machines with mailboxes; `None` if the runtime has no process system.
     pub processes: Option<Processes>,
-    /// The threads for blocking work.
+    /// The blocking pool.
     pub blocking: Blocking,
     /// The tasks on the Tokio runtime beside this one, outside Volt; `None` if there is none.
     pub tokio: Option<Tokio>,
@@ -106,7 +106,7 @@ pub struct Snapshot {
     /// One entry per worker, by index, followed by the spare workers that were ever active.
     #[serde(deserialize_with = "workers")]
     pub workers: Vec<Worker>,
-    /// What the machine grants the program; `None` if it is not sampled.
+    /// The resources that the machine grants the program; `None` if they are not sampled.
     pub host: Option<Host>,
     /// The program's clock; `None` in a program older than this field.
     pub clock: Option<Clock>,
@@ -256,7 +256,7 @@ pub struct Tokio {
     pub busy_ns: u64,
 }
 
-/// The threads for blocking work.
+/// The blocking pool: the threads for `spawn_blocking`, files and name lookups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blocking {

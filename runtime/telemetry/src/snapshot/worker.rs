@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// Whether a worker is available for tasks.
+/// The availability of a worker for tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
