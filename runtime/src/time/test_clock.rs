@@ -14,8 +14,8 @@ use volt_core::context;
 use volt_core::driver::test_clock::TestClock;
 use volt_core::driver::turn::Driver;
 
-/// The panic message if the clock runs.
-const NOT_FROZEN: &str = "time is not frozen";
+/// The panic message if the clock runs. It begins with Tokio's message, for which programs search.
+const NOT_FROZEN: &str = "time is not frozen: the test clock of this runtime runs; `volt::time::pause` pauses it";
 
 /// Pauses the clock of the current runtime.
 ///
@@ -46,7 +46,11 @@ const NOT_FROZEN: &str = "time is not frozen";
 #[track_caller]
 pub fn pause() {
     let driver = context::timers();
-    assert!(clock(&driver).pause().is_ok(), "time is already frozen");
+    // The message begins with Tokio's, for which programs search.
+    assert!(
+        clock(&driver).pause().is_ok(),
+        "time is already frozen: the test clock of this runtime is paused; `volt::time::resume` resumes it"
+    );
     // A thread that is parked in the driver has computed its timeout from the running clock.
     driver.unpark();
 }

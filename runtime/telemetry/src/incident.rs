@@ -101,7 +101,7 @@ pub struct Frame {
     pub file: Option<String>,
     /// The line in the file, from 1.
     pub line: Option<u32>,
-    /// The program or library that contains the code, without its folder.
+    /// The program or library that contains the code, without its directory.
     pub module: Option<String>,
     /// Whether this is application code: not Rust's libraries, Volt or a C library.
     pub is_user_code: bool,

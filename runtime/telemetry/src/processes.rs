@@ -272,9 +272,9 @@ pub struct Mailbox {
     /// Number of successive samples in which the mailbox was deeper than in the previous one, or
     /// had lost messages. Samples are at least [`SAMPLE_NS`] apart.
     pub rises: u32,
-    /// How long this has been the case, ns.
+    /// How long the mailbox has been rising, ns.
     pub rising_for_ns: u64,
-    /// How many messages it has grown by in that time, including lost ones.
+    /// Number of messages by which the mailbox has grown in that time, including lost ones.
     pub grown: u64,
 }
 

@@ -189,9 +189,10 @@ impl Handle {
     }
 
     /// Runs a future on this thread and returns its output. The tasks that it spawns run on the
-    /// workers, which also drive its timers and sockets. In a
-    /// [current-thread runtime](crate::builder::Builder::new_current_thread) they run only while
-    /// another thread is in [`Runtime::block_on`](crate::runtime::Runtime::block_on).
+    /// workers, which also drive its timers and sockets. In a [current-thread
+    /// runtime](crate::builder::Builder::new_current_thread), tasks, timers and sockets make
+    /// progress only while another thread is in
+    /// [`Runtime::block_on`](crate::runtime::Runtime::block_on).
     ///
     /// # Panics
     /// Panics if called inside a task or another `block_on`, where it would block a worker; in a

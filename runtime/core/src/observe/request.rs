@@ -96,8 +96,8 @@ impl Request {
         self.name.clone()
     }
 
-    /// Calls `poll`, which polls the handler of this request, and counts the time that it takes for
-    /// the route. Returns the result of `poll`.
+    /// Calls `poll`, which polls the handler of this request, and adds the time of this call to the
+    /// route. Returns the result of `poll`.
     ///
     /// Outside the workers of the runtime, and in a poll for a dump, it only calls `poll` and
     /// counts nothing.
@@ -106,8 +106,8 @@ impl Request {
         poll()
     }
 
-    /// Ends the request and counts it: as succeeded if `is_success`, and otherwise as failed. A
-    /// request fails by an error of the server, not by one of the client.
+    /// Ends the request and counts it: as succeeded if `is_success` is true, and otherwise as
+    /// failed. Pass false only for an error of the server, not for one of the client.
     pub fn end(mut self, is_success: bool) {
         self.outcome = if is_success { Outcome::Succeeded } else { Outcome::Failed };
     }

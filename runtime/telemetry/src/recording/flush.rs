@@ -1,7 +1,7 @@
 //! The data of a recording: a [`Head`], followed by a sequence of [`Flush`]es.
 //!
 //! The flight recorder keeps the events of each thread in a ring. A *flush* contains everything
-//! that the rings held at one moment and that no earlier flush contains:
+//! that the rings contained at one moment and that no earlier flush contains:
 //! * one [`Chunk`] of records per *track* (a thread, or all threads of one kind)
 //! * the texts that the numbers in the records refer to
 //! * sometimes a snapshot
@@ -67,7 +67,7 @@ pub enum Track {
         /// Its index.
         index: u16,
     },
-    /// A spare thread, which stands in for stuck workers.
+    /// A spare worker, which replaces stuck workers.
     Spare {
         /// Its number, from 0.
         index: u16,

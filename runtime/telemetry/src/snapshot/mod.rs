@@ -43,7 +43,7 @@ const MAX_BLAME: usize = 16 * 1024;
 pub struct Program {
     /// The process id of the program.
     pub pid: u32,
-    /// The program's name (`argv[0]` without its folder). Its key in JSON is `program`.
+    /// The program's name (`argv[0]` without its directory). Its key in JSON is `program`.
     #[serde(rename = "program")]
     pub name: String,
     /// When the snapshot was taken: ns on the program's monotonic clock.

@@ -1,18 +1,18 @@
-//! Where control sockets are, how they are named, and which of them are in use.
+//! The paths and names of control sockets, and the detection of those that are in use.
 //!
 //! Each program that runs Volt listens on one *control socket*, through which consoles and
-//! exporters read its state. All sockets of a user are in one folder of mode 0700:
+//! exporters read its state. All sockets of a user are in one directory of mode 0700:
 //! `$VOLT_SOCKET_DIR`, else `$XDG_RUNTIME_DIR/volt`, else `/tmp/volt-UID`. Each socket has mode
 //! 0600 and the name `PID-STARTTIME.sock`. The start time distinguishes a program from a later one
 //! with the same pid.
 //!
-//! A program creates its socket, and the folder if necessary. It removes its own socket and those
-//! of programs that have exited. Consoles and exporters only read the folder.
+//! A program creates its socket, and the directory if necessary. It removes its own socket and
+//! those of programs that have ended. Consoles and exporters only read the directory.
 //!
 //! Invariants:
-//! * UNSAFE FOLDERS ARE REFUSED, NOT REPAIRED. The folder must belong to this user, be a directory
-//!   and not a link, and have mode 0700. An error message suggests changing the folder only if it
-//!   clearly exists for this purpose and is not shared.
+//! * UNSAFE DIRECTORIES ARE REFUSED, NOT REPAIRED. The directory must belong to this user, must not
+//!   be a link, and must have mode 0700. An error message suggests changing the directory only if
+//!   it clearly exists for this purpose and is not shared.
 //! * DEAD ONLY IF CERTAIN: a socket is dead only if nothing listens on it and its program has
 //!   ended. A socket that is bound but does not listen yet refuses connections too.
 //! * FOREIGN NAMES ARE LEFT ALONE: a file whose name does not parse is ignored.
@@ -32,12 +32,12 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketTyp
 
 /// Maximum length of a socket path in bytes: the kernel's `sun_path` without its terminating zero.
 pub const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
-/// Maximum number of sockets read in one folder. The excess is skipped and reported in
+/// Maximum number of sockets read in one directory. The excess is skipped and reported in
 /// [`Listing::refused`].
 pub const MAX_SOCKETS: usize = 1024;
-/// The sticky bit of a folder's mode, as on `/tmp`: only owners can remove files in it.
+/// The sticky bit of a directory's mode, as on `/tmp`: only owners can remove files in it.
 const STICKY: RawMode = 0o1000;
-/// The bits of a folder's mode that let its group and other users write to it.
+/// The bits of a directory's mode that let its group and other users write to it.
 const WRITABLE_BY_OTHERS: RawMode = 0o022;
 
 /// The environment that determines where this user's control sockets are.
@@ -49,11 +49,11 @@ const WRITABLE_BY_OTHERS: RawMode = 0o022;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// `VOLT_SOCKET_DIR`: the folder itself.
+    /// `VOLT_SOCKET_DIR`: the directory itself.
     pub socket_dir: Option<PathBuf>,
-    /// `XDG_RUNTIME_DIR`: the parent of the folder.
+    /// `XDG_RUNTIME_DIR`: the parent of the directory.
     pub runtime_dir: Option<PathBuf>,
-    /// The user who must own the folder.
+    /// The user who must own the directory.
     pub user_id: u32,
 }
 
@@ -74,7 +74,7 @@ impl Environment {
         }
     }
 
-    /// Returns the folder in which a program with this environment creates its socket.
+    /// Returns the directory in which a program with this environment creates its socket.
     pub fn directory(&self) -> PathBuf {
         match (&self.socket_dir, &self.runtime_dir) {
             (Some(dir), _) => dir.clone(),
@@ -83,10 +83,10 @@ impl Environment {
         }
     }
 
-    /// Returns the folders that may contain sockets of this user's programs. There are several
+    /// Returns the directories that may contain sockets of this user's programs. There are several
     /// because a service rarely has the environment of a shell.
     ///
-    /// If `VOLT_SOCKET_DIR` is set, returns only that folder.
+    /// If `VOLT_SOCKET_DIR` is set, returns only that directory.
     pub fn directories(&self) -> Vec<PathBuf> {
         if let Some(dir) = &self.socket_dir {
             return vec![dir.clone()];
@@ -107,7 +107,7 @@ impl Environment {
     }
 }
 
-/// Error returned when a control socket's folder or path cannot be used. The message contains a
+/// Error returned when a control socket's directory or path cannot be used. The message contains a
 /// remedy.
 #[derive(Debug)]
 pub struct SocketError {
@@ -128,7 +128,7 @@ impl SocketError {
         Self { kind, message }
     }
 
-    /// Returns `true` if the folder does not exist.
+    /// Returns `true` if the directory does not exist.
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
     }
@@ -138,7 +138,8 @@ impl SocketError {
         self.kind == Kind::TooLong
     }
 
-    /// Returns `true` if the folder is a link, belongs to another user, or is open to other users.
+    /// Returns `true` if the directory is a link, belongs to another user, or is open to other
+    /// users.
     pub fn is_refused(&self) -> bool {
         self.kind == Kind::Refused
     }
@@ -152,10 +153,10 @@ impl std::fmt::Display for SocketError {
 
 impl std::error::Error for SocketError {}
 
-/// Opens the folder of control sockets, and creates it first if it does not exist.
+/// Opens the directory of control sockets, and creates it first if it does not exist.
 ///
 /// # Errors
-/// Returns the errors of [`open_directory`], and an error if the folder cannot be created.
+/// Returns the errors of [`open_directory`], and an error if the directory cannot be created.
 pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError> {
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => open_directory(path, user_id),
@@ -169,11 +170,11 @@ pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketErro
     }
 }
 
-/// Opens the folder of control sockets, after checking that only `user_id` can write to it.
+/// Opens the directory of control sockets, after checking that only `user_id` can write to it.
 ///
 /// # Errors
-/// Returns an error for which [`SocketError::is_missing`] is true if the folder does not exist, or
-/// [`SocketError::is_refused`] if it is not safe to use.
+/// Returns an error for which [`SocketError::is_missing`] is true if the directory does not exist,
+/// or [`SocketError::is_refused`] if it is not safe to use.
 pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError> {
     // Without a trailing slash: with one, the kernel follows a link despite O_NOFOLLOW.
     let path = path.components().as_path();
@@ -203,8 +204,8 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
     if mode & 0o777 == 0o700 {
         return Ok(dir);
     }
-    // The `chmod` remedy would lock out other users of a shared folder: `chmod 700 /tmp` breaks a
-    // machine.
+    // The `chmod` remedy would lock out other users of a shared directory: `chmod 700 /tmp` breaks
+    // a machine.
     let is_shared = mode & (STICKY | WRITABLE_BY_OTHERS) != 0 || !is_named_for_us(path, user_id) && mode & 0o077 != 0;
     refused(if is_shared {
         format!(
@@ -216,11 +217,11 @@ pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError>
     })
 }
 
-/// Returns `true` if the folder has a name that Volt itself gives, so that changing its mode is
+/// Returns `true` if the directory has a name that Volt itself gives, so that changing its mode is
 /// safe.
 ///
 /// The name `volt` counts only inside a private parent, such as `XDG_RUNTIME_DIR`. Elsewhere it may
-/// be the folder of an installed program.
+/// be the directory of an installed program.
 fn is_named_for_us(path: &Path, user_id: u32) -> bool {
     let is_private =
         |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.uid() == user_id && meta.mode() & 0o077 == 0);
@@ -409,7 +410,7 @@ pub struct Candidate {
 pub struct Listing {
     /// The sockets, sorted by pid, then start time.
     pub sockets: Vec<Candidate>,
-    /// Folders and sockets that exist but could not be read.
+    /// Directories and sockets that exist but could not be read.
     pub refused: Vec<SocketError>,
 }
 
@@ -435,7 +436,7 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
         let file = path.join(file_name(pid, start_time));
         match is_listening(&file) {
             Ok(is_alive) => listing.sockets.push(Candidate { path: file, pid, start_time, is_alive }),
-            // The socket was removed after the folder was read.
+            // The socket was removed after the directory was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 listing.refused.push(SocketError::new(Kind::Io, format!("{}: {error}", file.display())));
@@ -445,8 +446,8 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
     Ok(())
 }
 
-/// Removes the sockets of `user_id`'s programs that have exited, and returns how many were removed.
-/// `dir` is the open folder at `path`.
+/// Removes the sockets of `user_id`'s programs that have ended, and returns how many were removed.
+/// `dir` is the open directory at `path`.
 ///
 /// Sockets that cannot be checked or removed stay; they do no harm.
 pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {
@@ -469,7 +470,7 @@ pub fn remove_stale(path: &Path, dir: impl AsFd, user_id: u32) -> usize {
     removed
 }
 
-/// Returns pid and start time of every socket in the folder that has a valid name.
+/// Returns pid and start time of every socket in the directory that has a valid name.
 fn sockets_in(path: &Path, dir: impl AsFd, refused: &mut Vec<SocketError>) -> Result<Vec<(u32, u64)>, SocketError> {
     let unreadable = |error| SocketError::new(Kind::Io, format!("socket directory {}: {error}", path.display()));
     let mut found = Vec::new();
