@@ -45,7 +45,7 @@ pub struct Item {
     pub what: What,
 }
 
-/// See [`Item`].
+/// The content of an [`Item`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum What {

@@ -192,8 +192,8 @@ impl Command {
 
     /// Starts the program, waits until it exits, and returns its status.
     ///
-    /// The call itself starts the program, not the first poll of the future. Pipes to the child's
-    /// standard streams are closed unused.
+    /// The call itself starts the program, not the first poll of the future. If a standard stream
+    /// of the child is a pipe, this end of the pipe is closed immediately.
     ///
     /// # Errors
     /// Returns the same errors as [`spawn`](Self::spawn) and [`Child::wait`].

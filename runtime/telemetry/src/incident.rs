@@ -222,9 +222,9 @@ impl Incidents {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Blame {
-    /// The spawn location: `file:line:column`; `other` for locations that did not fit into the
-    /// table. A row with `alive` but without `self_wakes` is a location outside the table with many
-    /// tasks; its other counters are included in `other`.
+    /// The spawn location: `file:line:column`. Locations that did not fit into the table are
+    /// counted together as `other`. If such a location has many tasks, it also has its own row: of
+    /// the counters, that row has only `alive` and `stranded`, and its `self_wakes` is `None`.
     pub spawned_at: String,
     /// Number of polls.
     pub polls: u64,

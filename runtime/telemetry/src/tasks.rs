@@ -146,7 +146,7 @@ pub struct Task {
     pub awaits_at: Option<String>,
     /// The task whose end it awaits by a JoinHandle, if that is known.
     pub awaited_task: Option<u64>,
-    /// How long it has waited there, ns; `None` if it does not await a lock.
+    /// How long it has waited for a lock, ns; `None` if it does not await a lock.
     pub waiting_ns: Option<u64>,
     /// The task that acquired the lock that this task awaits; `None` if it awaits no lock, or no
     /// task acquired it, or that is not known.

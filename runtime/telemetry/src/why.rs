@@ -57,7 +57,7 @@ pub struct Link {
     /// the program does not send them.
     #[serde(deserialize_with = "dump::resources", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
-    /// How long it has waited there, ns; `None` if it does not await a lock.
+    /// How long it has waited for a lock, ns; `None` if it does not await a lock.
     pub waiting_ns: Option<u64>,
     /// The task that acquired the lock that this task awaits, if that is known.
     pub held_by: Option<u64>,

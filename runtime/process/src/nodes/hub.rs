@@ -121,8 +121,8 @@ impl Hub {
         self.lose(other, one);
     }
 
-    /// Makes `node` lose `other`, while `other` does not detect anything, as if `other` had been
-    /// stopped for a while. No frame is delivered between the two until they are
+    /// Makes `node` lose `other`, as if `other` had been paused for a while. `other` does not
+    /// detect the loss. No frame is delivered between the two until they are
     /// [connected](Self::mend) again.
     pub fn lose(&self, node: Node, other: Node) {
         self.sever(node, other, true);

@@ -42,7 +42,7 @@ use crate::error::RecordingError;
 use crate::files::{Files, Sink, Store};
 use crate::frame::{self, End, HEADER_BYTES, Kind, MAX_BODY_BYTES, MAX_CHUNK_RECORDS, Tail};
 
-/// Minimum for the maximum size of a file: a head, the texts and a few frames must fit.
+/// The smallest value of [`Settings::max_file_bytes`]: a head, the texts and a few frames must fit.
 pub const MIN_FILE_BYTES: u64 = 1024 * 1024;
 /// Maximum number of files, since their numbers have four digits.
 pub const MAX_FILES: u32 = 9999;

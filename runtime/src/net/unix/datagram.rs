@@ -190,8 +190,9 @@ impl UnixDatagram {
     /// Polls for sending a datagram as [`send_to`](Self::send_to) does. If several tasks poll for
     /// sending, only the task that polled last is woken.
     ///
-    /// If the receiver's queue is full with datagrams of other senders, the task may wait until the
-    /// next event of this socket.
+    /// If other senders have filled the receiver's queue, the kernel sends no event when the queue
+    /// has room again. The task then waits until another event of this socket. Prefer
+    /// [`send_to`](Self::send_to), which tries again after at most 32 ms.
     ///
     /// # Errors
     /// Returns the same errors as [`connect`](Self::connect).

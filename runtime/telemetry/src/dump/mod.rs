@@ -98,8 +98,9 @@ pub struct Dump {
     pub alive: u64,
     /// Number of tasks that waited and match the query.
     pub waiting: u64,
-    /// Number of these that were read, and are in a group or in one that was left out. Others were
-    /// not chosen, or are in `progressed`.
+    /// Number of the tasks in `waiting` that were read. They are in `groups`, or in groups that
+    /// were left out. The others were not chosen ([`Query::sample`]), or are counted in
+    /// `progressed`.
     pub read: u64,
     /// Number of tasks that were woken or ended before the dump reached them, or during its poll.
     pub progressed: u64,
@@ -192,7 +193,8 @@ pub struct Group {
     /// entry. Empty if the tasks were not polled.
     #[serde(deserialize_with = "resources")]
     pub resources: Vec<Resource>,
-    /// Number of resources that were left out because there are too many, of the first 64.
+    /// Number of resources that were left out because there are too many. Resources beyond 64 are
+    /// not counted.
     pub resources_left_out: u64,
     /// Why the chain, or some of it, is missing.
     pub error: Option<String>,

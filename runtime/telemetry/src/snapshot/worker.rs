@@ -220,7 +220,7 @@ pub struct Worker {
     /// reached.
     pub lifo_cap_flushes: u64,
 
-    /// Tasks in the local queue (ring), including the stack whose newest task runs first.
+    /// Tasks in the local queue (ring).
     pub ring_len: u32,
     /// Tasks in the batch buffer.
     pub batch_len: u32,
