@@ -9,8 +9,8 @@
 //! * *Nothing is trusted*: arbitrary bytes result in a black box or an error, but never in a panic.
 //!   What a damaged file contains may be wrong. Missing bytes count as zeros, and
 //!   [`BlackBox::is_truncated`] reports them.
-//! * *Memory is bounded*: by [`MAX_RECORDS`], and by [`MAX_LANE_RECORDS`] for each lane, of which
-//!   the newest are read.
+//! * *Memory is bounded*: at most [`MAX_RECORDS`] records are read, and at most the newest
+//!   [`MAX_LANE_RECORDS`] of each track.
 
 pub mod lives;
 
@@ -36,9 +36,9 @@ use crate::reader::Texts;
 const MAX_SLOTS: u64 = 1024;
 /// The most records of a ring.
 const MAX_RING_RECORDS: u64 = 1 << 20;
-/// Maximum number of records of a lane that are read.
+/// Maximum number of records of a track that are read.
 pub const MAX_LANE_RECORDS: u64 = 131_072;
-/// Maximum number of records of all lanes that are read.
+/// Maximum number of records of all tracks that are read.
 pub const MAX_RECORDS: usize = 16_000_000;
 
 /// The state of a runtime when its program ended, or now if it still runs.
@@ -54,10 +54,10 @@ pub struct BlackBox {
     pub workers: Vec<Worker>,
     /// The last samples, the older one first: none, one or two.
     pub samples: Vec<Sample>,
-    /// The events of each lane, as many as the rings still had. Empty unless the flight recorder
-    /// was on.
+    /// The events of each track, as many as its ring still contained. Empty unless the flight
+    /// recorder was on.
     pub chunks: Vec<Chunk>,
-    /// The lanes: [`Chunk::track`] is an index of it.
+    /// The tracks. A chunk refers to its track by its position in this list.
     pub tracks: Vec<Track>,
     /// The number of records of a ring.
     pub ring_records: usize,

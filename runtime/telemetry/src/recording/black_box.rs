@@ -15,7 +15,7 @@
 //! | texts | 2 × [`TEXTS_BYTES`] | two logs of texts; the one with the higher generation is newer |
 //! | samples | 2 × [`SAMPLE_BYTES`] | the last two [`Sample`]s |
 //! | cells | [`CELL_BYTES`] for each slot | the cells of the workers, then of the spares |
-//! | rings | [`ring_bytes`] for each lane | absent, all zero, until a thread records events |
+//! | rings | [`ring_bytes`] for each track | the events; all zero until a thread records one |
 //!
 //! A reader must survive any content: a program that is killed may leave any part half-written, and
 //! a file may be damaged. So every part has its length, its number or its checksum.
@@ -225,7 +225,7 @@ impl Layout {
         self.sample_at(2) + slot * CELL_BYTES
     }
 
-    /// Returns the position of the ring of this lane.
+    /// Returns the position of the ring of a track, whose index in [`Track::all`] is `lane`.
     pub fn ring_at(self, lane: usize) -> usize {
         self.cells_at(self.slots()).next_multiple_of(PAGE_BYTES) + lane * ring_bytes(self.ring_records)
     }
@@ -235,7 +235,7 @@ impl Layout {
         self.workers + self.spares
     }
 
-    /// Returns the number of lanes: those of [`Track::all`].
+    /// Returns the number of tracks, and so of rings: those of [`Track::all`].
     pub fn lanes(self) -> usize {
         self.slots() + 2
     }
@@ -252,7 +252,8 @@ pub fn ring_bytes(records: usize) -> usize {
 }
 
 impl Track {
-    /// Returns the lanes of a runtime with this many workers and spares, in their order.
+    /// Returns the tracks of a runtime with this many workers and spare workers, in the order of
+    /// their rings.
     pub fn all(workers: usize, spares: usize) -> impl Iterator<Item = Track> {
         let index = |index: usize| u16::try_from(index).unwrap_or(u16::MAX);
         let tracks = (0..workers).map(move |at| Track::Worker { index: index(at) });
