@@ -48,8 +48,8 @@ use crate::telemetry::routes::{OTHER, UNMATCHED};
 /// | a router with this layer in `Router::fallback_service` | the path of the inner route | `/users/{id}` |
 /// | any other | `unmatched` | `unmatched` |
 ///
-/// axum registers the prefix of a nested service as two more paths. Requests for exactly these are
-/// counted under `/files` and `/files/`.
+/// axum also registers the prefix of a nested service itself, without and with a slash at the end.
+/// Requests for exactly these two paths are counted under `/files` and `/files/`.
 ///
 /// A client can send any method. Until a path responds with the status 405 (method not allowed) for
 /// the first time, each request is counted under its method. From then on, requests whose method
