@@ -74,7 +74,7 @@ impl Options {
     /// # Errors
     /// Returns an error in these cases:
     ///
-    /// - No server answers, or the server denies access.
+    /// - No server responds, or the server denies access.
     /// - Another node of the cluster has the same name.
     /// - The name of the cluster is invalid.
     /// - The runtime was built without `tokio_compat(true)`.

@@ -83,7 +83,7 @@ impl System {
     }
 }
 
-/// The error of a call that has no answer.
+/// The error of a call without a reply.
 #[derive(Clone, Debug)]
 pub struct CallError {
     to: Pid,

@@ -38,7 +38,7 @@
 //! A graceful shutdown takes three steps:
 //!
 //! 1. The server closes the listener and notifies all connections.
-//! 2. Each connection closes after it has answered its current request. A request that has arrived
+//! 2. Each connection closes after the response to its current request. A request that has arrived
 //!    by then counts as current.
 //! 3. The server's future completes when all connections are closed.
 //!

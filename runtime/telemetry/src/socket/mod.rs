@@ -7,7 +7,7 @@
 //! with the same pid.
 //!
 //! A program creates its socket, and the directory if necessary. It removes its own socket and
-//! those of programs that have ended. Consoles and exporters only read the directory.
+//! those of programs that have exited. Consoles and exporters only read the directory.
 //!
 //! Invariants:
 //! * UNSAFE DIRECTORIES ARE REFUSED, NOT REPAIRED. The directory must belong to this user, must not
@@ -446,7 +446,7 @@ fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<()
     Ok(())
 }
 
-/// Removes the sockets of `user_id`'s programs that have ended, and returns how many were removed.
+/// Removes the sockets of `user_id`'s programs that have exited, and returns how many were removed.
 /// `dir` is the open directory at `path`.
 ///
 /// Sockets that cannot be checked or removed stay; they do no harm.
