@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --bin race                   # runs seeds until one fails
-//! cargo run --bin race -- --seed 3       # replays that one, as often as you like
+//! cargo run --bin race -- --seed 27      # replays that one, as often as you like
 //! cargo run --bin race -- --corrected    # the corrected transfer passes all seeds
 //! ```
 //!
@@ -28,7 +28,7 @@ Examples:
   # Find a seed with which the test fails
   race
   # Replay that seed
-  race --seed 3
+  race --seed 27
 
 Exit codes:
   0  No seed failed

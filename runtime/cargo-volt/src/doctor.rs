@@ -210,7 +210,7 @@ fn of_flags(layers: &Layers) -> Vec<Line> {
     if has("tokio_unstable") {
         lines.push(Line::Note(
             "tokio_unstable: Volt has the callbacks for tasks, `task::Builder`, `JoinSet::build_task`, the numbers of \
-             `RuntimeMetrics` and some settings of `runtime::Builder`; other unstable items do not compile, and most of the errors name a replacement"
+             `RuntimeMetrics` and some settings of `runtime::Builder`; other unstable items do not compile, and each error names a replacement"
                 .to_owned(),
         ));
     }

@@ -18,7 +18,7 @@ macro_rules! missing {
 }
 
 missing! {
-    Seeds: "`rng_seed` and `RngSeed` do not exist on Volt: the scheduler has no seed",
+    Seeds: "`rng_seed` and `RngSeed` do not exist on Volt: only the feature `sim` of `volt-runtime` has a seed",
         "for reproducible tests, use a current-thread runtime with a paused clock, and remove the seed";
     Panics: "`unhandled_panic` does not exist on Volt: the panic of a task reaches its `JoinHandle` only",
         "await the `JoinHandle`, or set a panic hook that ends the program";
