@@ -189,7 +189,7 @@ impl<'a> Scene<'a> {
             Fact::new("owner", owner),
             Fact::new("sockets", count(driver.registrations)),
             Fact::new("events/s", self.rate(|rates| rates.driver_events_per_second)),
-            Fact::new("polls/s", self.rate(|rates| rates.driver_turns_per_second)),
+            Fact::new("polls/s", self.rate(|rates| rates.driver_polls_per_second)),
             Fact::new("idle", duration(driver.idle_ns)),
         ];
         if driver.accept_backoffs > 0 {

@@ -219,7 +219,7 @@ fn the_driver_is_polled_at_its_interval() {
         let turns = |builder: Builder| {
             let runtime = builder.build().unwrap();
             let task = runtime.spawn(async {
-                let turns = || volt::Handle::current().snapshot().driver.turns;
+                let turns = || volt::Handle::current().snapshot().driver.polls;
                 let before = turns();
                 for _ in 0..3_300 {
                     yield_now().await;

@@ -220,7 +220,7 @@ impl Builder {
     /// Sets how long timers and I/O may go unchecked while workers are busy: a duration, default 50
     /// µs. Between two ticks a worker polls the driver if no worker did for this long; within a
     /// tick it does so after 20 times as long, 1 ms by default. Lower it for more precise timers
-    /// under load; raise it to make fewer system calls. `volt_driver_turns_total` counts the polls
+    /// under load; raise it to make fewer system calls. `volt_driver_polls_total` counts the polls
     /// of the driver, and `volt_timers_lag_seconds` reports how late timers fire.
     pub fn driver_interval(mut self, time: Duration) -> Self {
         self.config.driver_interval_ns = clock::saturating_ns(time);
@@ -238,17 +238,17 @@ impl Builder {
         self
     }
 
-    /// Sets how many I/O events a worker takes from the kernel in one turn of the driver: 1 to
+    /// Sets how many I/O events a worker takes from the kernel in one poll of the driver: 1 to
     /// 65,536, default 256. Lower it if the wake-ups of a large batch delay other tasks; raise it
     /// if thousands of sockets are ready at a time. `volt_driver_events_total` divided by
-    /// `volt_driver_turns_total` is the average per turn.
+    /// `volt_driver_polls_total` is the average per poll.
     pub fn max_io_completions(mut self, events: usize) -> Self {
         self.config.max_io_completions = events;
         self
     }
 
     /// Sets [`max_io_completions`](Self::max_io_completions) under Tokio's name: how many I/O
-    /// events a worker takes from the kernel in one turn of the driver. A number above 65,536
+    /// events a worker takes from the kernel in one poll of the driver. A number above 65,536
     /// counts as 65,536.
     ///
     /// # Panics

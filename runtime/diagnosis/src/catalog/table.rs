@@ -179,7 +179,7 @@ pub static METRICS: &[Metric] = &[
         r.one_known(|s| s.processes.as_ref().map(|all| all.started));
     }),
     counter(
-        "volt_processes_ended_total",
+        "volt_processes_finished_total",
         "processes",
         &["runtime", "reason"],
         "Processes that ended, by reason: normal (completed or stopped on request) or abnormal (failed, panicked \
@@ -468,8 +468,8 @@ pub static METRICS: &[Metric] = &[
         "Largest delay past the deadline among the timers that fired last.",
         |r| r.one(|s| seconds(s.timers.last_lag_ns)),
     ),
-    counter("volt_driver_turns_total", "turns", RUNTIME, "Polls of the I/O driver.", |r| {
-        r.one(|s| s.driver.turns);
+    counter("volt_driver_polls_total", "polls", RUNTIME, "Polls of the I/O driver.", |r| {
+        r.one(|s| s.driver.polls);
     }),
     counter("volt_driver_events_total", "events", RUNTIME, "Readiness events delivered to tasks.", |r| {
         r.one(|s| s.driver.events);

@@ -219,7 +219,7 @@ pub struct Rates {
     /// Timers fired.
     pub timers_fired_per_second: f64,
     /// Polls of the kernel's ready list.
-    pub driver_turns_per_second: f64,
+    pub driver_polls_per_second: f64,
     /// Readiness events.
     pub driver_events_per_second: f64,
     /// Jobs submitted to the blocking threads.
@@ -292,7 +292,7 @@ impl Rates {
             tasks_stolen_per_second: sum(|worker| worker.tasks_stolen_per_second),
             parks_per_second: sum(|worker| worker.parks_per_second),
             timers_fired_per_second: over.rate(earlier.timers.fired, later.timers.fired),
-            driver_turns_per_second: over.rate(earlier.driver.turns, later.driver.turns),
+            driver_polls_per_second: over.rate(earlier.driver.polls, later.driver.polls),
             driver_events_per_second: over.rate(earlier.driver.events, later.driver.events),
             blocking_submitted_per_second: over.rate(earlier.blocking.submitted, later.blocking.submitted),
             incidents_per_second: over.rate(earlier.incidents.total(), later.incidents.total()),

@@ -282,7 +282,7 @@ pub struct Timers {
     pub armed: u64,
     /// Timers that fired since the runtime started.
     pub fired: u64,
-    /// The greatest lateness of a timer that fired in the last turn of the driver, ns.
+    /// The greatest lateness of a timer that fired in the last poll of the driver, ns.
     pub last_lag_ns: u64,
     /// Time until the next deadline, ns; 0 if it has passed; `None` if no timer is armed.
     pub next_in_ns: Option<u64>,
@@ -294,8 +294,9 @@ pub struct Timers {
 pub struct Driver {
     /// The worker that is parked in the driver or polls it now.
     pub owner: Option<u32>,
-    /// Polls of the kernel's ready list since the runtime started.
-    pub turns: u64,
+    /// Polls of the driver since the runtime started. Programs of older versions call it `turns`.
+    #[serde(alias = "turns")]
+    pub polls: u64,
     /// Readiness events delivered since the runtime started.
     pub events: u64,
     /// Sockets registered now.

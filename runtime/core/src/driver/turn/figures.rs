@@ -23,7 +23,7 @@ impl Driver {
         let driver = volt_telemetry::Driver {
             owner: owner.map(|worker| worker as u32),
             // ORDERING: Relaxed; single-writer cells, each exact by itself.
-            turns: counters.turns.load(Ordering::Relaxed),
+            polls: counters.turns.load(Ordering::Relaxed),
             // ORDERING: Relaxed; as above.
             events: counters.events.load(Ordering::Relaxed),
             // ORDERING: Relaxed; as above.

@@ -70,7 +70,7 @@ fn loaded(ms: u64, busy_ratio: f64) -> Snapshot {
     snapshot.tasks = Tasks { spawned: 40 + 5 * ms, completed: 20 + 5 * ms, alive: 20, ..Tasks::default() };
     snapshot.timers = Timers { armed: 60, fired: 5 + ms, last_lag_ns: 200_000, next_in_ns: Some(MS) };
     snapshot.driver =
-        Driver { owner: None, turns: 4 * ms, events: 9 * ms, registrations: 64, idle_ns: 60_000, ..Driver::default() };
+        Driver { owner: None, polls: 4 * ms, events: 9 * ms, registrations: 64, idle_ns: 60_000, ..Driver::default() };
     snapshot.blocking = Blocking {
         threads: 4,
         idle_threads: 2,

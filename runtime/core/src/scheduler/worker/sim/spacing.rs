@@ -172,7 +172,7 @@ fn the_driver_is_polled_after_20_intervals_within_a_tick() {
             |shared, worker| {
                 run_ticks(worker, 1);
                 let mut tick = worker.begin_tick();
-                let turns = || shared.snapshot().driver.turns;
+                let turns = || shared.snapshot().driver.polls;
                 let (before, mut polls) = (turns(), 0);
                 current::run_as(worker, || {
                     while turns() == before {
