@@ -82,7 +82,7 @@ impl Error {
     /// The program was to be watched for `wanted`, but was only watched for `watched`.
     pub(crate) fn not_watched(why: &ConnectError, watched: Duration, wanted: Duration) -> Error {
         let (watched, wanted) = (watched.as_secs_f64(), wanted.as_secs_f64());
-        let message = format!("check incomplete: watched {watched:.1}s of {wanted}s, within the limits so far: {why}");
+        let message = format!("check incomplete: {why}; watched {watched:.1}s of {wanted}s, within the limits so far");
         Error::new(Kind::Connect, clean::text(&message))
     }
 
@@ -155,7 +155,7 @@ impl Error {
     pub(crate) fn several_black_boxes(output: &Path, files: &[PathBuf]) -> Error {
         let files: Vec<_> = files.iter().map(|file| format!("\n  {}", file.display())).collect();
         let message = format!(
-            "the run has several black boxes, and {} can only contain one; give one of them:{}",
+            "the run has several black boxes, and {} can contain only one: give one of these as PATH:{}",
             output.display(),
             files.concat()
         );

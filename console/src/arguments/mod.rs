@@ -55,8 +55,8 @@ pub struct Arguments {
 pub enum Verb {
     /// List running Volt programs
     ///
-    /// Prints the pid, name, uptime, runtimes and state of each program. The state counts workers
-    /// whose poll has lasted for 100 ms or more as stuck; `stacks` counts polls of 10 ms or more.
+    /// Prints the pid, name, uptime, runtimes and state of each program. In the state, a worker is
+    /// stuck if its poll has lasted for 100 ms or more. `stacks` prints polls from 10 ms on.
     #[command(after_long_help = help::chapters(&help::LIST))]
     List {
         /// Print a JSON array with one object for each socket
@@ -65,7 +65,8 @@ pub enum Verb {
     },
     /// Show a program on a live screen
     ///
-    /// Press ? for help and q to quit. If the program exits, waits for it to come back.
+    /// Press ? for help and q to quit. If the program exits, waits until a program with its name
+    /// runs. A program that was selected by pid or socket path cannot come back.
     #[command(after_long_help = help::chapters(&help::ATTACH))]
     Attach {
         #[command(flatten)]
@@ -106,7 +107,7 @@ pub enum Verb {
     Stacks {
         #[command(flatten)]
         target: Target,
-        /// Also print the past incidents that the program still keeps
+        /// Also print past incidents: stuck polls that have ended and that the program still keeps
         #[arg(long)]
         all: bool,
         /// Print one JSON object
@@ -126,12 +127,12 @@ pub enum Verb {
         /// Print only the task with this id or name
         #[arg(long, value_name = "TASK", value_parser = clap::builder::NonEmptyStringValueParser::new())]
         task: Option<String>,
-        /// Print only tasks with TEXT in their name, #id, state or spawn location, in the kind of
-        /// await or primitive, such as lock or mpsc, or in a function or line of their chain,
-        /// ignoring case
+        /// Print only tasks with TEXT, ignoring case, in one of these: name, #id, state, spawn
+        /// location, kind of await (lock), kind of primitive (mpsc), functions and lines of the
+        /// chain
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
-        /// Print every call of a chain, also the calls of libraries
+        /// Print every call of a chain, including those of libraries
         #[arg(long)]
         tree: bool,
         /// Poll only N waiting tasks of each runtime, chosen at random (1 to 200000)
@@ -163,7 +164,7 @@ pub enum Verb {
         /// Search only this runtime [default: every runtime]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
-        /// Do not poll the task, and print no state of what it waits for
+        /// Do not poll the task; the state of the channel or other object is then not printed
         #[arg(long)]
         no_poll: bool,
         /// Print one JSON object
@@ -182,8 +183,8 @@ pub enum Verb {
         /// Print once and exit
         #[arg(long)]
         once: bool,
-        /// Print one JSON object per line. `runtimes` has every runtime; the fields of the busiest
-        /// one are also at the top level
+        /// Print one JSON object per line. `runtimes` has every runtime; the fields of the one with
+        /// the most busy time since it started are also at the top level
         #[arg(long)]
         json: bool,
         /// Time between two reports, over which rates are computed, such as 250ms or 2s (20ms to
@@ -200,7 +201,7 @@ pub enum Verb {
     /// List a program's tasks
     ///
     /// Prints the tasks of each runtime, the largest value first. Tasks that were never polled and
-    /// have no name are only counted.
+    /// have no name are counted, but not listed.
     #[command(after_long_help = help::chapters(&help::TASKS))]
     Tasks {
         #[command(flatten)]
@@ -208,8 +209,8 @@ pub enum Verb {
         /// Sort tasks by this value
         #[arg(long, value_name = "BY", default_value = "busy", value_parser = rank())]
         sort: Rank,
-        /// Print only tasks with TEXT in their name, #id, state or spawn location, in the kind of
-        /// await, such as lock, or in its line, ignoring case
+        /// Print only tasks with TEXT, ignoring case, in one of these: name, #id, state, spawn
+        /// location, kind of await (lock), line of the await
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         filter: String,
         #[command(flatten)]
@@ -235,8 +236,8 @@ pub enum Verb {
     },
     /// Fail if polls or schedule delays exceed a limit
     ///
-    /// For continuous integration. Watches a program for a while and measures its polls and
-    /// schedule delays. The duration of a poll is how long a task occupies its worker before it
+    /// Watches a program for a while, for example in continuous integration, and measures its polls
+    /// and schedule delays. The duration of a poll is how long a task occupies its worker before it
     /// yields. A schedule delay is the time from a task's wake-up to its poll. An unfinished poll
     /// counts with its duration so far. At least one limit is required.
     #[command(after_long_help = help::chapters(&help::CHECK))]
@@ -266,13 +267,13 @@ pub enum Verb {
     /// Record scheduler events to a file
     ///
     /// Records the polls, wake-ups, steals and parks of one runtime's workers. Ctrl-C finishes the
-    /// file and exits with code 0. The program's flight recorder is on during the recording, at a
-    /// cost of some ns per poll. With --trigger, writes only the events around each trigger.
+    /// file and exits with code 0. The program's flight recorder is on during the recording, which
+    /// costs a few ns per poll. With --trigger, writes only the events around each trigger.
     #[command(after_long_help = help::chapters(&help::RECORD))]
     Record {
         #[command(flatten)]
         target: Target,
-        /// Record this runtime [default: the one whose workers have been busy longest]
+        /// Record this runtime [default: the one with the most busy time since it started]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
         /// Stop after this many seconds, such as 10 or 0.5 [default: until Ctrl-C or until the file
@@ -294,8 +295,9 @@ pub enum Verb {
         /// stops after the first
         #[arg(long, value_name = "TRIGGER")]
         trigger: Vec<On>,
-        /// History to write before a trigger, such as 250ms or 2s [default: 1s]. Without --trigger:
-        /// buffered history to start with, if the flight recorder was on [default: 0s]
+        /// How much to write from before a trigger, such as 250ms or 2s [default: 1s]. Without
+        /// --trigger, how much from before the start of this command, if the flight recorder was
+        /// already on [default: 0s]
         #[arg(long, value_name = "TIME", value_parser = figures::time)]
         before: Option<Duration>,
         /// How long to record after a trigger, such as 250ms or 2s
@@ -315,10 +317,10 @@ pub enum Verb {
     Replay {
         /// Recording to show; for a recording in several files, the name without the file numbers
         file: PathBuf,
-        /// Print one moment as text and exit
+        /// Print one snapshot as text and exit
         #[arg(long)]
         once: bool,
-        /// Print one moment as a JSON object and exit
+        /// Print one snapshot as a JSON object and exit
         #[arg(long)]
         json: bool,
         /// Start at this time after the first snapshot, such as 250ms or 2s [default: the
@@ -344,13 +346,14 @@ pub enum Verb {
     },
     /// Show the last state of a program that was killed
     ///
-    /// Reads the black box that a program keeps if it is started with VOLT_BLACK_BOX=DIR or built
-    /// with `Builder::black_box`. Shows how the program ended as far as known, which task each
-    /// worker polled at the last instruction and since when, the memory, the findings, and the last
-    /// events if the flight recorder was on. Also accepts the black box of a running program.
+    /// Reads a black box: a file that a program keeps up to date if it is started with
+    /// VOLT_BLACK_BOX=DIR or built with `Builder::black_box`. Shows how the program ended, as far
+    /// as that is known, and its state at the end: the poll of each worker and its duration so far,
+    /// the memory, the findings and, if the flight recorder was on, the last events. Also accepts
+    /// the black box of a running program.
     #[command(after_long_help = help::chapters(&help::POST_MORTEM))]
     PostMortem {
-        /// Black box, or a directory, of which the newest run that has ended is shown
+        /// Black box, or a directory of black boxes: shows the latest run in it that has ended
         path: PathBuf,
         /// Largest number of events to show (1 to 100000)
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = |text: &str| number(text, 100_000))]
@@ -375,8 +378,8 @@ pub enum Verb {
 
 #[derive(Args)]
 pub struct Target {
-    /// Pid, program name, runtime name, or socket path with a `/` [default: the only running
-    /// program]
+    /// Pid, program name, runtime name, or socket path, which must contain a `/` [default: the only
+    /// running program]
     #[arg(value_name = "PROGRAM")]
     pub target: Option<String>,
 }

@@ -41,15 +41,15 @@ pub(in crate::arguments) const RECORD: [Chapter; 3] = [
     (
         "Triggers",
         "\
-stall         A poll lasts 10 ms or longer (`Builder::incident_after`)
+stall         A poll has lasted 10 ms, or `Builder::incident_after`
 panic         A task panics
-poll=TIME     A poll lasts TIME or longer; recorded when it ends
+poll=TIME     A poll has lasted TIME or longer; fires when the poll ends
 delay=TIME    A task waits at least TIME from its wake-up to its poll
 rule          A rule of the doctor reports a finding
 rule=NAME     The rule NAME reports a finding, such as rule=stalled-poll
 
-TIME is at most 4s. A trigger within 10 s after the events of another one is
-ignored.",
+TIME is at most 4s. For 10 s after the events of a trigger, further triggers
+are ignored.",
     ),
     (
         "Examples",
@@ -57,10 +57,10 @@ ignored.",
 # Record 10 seconds of the only running program
 volt-console record --seconds 10
 
-# Record what leads to the next schedule delay of at least 20 ms
+# Record the events around the next schedule delay of at least 20 ms
 volt-console record shop --trigger delay=20ms -o delay.voltrec
 
-# Record what leads to polls of at least 20 ms, each in a file
+# Record the events around polls of at least 20 ms, in the last 10 files
 volt-console record shop --trigger poll=20ms --files 10
 
 # Record continuously and keep the last 4 files of 64 MiB
@@ -89,8 +89,8 @@ volt-console replay shop.voltrec --json",
     (
         "Exit codes",
         "\
-0  The screen was quit with q, or the moment was printed, also from a
-   recording that ends early
+0  The screen was quit with q, or the snapshot was printed, even if the
+   recording is truncated
 1  There is no such recording, or it cannot be read; or without --once and
    --json, there is no terminal
 2  Invalid arguments",
@@ -110,7 +110,7 @@ volt-console export shop.voltrec -o - | gzip > shop.json.gz",
     (
         "Exit codes",
         "\
-0  Every trace was written, also from a recording that ends early
+0  Every trace was written, even if the recording is truncated
 1  There is no such recording, or it cannot be read; or a trace exists
    already, or could not be written
 2  Invalid arguments
@@ -129,7 +129,7 @@ mkdir -m 700 /dev/shm/boxes
 VOLT_BLACK_BOX=/dev/shm/boxes ./shop
 volt-console post-mortem /dev/shm/boxes
 
-# Print the poll of each worker at the end
+# Print the poll that each worker had in progress at the end
 volt-console post-mortem /dev/shm/boxes --json |
     jq '.black_boxes[].workers[] | {index, in_flight}'
 
@@ -140,7 +140,7 @@ volt-console replay end.voltrec",
     (
         "Exit codes",
         "\
-0  Success, whatever the end of the program was
+0  Success, however the program ended
 1  There is no black box, or it cannot be read
 2  Invalid arguments",
     ),

@@ -36,7 +36,7 @@ volt-console attach shop
 # Print what is wrong with shop, and at which line
 volt-console doctor shop
 
-# Record what leads to the next schedule delay of at least 20 ms
+# Record the events around the next schedule delay of at least 20 ms
 volt-console record shop --trigger delay=20ms",
     ),
     (

@@ -39,8 +39,8 @@ volt-console attach shop --interval 100ms",
    or the terminal was closed
 2  Invalid arguments
 
-If the program exits, attach waits for it to come back. On SIGINT, SIGTERM or
-SIGHUP, it terminates with the signal; in a script, that is 128 + its number.",
+On SIGINT, SIGTERM or SIGHUP, attach terminates with the signal; in a script,
+that is code 128 + the number of the signal.",
     ),
 ];
 
@@ -60,8 +60,8 @@ volt-console doctor --json | jq '.findings[] | {rule, title}'",
     (
         "Exit codes",
         "\
-0  No current finding has at least the severity --fail-on
-1  A current finding has at least the severity --fail-on
+0  No current finding reaches the severity of --fail-on
+1  A current finding reaches the severity of --fail-on
 2  The check itself failed, or the arguments are invalid",
     ),
 ];
@@ -89,14 +89,16 @@ pub(in crate::arguments) const DUMP: [Chapter; 3] = [
     (
         "Output",
         "\
-waiting for  Time since the task's last wake-up
-× 20         The task waits for 20 operations at this place
-40 ×         The tasks of the group wait for 40 of these
-awaited by   The tasks of all groups that wait for it, by their last wake-ups
-note:        What is missing and why, with the remedy
+waiting for 4 s  The last wake-up of the task was 4 s ago
+× 20             The task waits for 20 operations at this place
+40 ×             The tasks of the group wait for 40 channels, locks etc.
+awaited by       All tasks that wait for it, including those of other groups,
+                 in the order of their last wake-ups
+note:            Data that is missing, the reason and the remedy
 
-The last line of a chain is the function that the application awaits; its
-place is in the library. The line above it has the application's line.
+Each function of a chain awaits the one below it. The last line is the pending
+operation, usually a function of a library. The line above it is the line of
+the application that awaits the operation.
 A chain ends at a container that polls only those futures that were woken,
 such as FuturesUnordered. The future of each `block_on`, such as that of
 `main`, follows the tasks.",
@@ -126,10 +128,10 @@ pub(in crate::arguments) const WHY: [Chapter; 2] = [
     (
         "Examples",
         "\
-# Explain the latest poll of task 4711 of the only running program
+# Explain the most recent poll of task 4711 of the only running program
 volt-console why 4711
 
-# Explain the latest poll of the task named checkout of the program shop
+# Explain the most recent poll of the task checkout of the program shop
 volt-console why checkout shop
 
 # The same, without polling the task
@@ -152,18 +154,22 @@ delay     time from a task's wake-up to its poll
 queues    oldest: longest wait in the global queue; injected: tasks spawned
           or woken outside the workers; overflowed: tasks moved from a full
           local queue to the global queue
-driver    owner: worker that waits in it; idle: time since its last poll
-timers    late: lateness of the latest timers
+driver    owner: worker that waits in it or polls it; idle: time since its
+          last poll
+timers    late: greatest lateness of the timers that fired last
 blocking  the threads of spawn_blocking
 sentinel  the thread that finds stuck polls. spares: spare workers in use /
-          limit; replaced: a spare worker took over; no spare: none was
-          available; tasks rescued: those that other workers took; pauses:
-          of the whole program; preempted: polls made to yield; stuck:
-          workers declared stuck; block_in_place: calls of it
+          limit; replaced: times that a spare worker took over; no spare:
+          checks that found no spare worker available; tasks rescued: taken
+          out of the queues of stuck workers; pauses: times that the machine
+          paused the program; preempted: polls made to yield; stuck: times
+          that a worker was declared stuck; block_in_place: calls of it
 incidents stuck polls; overwritten: records replaced by newer ones
-settings  placement: of tasks from outside; global check: time and polls
-          between checks of the global queue; batch: tasks taken from it;
-          average weight: of a tick in the average poll duration",
+settings  placement: queue for tasks from outside the workers; global check
+          every: target time, and bounds in polls; batch: tasks taken from
+          the global queue at a time; driver every: time between two polls of
+          it by busy workers; average weight: weight of the last tick in the
+          average poll duration",
     ),
     (
         "Columns",
@@ -177,7 +183,9 @@ time    share of time in the states busy, search, parked, driver and
         maintenance, which add up to 100 %
 queue   tasks in the LIFO slot, in the batch from the global queue, and in
         the local queue (ring)
-budget  polls left in this tick; yields: polls ended for lack of budget
+budget  polls left in this tick, a series of polls, before which the worker
+        polls timers and I/O if that is due; yields: polls that ended because
+        the task had used up its own budget of operations, as in Tokio
 check   global check: how often the worker checks the global queue
 lifo    hits: polls from the LIFO slot; evicted: tasks displaced from it by
         newer ones; flushed: times that it reached its limit per tick

@@ -35,7 +35,7 @@ pub(super) fn text(found: &Found, shown: usize, output: Option<&Path>, style: Te
     if black_box.is_truncated {
         text += "the file is truncated, and its last part is missing\n";
     }
-    text += &format!("\nWorkers at the last instruction:\n{}", workers(black_box));
+    text += &format!("\nWorkers at the last sign of life:\n{}", workers(black_box));
     match black_box.samples.last() {
         Some(sample) => {
             let age = duration(black_box.last_sign_ns().saturating_sub(sample.snapshot.at_ns));
@@ -44,7 +44,7 @@ pub(super) fn text(found: &Found, shown: usize, output: Option<&Path>, style: Te
             text += &doctor::report(&found.program(), style).unwrap_or_else(|| "  none\n\n".into());
         }
         None => {
-            text += "\nNo snapshot: the program ended within its first quarter of a second, or has no sentinel.\n\n"
+            text += "\nNo snapshot: the program ended within its first quarter of a second, or its sentinel was off.\n\n"
         }
     }
     text += &events_text(found, shown);
