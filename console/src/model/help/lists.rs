@@ -25,7 +25,7 @@ pub(super) const TASKS: &[Section] = &[
             ),
             ("busy", "total duration of its polls"),
             ("now", "share of the last interval in which it was polled"),
-            ("longest", "its longest poll, up to 1/16 too short"),
+            ("longest", "duration of its longest poll, rounded down by at most 1/16"),
             ("polls", "number of its polls"),
             ("delay", "total time from its wake-ups to its polls"),
             ("woken", "time since its last wake-up"),
@@ -46,16 +46,16 @@ pub(super) const TASKS: &[Section] = &[
             ("alive", "tasks that exist"),
             (
                 "shown",
-                "rows here, of the tasks that the filter matches; of very many tasks, only those that rank highest are listed",
+                "listed tasks, of all that the filter matches; of very many tasks, only those with the highest values are listed",
             ),
             ("not polled yet", "tasks that were never polled and have no name: they are only counted"),
         ],
     },
     Section {
-        title: "Unknown",
+        title: "Tasks with an unknown await",
         entries: &[(
             "awaits -",
-            "the task awaits a timer, a socket, or a future of another crate, which leave no record; screen 0 (w) polls each waiting task once to find the line",
+            "the task awaits a timer, a socket, or a future of another crate, which Volt does not record; screen 0 (press w) finds the line: for it, the program polls each waiting task once",
         )],
     },
 ];
@@ -72,7 +72,7 @@ pub(super) const PROCESSES: &[Section] = &[
     Section {
         title: "Columns (a process is an actor with a mailbox, of volt_process)",
         entries: &[
-            ("pid", "number of its slot, and how many processes the slot has had before"),
+            ("pid", "number of its slot, a dot, and how many processes had the slot before"),
             (
                 "state",
                 "ready: its task is queued; running: a worker runs it; blocked: it awaits a future in a step; idle: it has no message; complete: it has exited",
@@ -85,8 +85,8 @@ pub(super) const PROCESSES: &[Section] = &[
             ("busy", "total duration of its steps"),
             ("now", "share of the last interval in which a worker ran it"),
             ("parent", "pid of the process that started it"),
-            ("links", "processes whose exit it shares: if one fails, the other exits too"),
-            ("task", "number of its task, on the tasks screen"),
+            ("links", "number of processes linked with it: if one of two linked processes fails, the other exits too"),
+            ("task", "number of the task that runs it, as on screen 3 (tasks)"),
             ("name", "name under which it is registered, if any"),
             ("kind", "type of the process"),
             ("spawned at", "line of code that started it"),
@@ -95,8 +95,8 @@ pub(super) const PROCESSES: &[Section] = &[
     Section {
         title: "First line",
         entries: &[
-            ("alive, shown", "as on the tasks screen"),
-            ("messages lost", "by the mailboxes of all processes"),
+            ("alive, shown", "processes that exist; listed ones, of all that the filter matches"),
+            ("messages lost", "messages that the mailboxes of all processes dropped or refused"),
             ("failed", "processes that exited abnormally: failed, panicked or killed"),
             ("restarts", "processes that a supervisor started as a replacement"),
         ],
@@ -109,13 +109,13 @@ pub(super) const INCIDENTS: &[Section] = &[
         entries: &[("Enter", "open the stack of the selected incident"), ("< >", "sort by another column")],
     },
     Section {
-        title: "Line incidents (an incident: a poll that blocks its worker for 10 ms)",
+        title: "Line incidents (an incident: the record of a poll of 10 ms or longer)",
         entries: &[
-            ("incidents", "stuck polls since the runtime started, and in brackets by cause"),
+            ("incidents", "stuck polls since the runtime started; in brackets, their number by cause"),
             ("new/s", "new ones per second"),
             (
                 "not recorded",
-                "stuck polls that were counted, but of which no stack was taken, since a similar one has just been recorded",
+                "stuck polls that were only counted, without a stack, because a similar one had just been recorded",
             ),
             ("overwritten", "records that newer ones have replaced"),
         ],
@@ -123,11 +123,11 @@ pub(super) const INCIDENTS: &[Section] = &[
     Section {
         title: "Line sentinel (the thread that finds stuck polls)",
         entries: &[
-            ("spares", "spare workers in use, of at most this many"),
+            ("spares", "spare workers in use / maximum"),
             ("replaced", "times that a spare worker took over from a stuck or blocking worker"),
-            ("no spare", "times that all spare workers were in use already"),
+            ("no spare", "checks of the sentinel that needed a spare worker when none was available"),
             ("tasks rescued", "tasks that other workers took out of the queues of stuck workers"),
-            ("pauses", "times that the whole program was paused"),
+            ("pauses", "times that the machine paused the whole program, as a debugger or a suspended laptop does"),
             ("preempted", "polls that were made to yield at their next operation"),
             ("stuck", "times that a worker was declared stuck, whether it was replaced or not"),
             ("block_in_place", "calls of block_in_place"),
@@ -138,19 +138,19 @@ pub(super) const INCIDENTS: &[Section] = &[
     Section {
         title: "Line longest, and the columns",
         entries: &[
-            ("longest", "the poll that has lasted longest, of those that workers execute now"),
-            ("when", "how long ago the poll began; now: it still lasts"),
+            ("longest", "the poll in progress that has lasted longest"),
+            ("when", "how long ago the poll began; now: it is in progress"),
             ("duration", "how long the poll lasted, or has lasted so far"),
             ("worker", "the worker that it blocked"),
             (
                 "cause",
-                "what the thread did: cpu (computed), sleep, lock, io, page_in (memory from disk), not_scheduled, throttled, stopped; as the kernel reports it",
+                "the thread's state, from the kernel: cpu (computed), sleep, lock, io, page_in (read memory from disk), not_scheduled (other threads ran), throttled (CPU quota), stopped (signal or debugger)",
             ),
             (
                 "action",
                 "replaced: a spare worker took over; rescued: another worker took the waiting tasks; no spare: none was available",
             ),
-            ("similar", "similar stuck polls since then that were counted and not recorded"),
+            ("similar", "similar stuck polls since then, which were only counted"),
             ("line", "the line of code that blocked, if it is known"),
             ("task", "the task, and where it was spawned"),
         ],
@@ -172,9 +172,9 @@ pub(super) const BLAME: &[Section] = &[
     Section {
         title: "Columns (a row has all tasks that one line of code spawned)",
         entries: &[
-            ("caused", "total time that other tasks waited behind long polls of these"),
-            ("now", "other tasks that waited behind them at a time, on average, in the last interval"),
-            ("suffered", "total time that these tasks waited behind long polls of others"),
+            ("caused", "total time that other tasks waited behind polls of these tasks of 1 ms or longer"),
+            ("now", "average number of other tasks that waited behind these, in the last interval"),
+            ("suffered", "total time that these tasks waited behind polls of others of 1 ms or longer"),
             ("stuck", "stuck polls: 10 ms or longer"),
             ("longest", "longest poll"),
             ("busy", "total duration of their polls"),
@@ -183,14 +183,14 @@ pub(super) const BLAME: &[Section] = &[
             ("stranded", "waiting tasks that have no waker left"),
             (
                 "spawned at",
-                "line of code that spawned the tasks; the tasks of a dump, which poll waiting tasks, are named as such",
+                "line of code that spawned the tasks; \"a dump by Volt\": the tasks with which Volt polls waiting tasks for a dump",
             ),
         ],
     },
     Section {
         title: "Below the table",
         entries: &[
-            ("tasks of", "the whole path of the selected row"),
+            ("tasks of", "the spawn location of the selected row, with its whole path"),
             ("incident", "the latest stuck poll of these tasks"),
         ],
     },
@@ -201,7 +201,7 @@ pub(super) const DOCTOR: &[Section] = &[
         title: "Keys of this screen",
         entries: &[(
             "Enter",
-            "open the stack of the stuck poll, or if there is none, what the tasks of the finding wait for (screen 0)",
+            "open the stack of the stuck poll; for a finding without one, open the waits of its tasks (screen 0)",
         )],
     },
     Section {
@@ -209,9 +209,9 @@ pub(super) const DOCTOR: &[Section] = &[
         entries: &[
             (
                 "severity",
-                "critical: work has stopped; warning: tasks wait longer than necessary; info: worth knowing; past: not seen for 30 s or longer",
+                "critical: work has stopped or is badly delayed; warning: tasks wait longer than necessary; info: worth knowing; past: not seen for 30 s or longer",
             ),
-            ("rule", "name of the rule; dashboards/README.md lists them all"),
+            ("rule", "name of the rule; the documentation lists the rules and their conditions"),
             ("runtime", "name of the runtime"),
             ("finding", "the problem in one sentence"),
         ],
@@ -235,7 +235,7 @@ pub(super) const WAITS: &[Section] = &[
         entries: &[
             (
                 "r",
-                "make a new dump: the program polls each waiting task once to find where it waits. A dump is made only on r, and when the screen is opened",
+                "make a new dump, for which the program polls each waiting task once; opening the screen also makes one",
             ),
             ("/", "filter by name, #id, line or kind"),
         ],
@@ -243,11 +243,11 @@ pub(super) const WAITS: &[Section] = &[
     Section {
         title: "Columns (a row has all tasks that wait at the same place)",
         entries: &[
-            ("tasks", "number of tasks; - for the future of a block_on, such as that of main, which is no task"),
-            ("longest", "time since the last wake-up, of the task that has waited longest"),
+            ("tasks", "number of tasks"),
+            ("longest", "time since the last wake-up of the task that has waited longest"),
             (
                 "waits for",
-                "the pending operation, and the line of the application that awaits it; running: a poll that lasts",
+                "the pending operation, and the line of the application that awaits it; running: the task is being polled",
             ),
             ("held by", "the task that holds the lock"),
             ("and 1 more", "the task waits for several operations; the last one is shown"),
@@ -264,10 +264,10 @@ pub(super) const WAITS: &[Section] = &[
             ("waiters", "the tasks in its queue, the first one first"),
             (
                 "chain",
-                "which function awaits which: the last line is the pending operation, the line above it has the application's line",
+                "each function awaits the one below it; the last line is the pending operation, the line above it is where the application awaits that",
             ),
             ("× 20", "the task waits for 20 operations at this place"),
-            ("note", "what is missing, and how to get it"),
+            ("note", "missing data, and how to get it"),
         ],
     },
     Section { title: "As text", entries: &[("command", "volt-console dump")] },
@@ -278,7 +278,7 @@ pub(super) const EVENTS: &[Section] = &[
     Section {
         title: "Columns (events since this console attached)",
         entries: &[
-            ("ago", "when it happened"),
+            ("ago", "time since the event"),
             ("kind", "see below"),
             ("runtime", "name of the runtime"),
             ("what", "what happened; the selected event is shown in full below"),
@@ -288,14 +288,14 @@ pub(super) const EVENTS: &[Section] = &[
         title: "Kinds",
         entries: &[
             ("stuck", "a stuck poll began"),
-            ("unstuck", "it ended"),
+            ("unstuck", "a stuck poll ended"),
             ("stall", "a stuck poll that began and ended between two snapshots"),
             ("replaced", "a spare worker replaced a stuck or blocking worker"),
             ("no spare", "a stuck worker was not replaced, since no spare worker was available"),
-            ("finding, past", "a finding of the doctor began; it ended"),
-            ("program", "another program responds, under the same name"),
+            ("finding, past", "finding: the doctor reports a new problem; past: the problem has ended"),
+            ("program", "a program with another pid responds: usually the same one, restarted"),
             ("connection", "the connection to the program was lost, or is back"),
-            ("lost", "snapshots were skipped"),
+            ("lost", "snapshots were skipped, because the console or the program was too slow"),
             ("runtime", "a runtime started or ended"),
             ("panic", "a task panicked"),
             ("process", "a process (actor) exited abnormally"),
@@ -314,14 +314,11 @@ pub(super) const ROUTES: &[Section] = &[
         entries: &[
             ("req/s", "requests that ended, per second"),
             ("active", "requests that are being handled"),
-            (
-                "p50",
-                "half of the requests had their response within this time, without its body, since the runtime started",
-            ),
-            ("p99", "99 % of the requests had it within this time"),
+            ("p50", "half of the responses came within this time, without their body, since the runtime started"),
+            ("p99", "99 % of the responses came within this time"),
             ("failed", "responses with a status of 500 or above"),
             ("busy", "total duration of the polls of their handlers"),
-            ("longest", "longest poll"),
+            ("longest", "longest poll of a handler"),
             ("delay", "total time in which their tasks were ready and waited for a worker"),
             ("abandoned", "requests that ended without a response"),
             ("route", "method and path pattern; unmatched: no route matched"),
@@ -336,7 +333,10 @@ pub(super) const ROUTES: &[Section] = &[
                 "averages for each request: time to the response, time in polls, and time that it waited for a worker",
             ),
             ("incident", "the latest stuck poll of a request"),
-            ("counted by", "volt::axum::serve, RouteLayer and observe::Request"),
         ],
+    },
+    Section {
+        title: "Missing routes",
+        entries: &[("counted by", "volt::axum::serve, RouteLayer and observe::Request; no other requests are counted")],
     },
 ];

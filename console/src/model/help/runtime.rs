@@ -9,15 +9,15 @@ const COLUMNS: Section = Section {
         ("#", "number of the worker; s2 is a spare worker, which replaces a stuck one"),
         (
             "state",
-            "○ parked, ● awake or being woken; ◇ ◆ the same for a spare worker; then what it does, as in the line workers",
+            "○ parked, ● awake or being woken; ◇ ◆ the same for a spare worker; then its state: busy, search, parked, driver, maintenance, stuck in a poll, blocking (in block_in_place) or stopped",
         ),
         ("since", "how long it has been in this state"),
         ("busy", "share of the last interval in polls and between them"),
         ("avg poll", "moving average of the duration of its polls"),
-        ("global check", "how often it checks the global queue while it has other tasks"),
+        ("global check", "number of its polls between two checks of the global queue while it has other tasks"),
         ("polls", "polls of tasks"),
         ("parks", "times that it went to sleep"),
-        ("in flight", "the poll that it executes: how long it has lasted, the task, and where that was spawned"),
+        ("in flight", "the poll in progress: its duration so far, its task, and the spawn location of the task"),
     ],
 };
 const COLUMNS_TIME: Section = Section {
@@ -34,7 +34,7 @@ const COLUMNS_QUEUE: Section = Section {
     entries: &[
         ("lifo", "tasks in the LIFO slot, the place of the task that the worker polls next: 0 or 1"),
         ("batch", "tasks that it has taken from the global queue and not yet polled"),
-        ("ring", "tasks in its local queue, of at most this many; other workers can steal them"),
+        ("ring", "tasks in its local queue / capacity of the queue; other workers can steal these tasks"),
     ],
 };
 const COLUMNS_BUDGET: Section = Section {
@@ -42,9 +42,9 @@ const COLUMNS_BUDGET: Section = Section {
     entries: &[
         (
             "budget",
-            "polls left in this tick, of at most this many; between ticks, the worker polls the I/O driver if that is due",
+            "polls left in this tick / polls per tick; a tick is a series of polls, before which the worker polls the I/O driver if that is due",
         ),
-        ("yields", "polls that ended because the task had used up its budget of operations"),
+        ("yields", "polls that ended because the task had used up its own budget of operations, as in Tokio"),
     ],
 };
 const COLUMNS_LIFO: Section = Section {
@@ -52,7 +52,7 @@ const COLUMNS_LIFO: Section = Section {
     entries: &[
         ("hits", "polls of a task from the slot"),
         ("evicted", "tasks that a newer task moved from the slot to the ring"),
-        ("flushed", "times that the slot was emptied into the ring, after its limit of polls in a row"),
+        ("flushed", "times that the task in the slot went to the ring: the slot had used up its polls of the tick"),
     ],
 };
 const COLUMNS_STEALS: Section = Section {
@@ -77,7 +77,7 @@ pub(super) const OVERVIEW: &[Section] = &[
         entries: &[
             ("Enter", "show or hide the selected worker"),
             ("< >", "sort by another column"),
-            ("r", "totals since the runtime started, or rates per second"),
+            ("r", "switch counters between totals since the runtime started and rates per second"),
         ],
     },
     Section {
@@ -88,16 +88,16 @@ pub(super) const OVERVIEW: &[Section] = &[
                 "B S P D M X K",
                 "Busy with tasks, Searching for tasks, Parked, parked in the I/O Driver, Maintenance, stuck in a poll (X), in block_in_place (K)",
             ),
-            ("parked", "parked workers, of all that are active"),
+            ("parked", "parked workers / workers in use, including stuck ones and spare ones"),
             (
                 "searching",
-                "workers that search for tasks, and how many may do so at a time; one that was woken can exceed the limit",
+                "workers that search for tasks / limit; workers that were woken to search can exceed the limit",
             ),
             ("busy", "share of the workers' time in polls and between them, in the last interval"),
-            ("search", "share in which they searched for tasks"),
+            ("search", "share of their time in which they searched for tasks"),
             (
                 "idle",
-                "share in which they slept, in the I/O driver or elsewhere; busy, search, idle and maintenance (screen 2) add up to 100 %",
+                "share of their time in which they slept, in the I/O driver or elsewhere; busy, search, idle and maintenance (screen 2) add up to 100 %",
             ),
             ("steals/s", "tasks stolen from other workers, per second"),
             ("parks/s", "times that a worker went to sleep, per second"),
@@ -124,7 +124,7 @@ pub(super) const OVERVIEW: &[Section] = &[
     Section {
         title: "Line or panel queues",
         entries: &[
-            ("global", "tasks in the global queue, which has those spawned or woken outside the workers"),
+            ("global", "tasks in the global queue: spawned or woken outside the workers, or moved from a full ring"),
             ("oldest", "how long the first task of the global queue has waited"),
             ("local", "tasks that wait at the workers: in ring, LIFO slot, batch and inbox"),
             ("injected/s", "tasks that entered the global queue from outside the workers, per second"),
@@ -162,10 +162,10 @@ pub(super) const OVERVIEW: &[Section] = &[
         entries: &[
             ("armed", "timers that have not fired yet"),
             ("next", "time until the next timer fires"),
-            ("late", "lateness of the latest timer, of those that fired last"),
+            ("late", "greatest lateness of the timers that fired last"),
             ("fired/s", "timers that fired, per second"),
             ("clock faults", "times that the processor's cycle counter failed; absent if 0"),
-            ("busy", "threads of spawn_blocking with a job, of at most this many"),
+            ("busy", "threads of spawn_blocking with a job / maximum number of threads"),
             ("queued", "jobs that wait for a thread"),
             ("threads", "threads that exist"),
             ("jobs/s", "jobs submitted per second"),
@@ -174,10 +174,10 @@ pub(super) const OVERVIEW: &[Section] = &[
     Section {
         title: "Lines longest and incidents",
         entries: &[
-            ("longest", "the poll that has lasted longest, of those that workers execute now"),
+            ("longest", "the poll in progress that has lasted longest"),
             (
                 "incidents",
-                "number of stuck polls (10 ms or longer), and the worst: one that still lasts, else the latest",
+                "stuck polls (10 ms or longer) since the runtime started, then one of them: in progress, or else the latest",
             ),
         ],
     },
@@ -198,7 +198,7 @@ pub(super) const WORKERS: &[Section] = &[
         title: "Keys of this screen",
         entries: &[
             ("< >", "sort by another column"),
-            ("r", "counters of the table: totals since the runtime started, or rates per second"),
+            ("r", "switch the table's counters between totals since the runtime started and rates per second"),
         ],
     },
     COLUMNS,
@@ -208,16 +208,16 @@ pub(super) const WORKERS: &[Section] = &[
     COLUMNS_LIFO,
     COLUMNS_STEALS,
     Section {
-        title: "Selected worker (totals since the runtime started): line polls",
+        title: "Selected worker (counters: since the runtime started): line polls",
         entries: &[
-            ("in flight", "the poll that it executes, as in the table"),
+            ("in flight", "the poll in progress, as in the table"),
             ("polls", "polls per second"),
             ("p50", "half of its polls in the last interval were at most this long"),
             ("p99", "99 % of its polls were at most this long"),
             ("max", "its longest poll in the last interval"),
             ("delay p99", "99 % of the tasks waited at most this long from their wake-up to their poll"),
             ("avg poll", "moving average of the duration of its polls"),
-            ("global check", "how often it checks the global queue while it has other tasks"),
+            ("global check", "number of its polls between two checks of the global queue while it has other tasks"),
             ("total", "polls since the runtime started"),
             (
                 "measured polls per check",
@@ -229,15 +229,15 @@ pub(super) const WORKERS: &[Section] = &[
         title: "Line budget",
         entries: &[
             ("exhausted", "ticks that used up their budget of polls"),
-            ("yields", "polls that ended because the task had used up its budget of operations"),
+            ("yields", "polls that ended because the task had used up its own budget of operations, as in Tokio"),
             ("lifo hits", "polls of a task from the LIFO slot, the place of the task that is polled next"),
             ("evicted", "tasks that a newer task moved from the slot to the ring"),
-            ("flushed", "times that the slot was emptied into the ring, after its limit of polls in a row"),
+            ("flushed", "times that the task in the slot went to the ring: the slot had used up its polls of the tick"),
             (
                 "lifo polls this tick",
                 "polls from the slot in this tick, and the limit, after which older tasks have their turn",
             ),
-            ("ticks", "series of polls, each followed by maintenance"),
+            ("ticks", "series of polls; before each, the worker polls the I/O driver if that is due"),
         ],
     },
     Section {
@@ -251,7 +251,7 @@ pub(super) const WORKERS: &[Section] = &[
             ("ring overflows", "times that its ring was full"),
             ("tasks overflowed", "tasks that moved from its full ring to the global queue"),
             ("from global queue", "tasks that it took from the global queue"),
-            ("global checks: interval", "checks of the global queue after a number of polls"),
+            ("global checks: interval", "checks of the global queue after the set number of polls"),
             ("target time", "checks because the target time since the last one was over"),
             ("empty queues", "checks because it had no other task"),
         ],
@@ -267,9 +267,9 @@ pub(super) const WORKERS: &[Section] = &[
             ("timed out", "wake-ups because the longest time to sleep was over"),
             ("spurious", "wake-ups without a known reason"),
             ("wakes sent", "times that it woke another worker"),
-            ("park time-out", "the longest time that it sleeps now"),
+            ("park time-out", "limit of its latest sleep; it doubles while the worker finds no tasks"),
             ("spins: helped", "short waits without sleep in which a task came"),
-            ("in vain", "short waits without sleep after which it slept"),
+            ("in vain", "short waits without sleep in which no task came"),
         ],
     },
     Section {
@@ -294,10 +294,10 @@ pub(super) const WORKERS: &[Section] = &[
             ),
             ("spin", "whether a worker waits a short time without sleep before it parks"),
             ("batch", "how many tasks a worker takes from the global queue at a time"),
-            ("driver every", "longest time between two polls of the I/O driver by a busy worker"),
+            ("driver every", "time between two polls of the I/O driver by busy workers; in a tick, 20 times as long"),
             ("average weight", "weight of the last tick in the average poll duration"),
             ("stealing", "whether workers steal tasks from each other"),
-            ("park time-out", "longest sleep of a worker that nothing wakes"),
+            ("park time-out", "limit of a worker's first sleep; it doubles while the worker finds no tasks"),
         ],
     },
     Section {
@@ -320,9 +320,9 @@ pub(super) const LATENCY: &[Section] = &[
     Section {
         title: "Keys of this screen",
         entries: &[
-            ("↑ ↓", "all workers together, or one of them"),
-            ("Enter", "schedule delays or poll durations; a high screen shows both"),
-            ("r", "of the last interval, or since the runtime started"),
+            ("↑ ↓", "select all workers together, or one of them"),
+            ("Enter", "switch between schedule delays and poll durations; a high terminal shows both"),
+            ("r", "switch between the last interval and the time since the runtime started"),
         ],
     },
     Section {
@@ -339,11 +339,11 @@ pub(super) const LATENCY: &[Section] = &[
     Section {
         title: "Distribution",
         entries: &[
-            (">= 2.0µs", "a line for each range of durations; it ends where the line above begins"),
-            ("bar", "how many of the last interval are in the range; then their number, and their share"),
+            (">= 2.0µs", "the line counts durations from this value up to that of the line above"),
+            ("bar", "the number of durations in the range; then the number in digits, and its share of all"),
             (
                 "heat map",
-                "a column for each snapshot, the latest at the right; the darker a cell, the larger the share of the snapshot in this range; ╳ no connection",
+                "a column for each snapshot, the latest at the right; the denser a cell, the larger the share of the snapshot in this range; ╳ no connection",
             ),
         ],
     },
