@@ -90,7 +90,7 @@ pub(super) fn is_run_delay_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn cpu_starved_threshold() -> String {
     format!(
-        "A worker waits for a processor for {} of the time, and longer than it runs. The finding is {} from {}. The \
+        "A worker waits for a processor for {} of the time, and longer than it runs. The finding is {} from {} on. The \
          rule does not fire if there are more busy workers than processors, or if the CPU quota is used up.",
         percent(STARVED_RATIO),
         Severity::Critical.name(),
@@ -105,7 +105,10 @@ pub(super) fn cpu_starved(span: &Span<'_>) -> Vec<Finding> {
     let advice = "Stop or move other programs on this machine, give this program a higher priority or its own \
         processors, or add processors. Within the program, use fewer busy threads.";
     waiting_for_a_processor(span, Rule::CpuStarved, |worst| {
-        format!("the kernel ran other threads for {} of the time in which a worker was runnable", percent(worst))
+        format!(
+            "a worker waited for a processor for {} of the time, while the kernel ran other threads",
+            percent(worst)
+        )
     })
     .map(|finding| {
         let unscheduled = incidents(span, Cause::NotScheduled).count() as u64;
@@ -218,7 +221,8 @@ pub(super) fn cgroup_throttled(span: &Span<'_>) -> Vec<Finding> {
     let severity = if is_bad { Severity::Critical } else { Severity::Warning };
     let title = match counted_ns {
         Some(_) => format!(
-            "the control group has used up its CPU quota: the kernel paused the program for {} of {}",
+            "the control group has used up its CPU quota: the kernel paused the program for {}, summed over \
+             processors, within {}",
             duration(held_ns),
             duration(span.interval_ns())
         ),

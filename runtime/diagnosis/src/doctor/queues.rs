@@ -141,7 +141,7 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     let is_or_are = if parked == 1 { "is" } else { "are" };
     let title = format!("{} although {parked} of {active} workers {is_or_are} parked", wait(waiting));
     let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
-        .count("backlog_count", "tasks in the queues of busy workers, lower of both snapshots", local)
+        .count("backlog_count", "tasks in the queues of busy workers, lower of the two snapshots", local)
         .count("global_count", "tasks in the global queue", span.now.global_queue.len)
         .ns("global_age_ns", "age of the oldest of them", age_ns(span.now))
         .count("parked_count", "parked workers", span.now.parked_count().into())
@@ -180,8 +180,9 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
 pub(super) fn global_starved_threshold() -> String {
     format!(
         "In both snapshots, the oldest task of the global queue has waited for {TARGETS_MISSED} times the target \
-         latency, and for at least {}. No worker is parked, and polls are shorter than that. Less than {} of the polls \
-         were of tasks from the global queue; with more, the runtime is overloaded. The finding is {} from {}.",
+         latency, and for at least {}. No worker is parked, and polls are shorter than that on average. Less than {} \
+         of the polls were of tasks from the global queue; with more, the runtime is overloaded. The finding is {} if \
+         the task has waited for {}.",
         duration(LATE_NS),
         percent(GLOBAL_SHARE),
         Severity::Critical.name(),
@@ -217,7 +218,7 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
     let intervals = span.pairs().map(|pair| pair.now.global_queue_interval);
     let poll_p99_ns = span.rates.poll_time.p99_ns.unwrap_or(0);
     let finding = Finding::new(Rule::GlobalStarved, severity, title)
-        .ns("global_age_ns", "waiting time of its oldest task", age_ns)
+        .ns("global_age_ns", "waiting time of the oldest task in the global queue", age_ns)
         .ns("target_ns", "target time between two checks of the queue", config.target_global_queue_latency_ns)
         .count("global_count", "tasks in the global queue", span.now.global_queue.len)
         .ratio("global_ratio", "polls of tasks from the global queue", share)
@@ -229,8 +230,8 @@ pub(super) fn global_starved(span: &Span<'_>) -> Vec<Finding> {
         .ns("poll_p99_ns", "99th percentile of poll durations", poll_p99_ns)
         .advice(
             "Shorten the polls (see `no-yield`). Or check the global queue more often: lower \
-             Builder::target_global_queue_latency or the upper bound of global_queue_interval_bounds. Or take more \
-             tasks at each check: raise global_queue_batch_bounds.",
+             Builder::target_global_queue_latency or the upper bound of Builder::global_queue_interval_bounds. Or take \
+             more tasks at each check: raise Builder::global_queue_batch_bounds.",
         );
     vec![finding]
 }
@@ -263,7 +264,7 @@ pub(super) fn lifo_held(case: &Case<'_>) -> Vec<Finding> {
              `stalled-poll` for the poll."
         } else {
             "Enable stealing (Builder::enable_stealing), so that other workers can take the task. Or disable the LIFO \
-             slot (max_lifo_polls_per_tick 0)."
+             slot (Builder::max_lifo_polls_per_tick(0))."
         };
         findings.push(
             Finding::new(Rule::LifoHeld, Severity::Warning, title)
@@ -310,7 +311,7 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
         );
         let mut finding = Finding::new(Rule::LifoMonopoly, Severity::Warning, title)
             .ratio("lifo_ratio", "polls of tasks from the LIFO slot", share)
-            .count("waiting_count", "tasks in its other queues, lower of both snapshots", pair.queue_len().into())
+            .count("waiting_count", "tasks in its other queues, lower of the two snapshots", pair.queue_len().into())
             .ns("longest_delay_ns", "longest wait of a task there", longest_ns)
             .count("lifo_cap_count", "allowed polls from the slot per tick", config.max_lifo_polls_per_tick.into())
             .worker(pair.index())
@@ -327,9 +328,9 @@ pub(super) fn lifo_monopoly(span: &Span<'_>) -> Vec<Finding> {
 
 pub(super) fn imbalance_threshold() -> String {
     format!(
-        "The shares of the time for which two workers are busy differ by {}, and the busier one has {IMBALANCE_LEN} \
-         tasks in its queues in both snapshots. Stuck workers do not count. The rule does not fire together with \
-         `parked-while-backlog`, or if the machine keeps workers from running.",
+        "The busy time of one worker exceeds that of another by {} of the interval, and the busier one has \
+         {IMBALANCE_LEN} tasks in its queues in both snapshots. Stuck workers do not count. The rule does not fire \
+         together with `parked-while-backlog`, or if the machine keeps workers from running.",
         percent(IMBALANCE_RATIO)
     )
 }
@@ -359,7 +360,7 @@ pub(super) fn imbalance(span: &Span<'_>) -> Vec<Finding> {
     let mut finding = Finding::new(Rule::Imbalance, Severity::Warning, title)
         .ratio("most_busy_ratio", "time that the busiest worker is busy", most)
         .ratio("least_busy_ratio", "time that the least busy worker is busy", least)
-        .count("backlog_count", "tasks waiting at the busy workers, lower of both snapshots", waiting)
+        .count("backlog_count", "tasks waiting at the busy workers, lower of the two snapshots", waiting)
         .rate("stolen_per_second", "tasks stolen", span.rates.tasks_stolen_per_second)
         .word("stealing", "stealing", if span.now.config.enable_stealing { "on" } else { "off" });
     for pair in &behind {

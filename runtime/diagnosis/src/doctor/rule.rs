@@ -211,7 +211,7 @@ pub static RULES: [RuleEntry; Rule::COUNT] = [
     RuleEntry {
         rule: Rule::Deadlock,
         name: Rule::Deadlock.name(),
-        meaning: "Tasks wait for each other: each for a lock that the next one holds, for room in a channel from which the next one receives, or for the next one to end.",
+        meaning: "Tasks wait for each other in a cycle: for locks, for room in channels, or for each other to end.",
         threshold: waits::deadlock_threshold,
         is_reported: waits::are_deadlocks_reported,
         judge: Judge::Case(waits::deadlock),

@@ -227,7 +227,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         finding = finding.ns("ended_ago_ns", "time since its end", ended_ago_ns);
     }
     finding = finding
-        .count("seen_count", "similar polls still on record", incidents.len() as u64)
+        .count("seen_count", "recorded polls of this kind, including this one", incidents.len() as u64)
         .ns("longest_ns", "longest of them", longest_ns)
         .count("waiting_count", "tasks waiting in the queues of the worker", shown.waiting)
         .word("remedy", "action of the runtime", remedy(shown.remedy));
@@ -359,8 +359,8 @@ pub(super) fn is_blame_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn no_yield_threshold() -> String {
     format!(
-        "Polls of one spawn location last {} or longer on average, without incidents. The delay that they cause to \
-         other tasks, minus the delay of their own tasks, is {} of the time.",
+        "Polls of one spawn location last {} or longer on average, without incidents. The delay that their tasks cause \
+         to other tasks, minus their own delay, is {} of the time or more, summed over tasks.",
         duration(LONG_POLL_NS),
         percent(NET_DELAY_RATIO)
     )
@@ -384,19 +384,20 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
             continue;
         }
         let title = format!(
-            "{} compute for {} per poll and delayed other tasks by {} in total",
+            "{} compute for {} per poll and delayed other tasks by {} in total, within {}",
             spawned(&now.spawned_at),
             duration(mean_ns),
-            duration(caused_ns)
+            duration(caused_ns),
+            duration(span.interval_ns())
         );
         findings.push(
             Finding::new(Rule::NoYield, Severity::Warning, title)
                 .ns("mean_poll_ns", "mean poll, running time only", mean_ns)
                 .ns("longest_poll_ns", "longest poll since the runtime started", now.longest_poll_ns)
-                .ns("delay_caused_ns", "delay of other tasks", caused_ns)
-                .ns("net_delay_ns", "delay of other tasks minus their own delay", net_ns)
+                .ns("delay_caused_ns", "delay of other tasks, summed over them", caused_ns)
+                .ns("net_delay_ns", "this delay minus their own delay", net_ns)
                 .count("polls_count", "polls", polls)
-                .count("preempts_count", "preempted polls", span.grown(|s| s.sentinel.preempts))
+                .count("preempts_count", "preempted polls of the whole runtime", span.grown(|s| s.sentinel.preempts))
                 .spawned_at(&now.spawned_at)
                 .advice(advice(Cause::Cpu)),
         );
@@ -456,15 +457,18 @@ pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
             finding = finding.task(poll.task_id, poll.task_name.as_deref()).spawned_at(&poll.spawned_at);
         }
     }
-    let held = counted(finding.workers.len() as u64, "worker");
+    let held = match finding.workers.len() as u64 {
+        0 => String::new(),
+        workers => format!(" of {}", counted(workers, "worker")),
+    };
     let advice = if now.sentinel.max_spares == 0 {
         "Allow spare workers (Builder::max_spare_workers), which replace stuck workers. See `stalled-poll` for the \
          cause."
             .to_owned()
     } else {
         format!(
-            "See `stalled-poll` for the long polls of {held}. Raise Builder::max_spare_workers if more workers block \
-             at the same time."
+            "See `stalled-poll` for the long polls{held}. Raise Builder::max_spare_workers if more workers block at \
+             the same time than there are spare workers."
         )
     };
     vec![finding.advice(advice)]

@@ -40,9 +40,11 @@ pub(super) fn are_deadlocks_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn deadlock_threshold() -> String {
     format!(
-        "Two snapshots find the same tasks in the same waits, in a cycle, for {} or more. The finding is {} if only an \
-         abort can end it. It is a {}, after {}, if something else may, such as a time-out, or if an owned guard or a \
-         channel is involved. Channels are bounded ones of `mpsc`, from which a known task receives.",
+        "Two snapshots find the same tasks in the same waits, in a cycle, for {} or more: each waits for a lock that \
+         the next one holds, for room in a channel from which the next one receives, or for the next one to end. The \
+         finding is {} if only an abort can end the cycle. It is a {}, after {}, if something else may, such as a \
+         time-out, or if an owned guard or a channel is involved. Of channels, only bounded ones of `mpsc` are \
+         checked, if the task that receives is known.",
         duration(CERTAIN_NS),
         Severity::Critical.name(),
         Severity::Warning.name(),
@@ -81,14 +83,14 @@ fn of_deadlock(deadlock: &Deadlock, now_ns: u64) -> Finding {
     }
     let joins = deadlock.links.iter().filter(|link| is_join(link)).count();
     let change = match &deadlock.links[..] {
-        [link] if is_join(link) => "Do not pass a task its own JoinHandle, or to code that the task awaits.",
+        [link] if is_join(link) => "Do not pass a task's JoinHandle to that task, or to code that the task awaits.",
         links if links.iter().any(is_channel) => {
             "Receive and send in separate tasks, or in branches of one select!, so that a full channel does not keep \
              its task from receiving. More capacity only delays this."
         }
         [_] => "Drop the guard before the task locks again, or pass the guard to the code that needs it.",
         links if joins == links.len() => {
-            "Let only one task of these await another, for example the one that spawned it."
+            "Await tasks in one direction only: for example, let each task await only the tasks that it spawned."
         }
         _ if joins > 0 => "Drop the guard before awaiting the task that needs the same lock.",
         _ => {
@@ -212,7 +214,7 @@ fn of_lock(lock: &HeldLock, locks: u64, now_ns: u64) -> Finding {
         finding = finding.word("holder_awaits", "the holder awaits", format!("{awaited}{at}"));
     }
     if locks > 1 {
-        finding = finding.count("locks_count", "locks that are held from that line", locks);
+        finding = finding.count("locks_count", "locks acquired at that line and still held", locks);
     }
     finding = finding.task(lock.task, lock.name.as_deref());
     finding.locations.push(Place::Guilty { at: lock.held_at.clone(), function: None });
@@ -281,16 +283,17 @@ fn of_wait(wait: &LongWait, now_ns: u64) -> Finding {
     finding.locations.push(Place::Guilty { at: wait.awaits_at.clone(), function: None });
     let advice = match wait.awaits.as_str() {
         "value" => {
-            "The sender, or the task that sets the value, still exists, but does not: find out what it waits for, with \
-             `volt-console dump`. Drop the sender on every path that does not send, and limit the wait by a time-out."
+            "The sender, or the task that sets the value, still exists, but has not sent or set it: find out what it \
+             waits for, with `volt-console dump`. Drop the sender on every path that does not send, and limit the wait \
+             by a time-out."
         }
         "permits" => {
             "The permits are in use or were forgotten: find out what the tasks that have them wait for, with \
              `volt-console dump`. Limit by a time-out how long a task keeps a permit."
         }
         _ => {
-            "Find out which code has the lock, with `volt-console dump`. Drop the guard before an await that may take \
-             long."
+            "Find out which task holds the lock, and what it waits for, with `volt-console dump`. Drop the guard \
+             before an await that may take long."
         }
     };
     finding.advice(advice).seen_from(began_at_ns.max(1), now_ns.max(1))

@@ -51,7 +51,7 @@ pub(super) fn steal_contention(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let title = format!(
-        "{} of the steal attempts lose a race with another worker, {lost_per_second:.0} per second",
+        "{} of the steal attempts that find tasks lose a race with another worker, {lost_per_second:.0} per second",
         percent(ratio)
     );
     let finding = Finding::new(Rule::StealContention, Severity::Warning, title)
@@ -163,7 +163,7 @@ impl Looped {
         if per_second < SELF_WAKES_PER_SECOND || ratio < SELF_WAKES_RATIO || mean_ns >= EMPTY_POLL_NS {
             return None;
         }
-        let title = format!("{who} wake themselves {per_second:.0} times per second and do no work in between");
+        let title = format!("{who} wake themselves {per_second:.0} times per second and do almost no work in between");
         let finding = Finding::new(Rule::SelfWakeLoop, Severity::Warning, title)
             .rate("self_wakes_per_second", "polls that ended with the task waking itself", per_second)
             .ratio("self_wakes_ratio", "share of all their polls", ratio)
