@@ -30,7 +30,7 @@ macro_rules! otlp_examples {
   # Also push them every 15 s to a collector
   volt-exporter --otlp http://127.0.0.1:4318 --otlp-interval 15
 
-  # Also push them to the collector that OpenTelemetry's variables name
+  # Also push them to the collector in OTEL_EXPORTER_OTLP_ENDPOINT
   volt-exporter --otlp
 "
     };
@@ -48,9 +48,10 @@ macro_rules! otlp_environment {
     () => {
         "
 
-  With --otlp, also these variables of OpenTelemetry. One that begins with
-  OTEL_EXPORTER_OTLP_METRICS_ replaces the one that begins with
-  OTEL_EXPORTER_OTLP_. Options replace variables.
+  With --otlp, volt-exporter also reads these variables of OpenTelemetry. Those
+  with OTEL_EXPORTER_OTLP_METRICS_ in place of OTEL_EXPORTER_OTLP_ take
+  precedence, and options take precedence over all variables. The value of
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is the whole URL, with the path.
 
   OTEL_EXPORTER_OTLP_ENDPOINT     URL without /v1/metrics
                                   [default: http://localhost:4318]
@@ -89,7 +90,8 @@ Exit codes:
   1  Cannot start, with the reason on standard error
   2  Invalid arguments
 
-  volt-exporter runs until SIGINT or SIGTERM and terminates with that signal.
+  volt-exporter runs until SIGINT or SIGTERM and terminates with that signal; as
+  process 1 of a container, with code 128 + the number of the signal.
 
 Environment:
   VOLT_SOCKET_DIR  Without --discover, search for sockets only in this directory
@@ -129,10 +131,11 @@ struct Arguments {
 #[derive(clap::Args)]
 struct PushArguments {
     /// Also push the metrics to this OpenTelemetry collector (OTLP over HTTP), for example
-    /// http://127.0.0.1:4318; without URL, to the one that OpenTelemetry's variables name
+    /// http://127.0.0.1:4318; without a URL, to the one in OTEL_EXPORTER_OTLP_ENDPOINT
     #[arg(long, value_name = "URL")]
     otlp: Option<Option<String>>,
-    /// Time between two pushes in seconds (1 to 86400) [default: 60]
+    /// Time between two pushes in seconds (1 to 86400) [default: OTEL_METRIC_EXPORT_INTERVAL, or
+    /// 60]
     #[arg(long, value_name = "SECONDS", requires = "otlp", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     otlp_interval: Option<u64>,
     /// Header of every push; can be given several times. Other users of this machine can read the

@@ -53,7 +53,7 @@ const UNITS = {
 // Name, unit, and the curves: label, colour, the name of the value in a point of the history.
 const CHARTS = [
   ["Polls", "/s", [["polls", "--calm", "polls_per_second"]]],
-  ["Where the workers' time goes", "%", [
+  ["Time of the workers", "%", [
     ["busy", "--good", "busy_percent"],
     ["searching", "--warn", "searching_percent"],
     ["idle", "--dim", "idle_percent"],
@@ -65,7 +65,7 @@ const CHARTS = [
   ["Poll duration", "ns", [
     ["p50", "--calm", "poll_p50_ns"],
     ["p99", "--bad", "poll_p99_ns"],
-    ["in flight", "--other", "in_flight_ns"],
+    ["longest in flight", "--other", "in_flight_ns"],
   ]],
   ["Waiting tasks", "", [
     ["global queue", "--bad", "global_queue_len"],
@@ -203,7 +203,7 @@ function showFindings(runtime) {
   );
 }
 
-const LETTERS = { busy: "B", parked: "●", driver: "●", searching: "S", maintenance: "M" };
+const LETTERS = { busy: "B", parked: "○", driver: "○", searching: "S", maintenance: "M" };
 
 function doing(runtime, worker) {
   return runtime.is_parked[worker.index] ? "parked" : worker.phase;
@@ -217,7 +217,7 @@ function fact(name, value) {
 
 function lamps(runtime) {
   const shown = element("span", "lamps");
-  shown.title = "● parked, B busy, S searching, M maintenance";
+  shown.title = "○ parked, B busy, S searching, M maintenance";
   for (const worker of runtime.workers.filter((worker) => worker.duty !== "off")) {
     const what = doing(runtime, worker);
     shown.append(element("span", what, LETTERS[what] || "?"));
@@ -235,11 +235,11 @@ function showFacts(runtime) {
     fact("searching", String(runtime.searching)),
     fact("busy", percent(rates && rates.busy_ratio)),
     fact("global queue", count(runtime.global_queue.len)),
-    fact("oldest task", duration(runtime.global_queue.oldest_age_ns)),
+    fact("its oldest task", duration(runtime.global_queue.oldest_age_ns)),
     fact("tasks alive", count(runtime.tasks.alive)),
     fact("spawned/s", count(rates && rates.spawned_per_second)),
-    fact("delay p99", duration(rates && rates.schedule_delay.p99_ns)),
-    fact("poll p99", duration(rates && rates.poll_time.p99_ns)),
+    fact("schedule delay p99", duration(rates && rates.schedule_delay.p99_ns)),
+    fact("poll duration p99", duration(rates && rates.poll_time.p99_ns)),
     fact("spare workers", `${runtime.sentinel.spares_on_duty}/${runtime.sentinel.max_spares}`),
     fact("busy blocking threads", `${runtime.blocking.threads - runtime.blocking.idle_threads}/${runtime.blocking.max_threads}`),
     fact("up", duration(runtime.at_ns - runtime.started_at_ns)),

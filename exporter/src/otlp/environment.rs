@@ -42,7 +42,8 @@ pub(super) fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<Settings, S
         return Err(invalid(
             &name,
             format_args!(
-                "not supported: set OTEL_EXPORTER_OTLP_METRICS_PROTOCOL to {PROTOCOL}, and the endpoint to that port"
+                "not supported: set OTEL_EXPORTER_OTLP_METRICS_PROTOCOL to {PROTOCOL}, and the endpoint to the \
+                 collector's port for it, usually 4318"
             ),
         ));
     }
