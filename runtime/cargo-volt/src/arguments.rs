@@ -50,30 +50,30 @@ pub(crate) enum Verb {
     /// Compile the project on Volt; accepts the arguments of `cargo build`
     #[command(
         visible_alias = "b",
-        after_help = "Examples:\n  # Build one program of the project in release mode\n  cargo volt build --release --bin server\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo build`"
+        after_help = "Examples:\n  # Build one program of the project in release mode\n  cargo volt build --release --bin server\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  The exit codes of `cargo build`"
     )]
     Build(ForCargo),
     /// Run a program of the project on Volt; accepts the arguments of `cargo run`
     #[command(
         visible_alias = "r",
-        after_help = "Examples:\n  # Run the program; it gets the arguments after `--`\n  cargo volt run --release -- --port 8080\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo run`, which are the program's"
+        after_help = "Examples:\n  # Run the program; it gets the arguments after `--`\n  cargo volt run --release -- --port 8080\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  The exit code of the program, or of cargo if it cannot build it"
     )]
     Run(ForCargo),
     /// Run the project's tests on Volt; accepts the arguments of `cargo test`
     #[command(
         visible_alias = "t",
-        after_help = "Examples:\n  # Run the tests of all packages of the workspace\n  cargo volt test --workspace\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo test`"
+        after_help = "Examples:\n  # Run the tests of all packages of the workspace\n  cargo volt test --workspace\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  The exit codes of `cargo test`"
     )]
     Test(ForCargo),
     /// Check that the project compiles on Volt; accepts the arguments of `cargo check`
     #[command(
         visible_alias = "c",
-        after_help = "Examples:\n  # Check everything, including tests and examples\n  cargo volt check --all-targets\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo check`"
+        after_help = "Examples:\n  # Check everything, including tests and examples\n  cargo volt check --all-targets\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  The exit codes of `cargo check`"
     )]
     Check(ForCargo),
     /// Run the project's benchmarks on Volt; accepts the arguments of `cargo bench`
     #[command(
-        after_help = "Examples:\n  # Run one benchmark\n  cargo volt bench --bench throughput\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  Those of `cargo bench`"
+        after_help = "Examples:\n  # Run one benchmark\n  cargo volt bench --bench throughput\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  The exit codes of `cargo bench`"
     )]
     Bench(ForCargo),
     /// Write Volt's sources into a folder and print the lines for Cargo.toml

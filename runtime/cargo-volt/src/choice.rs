@@ -65,7 +65,7 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
             "this project uses `volt-runtime` directly, and a program cannot contain it twice\n{}",
             why(lock, native)
         ))
-        .help("run libraries that are bound to tokio with the feature `tokio-compat` of `volt-runtime`")
+        .help("for libraries that require tokio, enable the feature `tokio-compat` of `volt-runtime`")
         .help("or remove `volt-runtime`, and use `tokio` everywhere"));
     }
     let all: Vec<_> = lock.named("tokio").collect();
@@ -144,7 +144,7 @@ pub(crate) fn second(lock: &Lock, other: Package<'_>, version: &str) -> Error {
         "this project uses {other} in addition to tokio v{version}, which Volt replaces
 {why}"
     ))
-    .help("a program on Volt has one tokio: update the package that requires the other, or disable that package")
+    .help("a program on Volt contains only one tokio: update or disable the package that requires the other one")
 }
 
 fn patched(place: &str) -> Error {

@@ -331,7 +331,7 @@ impl<'a> Preparation<'a> {
                 return Err(match name {
                     "" => failed,
                     _ => failed.help(format!(
-                        "Volt needs a newer `{name}` than this project allows: relax the requirement, or update the package that has it"
+                        "Volt needs a newer `{name}` than this project allows: relax the requirement, or update the package with this requirement"
                     )),
                 });
             }
