@@ -116,7 +116,7 @@ fn nothing(runtime: &Snapshot, is_all: bool) -> String {
     };
     match incidents.latest.len() as u64 {
         _ if incidents.total() == 0 => "no stuck poll since the runtime started".into(),
-        0 => format!("{polls} since the runtime started ({causes}); no incident is recorded any more"),
+        0 => format!("{polls} since the runtime started ({causes}); the program no longer keeps their incidents"),
         1 if !is_all => {
             format!("no poll is stuck now; {polls} since the runtime started ({causes}); --all prints the latest")
         }
@@ -204,7 +204,7 @@ mod tests {
         assert!(text(&program, false).contains("no stuck poll since the runtime started"), "the other runtime");
         program.runtimes[0].incidents.latest.clear();
         assert!(text(&program, true).contains(
-            "17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); no incident is recorded any more"
+            "17 stuck polls since the runtime started (sleep 14, cpu 2, io 1); the program no longer keeps their incidents"
         ));
     }
 

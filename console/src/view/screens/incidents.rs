@@ -65,7 +65,7 @@ fn draw_nothing(frame: &mut Frame<'_>, area: Rect, model: &Model, incidents: &In
     let text = match incidents.total() {
         _ if !model.list().filter.is_empty() => "No incident matches the filter; Esc shows all.",
         0 => "No stuck polls since the runtime started.",
-        _ => "No incident is recorded any more.",
+        _ => "The program no longer keeps the incidents of its stuck polls.",
     };
     draw_message(frame, area, text, theme);
 }
