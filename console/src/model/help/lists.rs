@@ -243,7 +243,7 @@ pub(super) const WAITS: &[Section] = &[
     Section {
         title: "Columns (a row has all tasks that wait at the same place)",
         entries: &[
-            ("tasks", "number of tasks"),
+            ("tasks", "number of tasks; - for the future of a block_on, such as that of main, which is no task"),
             ("longest", "time since the last wake-up of the task that has waited longest"),
             (
                 "waits for",
