@@ -203,9 +203,11 @@ function showFindings(runtime) {
   );
 }
 
-const LETTERS = { busy: "B", parked: "○", driver: "○", searching: "S", maintenance: "M" };
+// As in the console.
+const LETTERS = { busy: "B", parked: "○", driver: "○", searching: "S", maintenance: "M", stuck: "X", blocking: "K" };
 
 function doing(runtime, worker) {
+  if (worker.duty === "stuck" || worker.duty === "blocking") return worker.duty;
   return runtime.is_parked[worker.index] ? "parked" : worker.phase;
 }
 
@@ -217,7 +219,7 @@ function fact(name, value) {
 
 function lamps(runtime) {
   const shown = element("span", "lamps");
-  shown.title = "○ parked, B busy, S searching, M maintenance";
+  shown.title = "○ parked, B busy, S searching, M maintenance, X stuck in a poll, K in block_in_place";
   for (const worker of runtime.workers.filter((worker) => worker.duty !== "off")) {
     const what = doing(runtime, worker);
     shown.append(element("span", what, LETTERS[what] || "?"));
@@ -260,7 +262,7 @@ function showWorkers(runtime) {
     const row = element("tr", worker.duty);
     const cell = (text, className) => row.append(element("td", className, text));
     const detail = (text) => cell(text, "detail");
-    const what = worker.duty === "off" || worker.duty === "stuck" || worker.duty === "blocking" ? worker.duty : doing(runtime, worker);
+    const what = worker.duty === "off" ? worker.duty : doing(runtime, worker);
     cell(worker.index + (worker.is_spare ? " spare" : ""));
     cell(what, "text " + what);
     cell(percent(rates && rates.busy_ratio));
