@@ -191,3 +191,39 @@ unsafe fn report(data: *const (), op: &'static str) {
     let task = unsafe { borrow(data) };
     trace::trace_waker(&task, op);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            // ORDERING: Relaxed; one thread.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_clone_of_a_traced_waker_is_the_waker_itself() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let traced = TracedWaker::new(&waker);
+        assert!(!traced.will_wake(&waker), "so each future that waits clones it");
+        let clone = traced.clone();
+        assert!(clone.will_wake(&waker));
+        traced.wake_by_ref();
+        drop(traced);
+        assert_eq!(Arc::strong_count(&count), 3, "this one, the waker and its clone");
+        clone.wake();
+        drop(waker);
+        // ORDERING: Relaxed; one thread.
+        assert_eq!((count.0.load(Ordering::Relaxed), Arc::strong_count(&count)), (2, 1));
+    }
+}
