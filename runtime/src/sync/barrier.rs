@@ -6,10 +6,11 @@ use std::panic::Location;
 use std::pin::pin;
 
 use tokio::sync::BarrierWaitResult;
+use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
-use super::{Awaits, Pending, poll_pending};
+use super::spend::poll_pending;
 
 /// Blocks tasks until `n` of them have arrived, then lets them all continue. The barrier can be
 /// reused.

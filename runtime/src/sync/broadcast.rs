@@ -1,8 +1,11 @@
 //! A channel that delivers each value to every receiver: [`channel`].
 
+use volt_core::context::expect_may_block;
+use volt_core::task::details::awaits::Awaits;
+
 use super::handles::{OfReceiver, OfSender, OfWeakSender};
+use super::spend::spend;
 use super::wrapper::impl_debug;
-use super::{Awaits, expect_may_block, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::broadcast::error;

@@ -7,9 +7,10 @@ use std::panic::Location;
 
 use tokio::sync::{SemaphorePermit, TryLockError};
 use volt_core::coop::{self, Unit};
+use volt_core::task::details::awaits::Awaits;
 use volt_core::task::waits::{Guard, Holder, Wait};
 
-use super::{Awaits, spend_queued_at};
+use super::spend::spend_queued_at;
 
 /// A lock without a value. The caller that acquires it must release it.
 #[derive(Debug)]

@@ -18,9 +18,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use tokio::sync::TryLockError;
+use volt_core::context::expect_may_block;
 use volt_core::task::waits::Guard;
 
-use super::expect_may_block;
 use super::guard::impl_guard;
 use super::lock::Lock;
 

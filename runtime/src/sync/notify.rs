@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
+use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
+use super::spend::poll_pending;
 use super::wrapper::{impl_debug, impl_wrapper, unwrap_arc};
-use super::{Awaits, Pending, poll_pending};
 
 /// Notifies one or more tasks that something happened, without sending a value.
 ///

@@ -4,9 +4,10 @@ use std::fmt::Debug;
 use std::future::Future;
 
 use tokio::sync::SetError;
+use volt_core::task::details::awaits::Awaits;
 
+use super::spend::spend;
 use super::wrapper::impl_debug;
-use super::{Awaits, spend};
 
 /// A thread-safe cell that can be written only once, usually by an async function.
 ///

@@ -6,11 +6,13 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use volt_core::context::expect_may_block;
+use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
+use super::spend::{kept, poll_pending, spend};
 use super::wrapper::impl_debug;
-use super::{Awaits, Pending, expect_may_block, kept, poll_pending, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::oneshot::error;

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{AcquireError, TryAcquireError};
+use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
+use volt_core::task::details::awaits::Awaits;
 use volt_core::task::resources::{Awaited, Key};
 use volt_core::task::waits::{Guard, Holder, Wait};
 use volt_telemetry::dump::Resource;
 
-use super::{Awaits, expect_may_block, spend_queued_at};
+use super::spend::spend_queued_at;
 
 /// A counting semaphore: limits concurrent access to N holders.
 ///

@@ -4,9 +4,10 @@ use std::fmt::Debug;
 use std::future::Future;
 
 use tokio::sync::SetOnceError;
+use volt_core::task::details::awaits::Awaits;
 
+use super::spend::spend;
 use super::wrapper::impl_debug;
-use super::{Awaits, spend};
 
 /// A thread-safe cell that is set once, and that tasks can await.
 ///

@@ -2,9 +2,11 @@
 
 use std::fmt::Debug;
 
+use volt_core::task::details::awaits::Awaits;
+
 use super::handles::{OfReceiver, OfSender};
+use super::spend::spend;
 use super::wrapper::impl_debug;
-use super::{Awaits, spend};
 
 #[doc(no_inline)]
 pub use tokio::sync::watch::{Ref, error};

@@ -11,14 +11,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Permit, PermitIterator};
+use volt_core::context::expect_may_block;
+use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited, Key};
 use volt_core::task::waits::Holder;
 use volt_telemetry::dump::Resource;
 
 use super::error;
 use super::receive::receive;
+use crate::sync::spend::{kept, poll_pending, spend, spend_queued_at};
 use crate::sync::wrapper::impl_debug;
-use crate::sync::{Awaits, Pending, expect_may_block, kept, poll_pending, spend, spend_queued_at};
 use crate::time::timeout;
 
 /// Creates a bounded channel for up to `capacity` values. Senders wait while it is full.

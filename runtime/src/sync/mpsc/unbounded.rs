@@ -4,13 +4,15 @@ use std::future::poll_fn;
 use std::panic::Location;
 use std::task::{Context, Poll};
 
+use volt_core::context::expect_may_block;
+use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited, Key};
 use volt_telemetry::dump::Resource;
 
 use super::error;
 use super::receive::receive;
+use crate::sync::spend::{kept, poll_pending, spend};
 use crate::sync::wrapper::impl_debug;
-use crate::sync::{Awaits, Pending, expect_may_block, kept, poll_pending, spend};
 
 /// Creates an unbounded channel.
 ///

@@ -11,12 +11,13 @@ use std::panic::Location;
 
 use tokio::sync::{SemaphorePermit, TryLockError};
 use volt_core::coop::{self, Unit};
+use volt_core::task::details::awaits::Awaits;
 use volt_core::task::resources::{Awaited, Key};
 use volt_core::task::waits::{Guard, Holder, Wait};
 use volt_telemetry::dump::Resource;
 
 use crate::sync::lock::{NEVER_CLOSED, locked};
-use crate::sync::{Awaits, spend_queued_at};
+use crate::sync::spend::spend_queued_at;
 
 /// The number of readers that can hold a lock, unless its creator sets a lower limit.
 pub(super) const READERS_MAX: u32 = u32::MAX >> 3;

@@ -15,10 +15,10 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use tokio::sync::TryLockError;
+use volt_core::context::expect_may_block;
 use volt_core::task::waits::Guard;
 
 use self::lock::{Access, READERS_MAX, SharedLock};
-use super::expect_may_block;
 
 mod guards;
 mod lock;

@@ -17,8 +17,8 @@ const STD_FOLDERS: [&str; 3] = ["/rustc/", "/lib/rustlib/src/rust/library/", "/r
 const PACKAGE_FOLDERS: [&str; 2] = ["/registry/src/", "/git/checkouts/"];
 /// The folder of the parts of Tokio that `cargo volt` puts beside Volt's crates.
 const TOKIO_FOLDER: &str = "/parts/src/";
-/// The source of Volt's functions around the operations of `volt::sync`.
-const WRAPPERS: &str = "/src/sync/mod.rs";
+/// The source of the functions around the operations of `volt::sync`.
+const WRAPPERS: &str = "/src/sync/spend.rs";
 /// Parts of the paths of packages' functions that only pass a poll on to the operation below: the
 /// traits of streams and of readers and their methods, `select`, and the crates on event-listener.
 const ADAPTERS: [&str; 11] = [
@@ -345,7 +345,7 @@ mod tests {
     fn a_branch_of_a_macro_ends_at_its_operation() {
         let own = [
             frame("volt::sync::oneshot::Receiver::poll", "/volt/src/sync/oneshot.rs", false),
-            frame("volt::sync::spend", "/volt/src/sync/mod.rs", false),
+            frame("volt::sync::spend", "/volt/src/sync/spend.rs", false),
             frame("shop::serve", "/x/registry/src/i/tokio-1.0/src/macros/select.rs", false),
             frame("shop::serve", "src/serve.rs", true),
         ];
@@ -356,7 +356,7 @@ mod tests {
     fn an_unnamed_operation_has_the_name_of_its_module() {
         let own = [
             frame("async fn inlined into shop::main", "/x/registry/src/i/tokio-1.54.1/src/sync/mutex.rs", false),
-            frame("async block inlined into shop::main", "/volt/src/sync/mod.rs", false),
+            frame("async block inlined into shop::main", "/volt/src/sync/spend.rs", false),
             frame("shop::serve", "src/serve.rs", true),
         ];
         assert_eq!(names(&of(&[stack(&own)], false)), ["shop::serve", " tokio::sync::mutex"]);
