@@ -2,13 +2,13 @@
 //!
 //! Programs use the crate `volt` (package `volt-runtime`) instead. It adds the public interface:
 //! task sets and scopes, sockets, files, signals, child processes, channels and locks. This crate
-//! has no stable interface. The items that `volt` re-exports have the same paths here, and are
-//! documented for its users.
+//! has no stable interface. The items that `volt` re-exports have the same paths here, except
+//! `task::block_in_place`, and are documented for its users.
 //!
 //! To read the code, begin with `task/state` (the state of a task), `queue/ring` (a worker's queue
 //! of tasks), `scheduler/idle` (which worker is woken for a task) and `scheduler/worker` (the loop
-//! that polls tasks). The modules below are in order: each one uses only those before it, except
-//! for items that it re-exports (`.ci/imports`).
+//! that polls tasks). The modules below are in order: each one uses and re-exports only items of
+//! those before it (`.ci/imports`).
 //!
 //! # Locks
 //!

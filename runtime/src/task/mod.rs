@@ -38,9 +38,10 @@ pub use {
     scope::{Child, Scope, ScopeError, scope},
     spawn::{Builder, spawn_blocking, try_spawn},
     task_local::{LocalAccessError, LocalKey},
+    volt_core::context::block_in_place::block_in_place,
     volt_core::spawn,
     volt_core::task::{
-        AbortHandle, Id, JoinError, JoinHandle, Shield, ShieldError, TrySpawnError, block_in_place, consume_budget, id,
+        AbortHandle, Id, JoinError, JoinHandle, Shield, ShieldError, TrySpawnError, consume_budget, id,
         is_cancellation_effective, is_cancelled, shield, try_id, yield_now,
     },
 };

@@ -323,7 +323,7 @@ impl Builder {
     }
 
     /// Sets how many spare workers may replace workers that are stuck in a poll or in
-    /// [`block_in_place`](crate::task::block_in_place): 0 to 1024; 0
+    /// [`block_in_place`](crate::context::block_in_place::block_in_place): 0 to 1024; 0
     /// disables them. Default: as many as there are workers, but at least 4 and at most 64. Spare
     /// workers start when they are needed, stop running tasks one second after the last stall, and
     /// exit 10 s after that. Raise it if many tasks block at a time. `volt_spare_workers` reports

@@ -164,7 +164,7 @@ pub enum Backend {
 ///
 /// `TwoChoices` and `LeastLoaded` put the task into a worker's inbox and wake that worker. Other
 /// workers may steal it from there. Both skip workers that cannot run it soon: those in
-/// [`block_in_place`](crate::task::block_in_place), those that the
+/// [`block_in_place`](crate::context::block_in_place::block_in_place), those that the
 /// sentinel declared stuck, and those in a poll that has lasted for 1 ms. If no worker is left, the
 /// task goes to the global queue. Spare workers are never chosen; they steal.
 ///

@@ -44,7 +44,12 @@ const NO_OTHER_THREAD: &str = "can call blocking only when running on the multi-
 /// The closure cannot be cancelled, and delays the shutdown of the runtime.
 ///
 /// ```
-/// # use volt_core as volt;
+/// # mod volt {
+/// #     pub use volt_core::{BuildError, Runtime, spawn};
+/// #     pub mod task {
+/// #         pub use volt_core::context::block_in_place::block_in_place;
+/// #     }
+/// # }
 /// # let runtime = volt::Runtime::new()?;
 /// # runtime.block_on(async {
 /// let task = volt::spawn(async {

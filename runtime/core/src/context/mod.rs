@@ -23,7 +23,7 @@ use crate::handle::Handle;
 use crate::scheduler::lease::DriverLease;
 use crate::scheduler::worker::current;
 
-pub(crate) mod block_in_place;
+pub mod block_in_place;
 mod here;
 
 thread_local! {

@@ -126,11 +126,11 @@ mod tests {
 
     use super::*;
     use crate::builder::Builder;
+    use crate::context::block_in_place::block_in_place;
     use crate::runtime::Runtime;
     use crate::scheduler::core::Core;
     use crate::scheduler::remote::slot;
     use crate::stats::placed::Placed;
-    use crate::task::block_in_place;
     use crate::task::cell::{Nowhere, new_task};
     use crate::task::control::yield_now::yield_now;
     use crate::task::header::Notified;

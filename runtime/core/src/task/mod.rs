@@ -59,10 +59,9 @@ pub mod schedule;
 #[cfg(not(loom))]
 pub mod cell;
 
-// The items of `volt::task`.
+// The items of `volt::task`, except `block_in_place`, which needs a worker: it is in `context`.
 #[cfg(not(loom))]
 pub use {
-    crate::context::block_in_place::block_in_place,
     control::{
         shield::{Shield, ShieldError, is_cancellation_effective, is_cancelled, shield},
         yield_now::{consume_budget, yield_now},

@@ -345,7 +345,7 @@ mod tests {
     fn a_branch_of_a_macro_ends_at_its_operation() {
         let own = [
             frame("volt::sync::oneshot::Receiver::poll", "/volt/src/sync/oneshot.rs", false),
-            frame("volt::sync::spend", "/volt/src/sync/spend.rs", false),
+            frame("volt::sync::spend::spend", "/volt/src/sync/spend.rs", false),
             frame("shop::serve", "/x/registry/src/i/tokio-1.0/src/macros/select.rs", false),
             frame("shop::serve", "src/serve.rs", true),
         ];
