@@ -3,8 +3,9 @@
 //! [`Builder`] collects the settings, checks them, and starts the threads of a [`Runtime`].
 //!
 //! Every constant of [`crate::config`] that a program may change has a method here, except the
-//! thresholds of the sentinel. This file has the settings that most programs use, and `tuning` the
-//! others. `check` has the bounds of all settings and the errors.
+//! thresholds of the sentinel. This file has the settings that most programs use, `hooks` the
+//! callbacks, `tuning` the settings that few programs need, and `testing` those for tests. `check`
+//! has the bounds of all settings, and `error` the errors.
 
 use std::io;
 use std::sync::Arc;
@@ -36,12 +37,13 @@ const DEFAULT_NAME: &str = "volt";
 
 /// Builds a [`Runtime`] with custom settings.
 ///
-/// Every setting has a default. The methods are in groups. The first one is for everyday use:
-/// names, sizes, shutdown, clocks for tests. *Callbacks* are functions of the program that the
-/// runtime calls. *Tuning* adjusts the scheduler. *Simulation*, with the feature `sim`, is for
-/// tests. [`build`] checks the settings and starts the runtime.
+/// Every setting has a default. [`build`](Self::build) checks the settings and starts the runtime.
+/// The methods are in four groups:
 ///
-/// [`build`]: Self::build
+/// * *Everyday settings*: the kind of runtime, its names, its threads and its shutdown.
+/// * *Callbacks*: functions of the program that the runtime calls.
+/// * *Tuning* of the scheduler, the I/O driver, the sentinel and the flight recorder.
+/// * *Testing*: a clock that tests control, runtimes without I/O or timers, and simulation.
 ///
 /// ```
 /// # use volt_core as volt;
@@ -65,6 +67,9 @@ pub struct Builder {
     pub(crate) config: Config,
 }
 
+/// # Everyday settings
+///
+/// Most programs need no others.
 impl Builder {
     /// Returns a builder for a multi-threaded runtime, with the default settings.
     pub fn new_multi_thread() -> Self {
@@ -168,38 +173,6 @@ impl Builder {
         self
     }
 
-    /// Enables I/O and time. They are enabled unless [`disable_io`](Self::disable_io) or
-    /// [`disable_time`](Self::disable_time) was called before.
-    pub fn enable_all(self) -> Self {
-        self.enable_io().enable_time()
-    }
-
-    /// Enables I/O, which is the default.
-    pub fn enable_io(mut self) -> Self {
-        self.config.is_io_disabled = false;
-        self
-    }
-
-    /// Enables time, which is the default.
-    pub fn enable_time(mut self) -> Self {
-        self.config.is_time_disabled = false;
-        self
-    }
-
-    /// Disables I/O: creating a socket, a signal listener or a child process panics, as in a Tokio
-    /// runtime without `enable_io`. For tests of libraries that must not use I/O.
-    pub fn disable_io(mut self) -> Self {
-        self.config.is_io_disabled = true;
-        self
-    }
-
-    /// Disables time: creating a timer panics, as in a Tokio runtime without `enable_time`. For
-    /// tests of libraries that must not use timers.
-    pub fn disable_time(mut self) -> Self {
-        self.config.is_time_disabled = true;
-        self
-    }
-
     /// Sets the name of the runtime in the console, in metrics and in logs: 1 to 64 bytes, not
     /// blank, without control characters. Default `volt`.
     ///
@@ -255,6 +228,24 @@ impl Builder {
         self
     }
 
+    /// Enables I/O and time. They are enabled unless [`disable_io`](Self::disable_io) or
+    /// [`disable_time`](Self::disable_time) was called before.
+    pub fn enable_all(self) -> Self {
+        self.enable_io().enable_time()
+    }
+
+    /// Enables I/O, which is the default.
+    pub fn enable_io(mut self) -> Self {
+        self.config.is_io_disabled = false;
+        self
+    }
+
+    /// Enables time, which is the default.
+    pub fn enable_time(mut self) -> Self {
+        self.config.is_time_disabled = false;
+        self
+    }
+
     /// Starts a single-threaded Tokio runtime beside this one, for libraries that require Tokio
     /// (reqwest, sqlx, tonic, redis). Default false.
     ///
@@ -290,23 +281,6 @@ impl Builder {
     #[cfg(feature = "tokio-compat")]
     pub fn tokio_compat(mut self, enable: bool) -> Self {
         self.config.tokio_compat = enable;
-        self
-    }
-
-    /// Sets whether the runtime's timers use a clock that tests can pause and advance, with
-    /// `volt::time::pause` and `volt::time::advance`. Inside the runtime,
-    /// `volt::time::Instant::now` reads that clock, too. Default false. Each reading of such a
-    /// clock takes a lock.
-    pub fn test_clock(mut self, enable: bool) -> Self {
-        self.test_clock = enable.then_some(self.test_clock.unwrap_or(false));
-        self
-    }
-
-    /// Sets whether the runtime has a [test clock](Self::test_clock) that is paused from the start.
-    /// Default false. With false, the runtime has no test clock, even if `test_clock` was set
-    /// before.
-    pub fn start_paused(mut self, start_paused: bool) -> Self {
-        self.test_clock = start_paused.then_some(true);
         self
     }
 
@@ -470,14 +444,19 @@ fn start_spare(shared: &Arc<Shared>, slot: usize) -> io::Result<thread::JoinHand
         .map_err(|error| io::Error::new(error.kind(), format!("thread {}-{name}: {error}", shared.config.thread_name)))
 }
 
-mod check;
+// At the end of the file, because rustdoc shows the groups of methods in the order of the source:
+// first those of this file.
 pub mod error;
-mod hooks;
+
+mod check;
 mod inside;
 mod local;
-#[cfg(feature = "sim")]
-mod seed;
+
+mod hooks;
+
+mod tuning;
+
+mod testing;
+
 #[cfg(test)]
 mod tests;
-// In `volt`, rustdoc shows `impl` blocks in the order of the source: the block of this file first.
-mod tuning;

@@ -1,12 +1,45 @@
-//! The settings of a runtime that draws the order of polls from a seed.
+//! The settings for tests: a clock that the test controls, runtimes without I/O or timers, and the
+//! seed of a simulation.
 
 use super::Builder;
 
-/// # Simulation
+/// # Testing
 ///
-/// These settings are for tests; they need the feature `sim`. `volt::sim::check` sets them.
+/// These settings are for tests. `seed` and `poll_limit` need the feature `sim`; `volt::sim::check`
+/// sets them.
 impl Builder {
-    /// Makes `seed` determine the order of polls, so that a test can replay it. For
+    /// Sets whether the runtime's timers use a clock that tests can pause and advance, with
+    /// `volt::time::pause` and `volt::time::advance`. Inside the runtime,
+    /// `volt::time::Instant::now` reads that clock, too. Default false. Each reading of such a
+    /// clock takes a lock.
+    pub fn test_clock(mut self, enable: bool) -> Self {
+        self.test_clock = enable.then_some(self.test_clock.unwrap_or(false));
+        self
+    }
+
+    /// Sets whether the runtime has a [test clock](Self::test_clock) that is paused from the start.
+    /// Default false. With false, the runtime has no test clock, even if `test_clock` was set
+    /// before.
+    pub fn start_paused(mut self, start_paused: bool) -> Self {
+        self.test_clock = start_paused.then_some(true);
+        self
+    }
+
+    /// Disables I/O: creating a socket, a signal listener or a child process panics, as in a Tokio
+    /// runtime without `enable_io`. For tests of libraries that must not use I/O.
+    pub fn disable_io(mut self) -> Self {
+        self.config.is_io_disabled = true;
+        self
+    }
+
+    /// Disables time: creating a timer panics, as in a Tokio runtime without `enable_time`. For
+    /// tests of libraries that must not use timers.
+    pub fn disable_time(mut self) -> Self {
+        self.config.is_time_disabled = true;
+        self
+    }
+
+    /// Draws the order of polls from `seed`, so that a test can replay it. For
     /// [current-thread runtimes](Self::new_current_thread).
     ///
     /// Before each poll, the runtime chooses the next task at random from all tasks that are ready;
@@ -58,6 +91,7 @@ impl Builder {
     /// assert_eq!(order(7), order(7));
     /// assert!((0..100).any(|seed| order(seed) != order(7)));
     /// ```
+    #[cfg(feature = "sim")]
     pub fn seed(mut self, seed: u64) -> Self {
         self.config.seed = Some(seed);
         self
@@ -78,6 +112,7 @@ impl Builder {
     ///     }
     /// });
     /// ```
+    #[cfg(feature = "sim")]
     pub fn poll_limit(mut self, polls: u64) -> Self {
         self.config.poll_limit = polls;
         self
