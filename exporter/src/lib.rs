@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod runbooks;
 
 mod application;
 mod discovery;
@@ -36,12 +37,10 @@ mod live;
 mod openmetrics;
 
 mod page;
+mod routes;
 
 #[cfg(feature = "otlp")]
 mod otlp;
-
-mod routes;
-mod runbooks;
 
 mod exporter;
 

@@ -42,17 +42,19 @@
 //! | `compressed-debug-info` | no | source lines in stacks of programs with compressed debug information |
 
 pub mod task;
+pub mod time;
 
-pub mod fs;
 pub mod io;
 pub mod net;
-pub mod process;
-pub mod runtime;
 pub mod signal;
+pub mod sync;
+
+pub mod fs;
+pub mod process;
+
+pub mod runtime;
 #[cfg(feature = "sim")]
 pub mod sim;
-pub mod sync;
-pub mod time;
 
 pub mod telemetry;
 #[cfg(feature = "tracing-subscriber")]

@@ -2,10 +2,13 @@
 
 pub mod progress;
 
+pub mod top;
+
 pub mod attach;
 pub mod picker;
 pub mod replay;
-pub mod top;
+
+pub mod record;
 
 pub mod check;
 pub mod doctor;
@@ -17,4 +20,3 @@ pub mod why;
 
 pub mod export;
 pub mod post_mortem;
-pub mod record;

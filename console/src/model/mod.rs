@@ -29,13 +29,15 @@ use volt_telemetry::wire::Hello;
 use crate::facts::{Scene, Tone};
 use crate::text::clean;
 
-mod act;
+mod history;
+mod screens;
+
 mod events;
 pub mod help;
-mod history;
 mod message;
 mod rows;
-mod screens;
+
+mod act;
 
 pub(crate) use events::tone_of;
 pub use events::{EVENTS_MAX, Happened, Log};

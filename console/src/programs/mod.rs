@@ -4,9 +4,10 @@
 //! keeps a subscription to snapshots, and `requester` requests the data that it does not include.
 //! `sources` reads source files.
 
+pub(crate) mod sources;
+
+pub mod connection;
 pub mod list;
 pub mod target;
 
-pub mod connection;
 pub mod requester;
-pub(crate) mod sources;

@@ -3,9 +3,9 @@
 //! Screen and text output use the same columns. Independent of the terminal.
 
 pub mod cell;
+pub mod grouped;
 
 pub mod blame;
-pub mod grouped;
 pub mod listing;
 pub mod processes;
 pub mod routes;

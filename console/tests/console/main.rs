@@ -1,6 +1,10 @@
 //! Tests of the program `volt-console` as a whole, with stand-ins for running programs, with and
 //! without a terminal.
 
+mod documents;
+mod program;
+mod screen;
+
 mod book;
 mod check;
 mod commands;
@@ -9,12 +13,7 @@ mod crates;
 mod doctor;
 mod dump;
 mod picker;
-mod record;
-mod terminal;
-
 mod processes;
-mod program;
-mod screen;
+mod record;
 mod tasks;
-
-mod documents;
+mod terminal;

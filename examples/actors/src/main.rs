@@ -24,25 +24,30 @@
 //! By default, glibc returns memory at the top of its heap to the system, and allocates it again in
 //! the next batch. This is disabled for all libraries, as in `peers`.
 
-mod actix_peer;
-mod arguments;
-mod function_form;
-mod kameo_peer;
 #[path = "../../../runtime/benches/peers/machine.rs"]
 #[expect(dead_code, reason = "the command and the versions are not those of a bench of the workspace")]
 mod machine;
-mod machine_form;
-mod memory;
-mod peer;
 #[path = "../../../runtime/benches/peers/quantile.rs"]
 mod quantile;
-mod ractor_peer;
-mod report;
-mod table;
+
+mod peer;
 mod tally;
+
 mod tokio_runtime;
 mod volt_peer;
+
+mod actix_peer;
+mod function_form;
+mod kameo_peer;
+mod machine_form;
+mod memory;
+mod ractor_peer;
 mod workloads;
+
+mod table;
+
+mod arguments;
+mod report;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};

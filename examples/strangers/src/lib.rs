@@ -11,10 +11,12 @@
 //!
 //! The tests run on both runtimes.
 
+pub mod tls;
+
+pub mod stores;
+
 pub mod grpc;
 pub mod load;
 pub mod proxy;
 pub mod servers;
-pub mod stores;
-pub mod tls;
 pub mod web;

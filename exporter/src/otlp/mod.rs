@@ -45,14 +45,16 @@
 //!
 //! Source: OpenTelemetry Protocol 1.x, "OTLP/HTTP"; Metrics Data Model, "Temporality".
 
-pub(crate) mod settings;
-
-mod environment;
-mod message;
-mod place;
-mod post;
 #[cfg(feature = "otlp-tls")]
 mod tls;
+
+mod environment;
+mod place;
+
+pub(crate) mod settings;
+
+mod message;
+mod post;
 
 use std::sync::Arc;
 use std::time::Duration;

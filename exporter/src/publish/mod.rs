@@ -56,11 +56,13 @@
 //! * Handles that are kept: they write into the storage of a series, even after a recorder that
 //!   removes idle series has removed it. The macros of `metrics` register anew each time, too.
 
-mod builder;
 mod error;
+mod series;
+
 mod published;
 mod publisher;
-mod series;
+
+mod builder;
 
 pub use builder::{PublisherBuilder, publish_to_recorder};
 pub use error::PublishError;

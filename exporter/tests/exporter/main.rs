@@ -1,16 +1,17 @@
 //! Tests of the exporter: the contents of a page, how it is served and pushed, and the dashboards
 //! that show it.
 
-mod dashboards;
 #[path = "../../../runtime/tests/forked/mod.rs"]
 mod forked;
+#[cfg(feature = "cli")]
+mod sidecar;
+#[path = "../../../runtime/tests/watchdog/mod.rs"]
+mod watchdog;
+
+mod dashboards;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;
 mod publish;
 mod recorder;
 mod serve;
-#[cfg(feature = "cli")]
-mod sidecar;
-#[path = "../../../runtime/tests/watchdog/mod.rs"]
-mod watchdog;

@@ -27,19 +27,20 @@
 //! default. The verdict uses the medians of the times; a difference smaller than their spread
 //! counts as none.
 
-mod arguments;
-mod figures;
-mod instructions;
-mod report;
-mod subjects;
-mod workloads;
-
 #[path = "../peers/machine.rs"]
 mod machine;
 #[path = "../peers/quantile.rs"]
 mod quantile;
 #[path = "../peers/workloads/sizes.rs"]
 mod sizes;
+
+mod subjects;
+mod workloads;
+
+mod arguments;
+mod figures;
+mod instructions;
+mod report;
 
 use std::process::ExitCode;
 

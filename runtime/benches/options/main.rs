@@ -16,12 +16,13 @@
 
 #[path = "../peers/machine.rs"]
 mod machine;
-#[path = "../peers/meter.rs"]
-mod meter;
 #[path = "../peers/runtimes/peer.rs"]
 mod peer;
 #[path = "../peers/quantile.rs"]
 mod quantile;
+
+#[path = "../peers/meter.rs"]
+mod meter;
 mod subjects;
 mod workloads;
 

@@ -1,12 +1,13 @@
 //! The workloads of the benchmark `peers` that are affected by the order of tasks or by the sleep
 //! of workers.
 
+#[path = "../peers/workloads/sizes.rs"]
+mod sizes;
+
 #[path = "../peers/workloads/channel.rs"]
 mod channel;
 #[path = "../peers/workloads/latch.rs"]
 mod latch;
-#[path = "../peers/workloads/sizes.rs"]
-mod sizes;
 #[path = "../peers/workloads/spawn.rs"]
 mod spawn;
 #[path = "../peers/workloads/timer.rs"]

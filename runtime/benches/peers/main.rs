@@ -28,15 +28,17 @@
 //! the next batch. That would be half of the figure of some workloads. So the benchmark restarts
 //! itself with `MALLOC_TRIM_THRESHOLD_` set, for all runtimes alike.
 
-mod arguments;
+mod machine;
+mod quantile;
+mod runtimes;
+
 mod child;
 mod figures;
-mod machine;
 mod meter;
-mod quantile;
-mod report;
-mod runtimes;
 mod workloads;
+
+mod arguments;
+mod report;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -10,20 +10,24 @@
 //! Once `build`, `run`, `test`, `check` and `bench` have started cargo, the exit code is cargo's.
 #![forbid(unsafe_code)]
 
+mod error;
+mod shell;
+mod versions;
+
 mod arguments;
 mod cargo;
-mod choice;
-mod doctor;
-mod error;
-mod lock;
-mod prepare;
-mod profile;
 mod project;
-mod shell;
+
+mod lock;
+mod profile;
 mod sources;
 mod targets;
+
+mod choice;
+mod prepare;
 mod vendor;
-mod versions;
+
+mod doctor;
 
 use std::env;
 use std::os::unix::process::CommandExt;

@@ -11,10 +11,13 @@
 //! snapshots and findings. [`exposition`] writes these metrics in Prometheus' text format.
 #![forbid(unsafe_code)]
 
-pub mod catalog;
-pub mod doctor;
-pub mod exposition;
 pub mod rates;
+
+pub mod doctor;
+
+pub mod catalog;
+
+pub mod exposition;
 
 // The example in the README, as a test.
 #[cfg(doctest)]

@@ -5,8 +5,9 @@
 //! arguments of the attributes, and `expand` rewrites the function.
 #![forbid(unsafe_code)]
 
-mod expand;
 mod options;
+
+mod expand;
 
 use proc_macro::TokenStream;
 

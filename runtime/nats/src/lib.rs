@@ -69,10 +69,12 @@
 //! The program `ping` measures round trips: `ping SERVER alpha beta 5000` between two nodes in two
 //! programs, and `ping loopback 5000` over a [`Hub`](volt_process::Hub) within one program.
 
-mod connect;
+mod subject;
+
 mod presence;
 mod relay;
-mod subject;
+
+mod connect;
 
 pub use connect::{ConnectError, Options};
 pub use presence::{HEARTBEAT, LOSS};

@@ -44,10 +44,13 @@ pub(crate) mod bytes;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod device;
 pub(crate) mod surface;
+
+mod tcp_stream;
+
+mod tcp_socket;
+
 pub mod tcp;
 mod tcp_listener;
-mod tcp_socket;
-mod tcp_stream;
 mod udp_socket;
 pub mod unix;
 

@@ -22,11 +22,13 @@
 //! # }).unwrap();
 //! ```
 
-mod child;
-mod command;
+mod watch;
+
 mod orphans;
 mod stdio;
-mod watch;
+
+mod child;
+mod command;
 
 pub use child::Child;
 pub use command::Command;

@@ -22,14 +22,15 @@
 //! [`block_in_place`]. Call [`yield_now`] during a long computation. The module [`coop`] describes
 //! how operations on sockets and channels make a task yield.
 
+mod local_set;
+pub(crate) mod spawn;
+
 pub mod coop;
 pub mod join_set;
-mod local_set;
 mod scope;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod select;
-pub(crate) mod spawn;
 mod task_local;
 
 pub use {

@@ -33,6 +33,18 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 pub mod fork;
+pub mod kernel;
+pub mod loaded;
+
+#[cfg(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+mod request;
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))))]
+mod reader;
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri)))))]
+mod unsupported;
+
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
@@ -40,15 +52,6 @@ pub mod fuzzing {
     pub use crate::kernel::fuzzing::texts;
     pub use crate::reader::fuzzing::{build_id, lines, names, unwind};
 }
-pub mod kernel;
-pub mod loaded;
-
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))))]
-mod reader;
-#[cfg(any(loom, all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
-mod request;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri)))))]
-mod unsupported;
 
 cfg_select! {
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(any(loom, miri))) => {

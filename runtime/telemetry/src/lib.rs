@@ -16,26 +16,29 @@
 //!    `client` (feature `client`)
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "client")]
-pub mod client;
-pub mod dump;
+mod bounded;
+pub mod incident;
+pub mod rule;
+pub mod text;
+pub mod waits;
+
 pub mod finding;
 pub mod health;
 pub mod histogram;
-pub mod incident;
 pub mod listing;
 pub mod processes;
-pub mod recording;
-pub mod rule;
 pub mod snapshot;
+
+pub mod dump;
+pub mod recording;
 pub mod socket;
 pub mod tasks;
-pub mod text;
-pub mod waits;
 pub mod why;
 pub mod wire;
 
-mod bounded;
+#[cfg(feature = "client")]
+pub mod client;
+
 #[cfg(test)]
 mod scratch;
 

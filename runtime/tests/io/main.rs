@@ -7,6 +7,8 @@ mod forked;
 #[path = "../watchdog/mod.rs"]
 mod watchdog;
 
+mod signals;
+
 mod accept_emfile;
 mod async_fd;
 mod axum;
@@ -20,7 +22,6 @@ mod items;
 mod net;
 mod operations;
 mod outside;
-mod signals;
 mod test_clock;
 mod time;
 mod tokio_compat;

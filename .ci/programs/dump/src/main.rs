@@ -9,8 +9,9 @@
 
 use std::process::ExitCode;
 
-mod behaviour;
 mod case;
+
+mod behaviour;
 mod combinators;
 mod leaves;
 mod limits;

@@ -12,15 +12,18 @@
 //! `tally` counts. `load` has the clients that check what they receive. This file parses the
 //! options.
 
-mod chaos;
-mod connection;
-mod house;
-mod keeper;
-mod load;
-mod room;
-mod server;
 mod tally;
 mod words;
+
+mod keeper;
+mod room;
+
+mod chaos;
+mod house;
+
+mod connection;
+mod load;
+mod server;
 
 use std::error::Error;
 use std::io::{self, Write};

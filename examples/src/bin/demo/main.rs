@@ -9,11 +9,12 @@
 //! off the console's screen, and `stop` stops everything. This file parses the options and connects
 //! the parts.
 
+mod stop;
+
 mod load;
 mod logs;
 mod report;
 mod service;
-mod stop;
 
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};

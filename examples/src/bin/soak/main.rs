@@ -10,11 +10,14 @@
 //! The run fails if a result is wrong, a wake-up was lost, a part of the load makes no progress, a
 //! client gets no answer, a task is not accounted for, or memory or descriptors grow.
 
+mod random;
+
+mod part;
+
+mod load;
+
 mod child;
 mod faults;
-mod load;
-mod part;
-mod random;
 mod watch;
 
 use std::collections::HashMap;

@@ -20,6 +20,8 @@
 //! cargo run --release --bin symptoms -- cgroup-throttled --group /sys/fs/cgroup/small
 //! ```
 
+mod scene;
+
 mod answers;
 mod channels;
 mod effort;
@@ -28,7 +30,6 @@ mod machine;
 mod piles;
 mod processes;
 mod queues;
-mod scene;
 mod stalls;
 
 use std::error::Error;

@@ -7,8 +7,9 @@
 //! fires when it should. `.ci/grafana` checks with Grafana's types and components whether Grafana
 //! accepts the JSON and shows the data.
 
-mod documents;
 mod files;
-mod panels;
 mod promql;
+
+mod documents;
+mod panels;
 mod rules;

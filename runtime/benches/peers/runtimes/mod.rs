@@ -5,11 +5,13 @@
 //! Each runtime is started with its own defaults and a number of workers, as described in its file.
 
 pub(crate) mod peer;
-pub(crate) mod sets;
+
 pub(crate) mod smol;
-pub(crate) mod sockets;
 pub(crate) mod tokio;
 pub(crate) mod volt;
+
+pub(crate) mod sets;
+pub(crate) mod sockets;
 
 use self::peer::Peer;
 use self::smol::Smol;

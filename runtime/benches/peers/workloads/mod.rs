@@ -3,18 +3,19 @@
 //! Each is one generic function, so that every runtime runs the same source. It starts the runtime,
 //! repeats its batch as the meter determines, and returns one value for each of its rows.
 
-mod channel;
 mod client;
-mod handover;
-mod http;
 mod http_load;
 mod latch;
 mod sizes;
+mod wake;
+
+mod channel;
+mod handover;
+mod http;
 mod spawn;
 mod still;
 mod tcp;
 mod timer;
-mod wake;
 mod wake_idle;
 
 use std::fmt::Write;

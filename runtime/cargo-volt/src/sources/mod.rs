@@ -15,10 +15,12 @@
 //! `tokio`, which is the facade, the dependencies would form a circle. The workspace therefore
 //! defines its dependency `tokio` as the renamed copy.
 
+mod names;
+
+mod manifests;
+
 pub(crate) mod axum;
 pub(crate) mod folder;
-mod manifests;
-mod names;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

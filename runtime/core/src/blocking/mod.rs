@@ -3,6 +3,7 @@
 //! `threads` is the protocol that provides a thread for each job. `pool` starts the threads and
 //! runs the jobs.
 
+mod threads;
+
 #[cfg(not(loom))]
 pub(crate) mod pool;
-mod threads;

@@ -4,9 +4,10 @@
 //! metrics under Tokio's names in `metrics`. Those that affect the calling thread (`enter`,
 //! `block_on`) are in `context/here`.
 
+pub mod metrics;
+
 mod about;
 mod dump;
-pub mod metrics;
 
 use std::fmt;
 use std::future::Future;

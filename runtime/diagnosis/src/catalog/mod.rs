@@ -44,9 +44,10 @@
 
 mod locations;
 mod metric;
+mod table;
+
 mod opentelemetry;
 mod page;
-mod table;
 
 #[cfg(test)]
 mod tests;

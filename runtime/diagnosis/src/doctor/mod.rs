@@ -9,12 +9,7 @@
 //! Rules are pure functions of plain data. One table, [`RULES`], is the source of the text and JSON
 //! output, the metric, the table in the documentation and the exit code of `volt-console doctor`.
 
-pub mod course;
-pub mod history;
 pub mod key;
-pub mod rule;
-pub mod verdict;
-pub mod watch;
 
 mod case;
 mod describe;
@@ -27,6 +22,14 @@ mod stalls;
 mod tasks;
 mod waits;
 mod wakes;
+
+pub mod rule;
+
+pub mod history;
+pub mod verdict;
+pub mod watch;
+
+pub mod course;
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,9 @@
 //! 5. The contents of the mailbox are dropped, each value behind its own panic barrier. This comes
 //!    last because it runs user code.
 
-pub(crate) mod delivery;
 pub(crate) mod mailbox;
+
+pub(crate) mod delivery;
 pub(crate) mod relations;
 
 use std::panic::Location;

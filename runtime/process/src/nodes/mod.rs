@@ -6,12 +6,14 @@
 //! node, and `cluster` has all of them. `traffic` counts the frames. The folder `remote` above has
 //! the operations on remote processes.
 
-pub(crate) mod cluster;
 pub(crate) mod frame;
-mod hub;
-pub(crate) mod line;
 pub(crate) mod relay;
 pub(crate) mod traffic;
+
+mod hub;
+pub(crate) mod line;
+
+pub(crate) mod cluster;
 
 pub use {
     frame::FRAME_BYTES_MAX,

@@ -6,13 +6,14 @@
 //! request them. `dispatch` passes a command to its handler. `context` is the handle that a process
 //! has, and `inbox` runs an async function as a process.
 
-pub(crate) mod commands;
 pub(crate) mod context;
 pub(crate) mod dispatch;
+pub(crate) mod machine;
+pub(crate) mod spawn;
+
+pub(crate) mod commands;
 pub(crate) mod handlers;
 pub(crate) mod inbox;
-pub(crate) mod machine;
 pub(crate) mod runner;
-pub(crate) mod spawn;
 pub(crate) mod start;
 pub(crate) mod yields;

@@ -5,12 +5,14 @@
 //! `control` adds, ends and lists children while the supervisor runs.
 
 mod child_spec;
-mod control;
-mod machine;
 mod restart;
+mod tree;
+
+mod control;
 mod roster;
 mod running;
-mod tree;
+
+mod machine;
 
 pub use {
     child_spec::{ChildSpec, Restart},

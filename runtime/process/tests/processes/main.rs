@@ -1,5 +1,8 @@
 //! Tests of processes through the public API.
 
+#[path = "../../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 mod dumps;
 mod ends;
 mod inbox;
@@ -10,8 +13,6 @@ mod relay;
 mod reports;
 mod stop;
 mod supervisors;
-#[path = "../../../tests/watchdog/mod.rs"]
-mod watchdog;
 mod yielded;
 mod yields;
 

@@ -68,8 +68,9 @@ use tower_service::Service;
 use crate::net::TcpListener;
 use crate::sync::watch;
 
-mod connection;
 mod limit;
+
+mod connection;
 mod route;
 
 use connection::{Settings, serve_connection, unless};

@@ -5,13 +5,14 @@
 //! remains when its socket is closed. Remove the file before you bind to the same path again.
 
 mod cred;
+mod socket_addr;
+pub(super) mod stream;
+
 pub(super) mod datagram;
 mod halves;
 pub(super) mod listener;
 pub mod pipe;
 pub(super) mod socket;
-mod socket_addr;
-pub(super) mod stream;
 
 use std::io;
 use std::os::unix::net;

@@ -27,11 +27,12 @@
 //! # Ok::<(), volt::BuildError>(())
 //! ```
 
-mod bounded;
-mod receive;
-mod unbounded;
-
 pub mod error;
+
+mod receive;
+
+mod bounded;
+mod unbounded;
 
 pub use bounded::{OwnedPermit, Receiver, Sender, WeakSender, channel};
 pub use unbounded::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};

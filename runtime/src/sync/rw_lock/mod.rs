@@ -20,8 +20,9 @@ use volt_core::task::waits::Guard;
 
 use self::lock::{Access, READERS_MAX, SharedLock};
 
-mod guards;
 mod lock;
+
+mod guards;
 mod owned;
 
 pub use guards::{RwLockMappedWriteGuard, RwLockReadGuard, RwLockWriteGuard};

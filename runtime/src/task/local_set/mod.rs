@@ -42,8 +42,10 @@ pub use self::current::LocalEnterGuard;
 use self::current::current;
 use self::shared::{Admission, Phase, Shared};
 
-mod current;
 mod shared;
+
+mod current;
+
 #[cfg(test)]
 mod tests;
 

@@ -26,13 +26,14 @@
 //!   0.
 //! * *Nothing is stopped*: no signal is sent, and no thread waits because it is sampled.
 
-pub mod cause;
 pub mod cgroup;
+pub mod thread;
+mod waits;
+
+pub mod cause;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod host;
-pub mod thread;
-mod waits;
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests;

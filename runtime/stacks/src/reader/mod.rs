@@ -24,23 +24,26 @@
 //! * `names`: readable names of functions, and whether they are application code.
 //! * `symbols`: from calls to lines.
 
-pub(crate) mod capture;
 mod elf;
-mod forever;
-#[cfg(fuzzing)]
-pub mod fuzzing;
-mod lines;
 mod map;
+pub(crate) mod raw;
+pub(super) mod sections;
+mod split;
+mod units;
+
+mod forever;
+mod lines;
 mod modules;
 mod names;
 mod page;
-pub(crate) mod raw;
-pub(super) mod sections;
 mod signals;
-mod split;
+pub(crate) mod unwind;
+
+pub(crate) mod capture;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub(crate) mod symbols;
 pub(crate) mod tape;
+
 #[cfg(test)]
 mod tests;
-mod units;
-pub(crate) mod unwind;

@@ -25,9 +25,10 @@
 //! * THE SERVER IS NOT TRUSTED: bytes that are not a valid message end the connection with an
 //!   error, never with a panic.
 
-mod connection;
 mod error;
 mod open;
+
+mod connection;
 mod resolve;
 
 #[cfg(test)]

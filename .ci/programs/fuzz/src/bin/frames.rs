@@ -7,15 +7,15 @@ use libfuzzer_sys::fuzz_target;
 
 // Private files of the product, which need nothing else of their crate.
 #[allow(dead_code)]
-#[path = "../../../../../runtime/process/src/nodes/frame/mod.rs"]
-mod frame;
-#[allow(dead_code)]
 #[path = "../../../../../runtime/process/src/messages"]
 mod messages {
     pub mod failure;
     pub mod payload;
     pub mod pid;
 }
+#[allow(dead_code)]
+#[path = "../../../../../runtime/process/src/nodes/frame/mod.rs"]
+mod frame;
 
 fuzz_target!(|bytes: &[u8]| {
     // A name or a reason is copied; payloads are parts of the frame. The second part of the bound

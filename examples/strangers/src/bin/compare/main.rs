@@ -7,10 +7,11 @@ use clap::{Parser, Subcommand, ValueEnum};
 use strangers::proxy::raise_descriptor_limit;
 use strangers::tls::{self, Error};
 
+mod program;
+
 mod cases;
 mod check;
 mod measure;
-mod program;
 mod tools;
 
 use cases::Case;

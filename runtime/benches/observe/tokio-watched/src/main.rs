@@ -10,10 +10,11 @@
 //! builds and starts it. The sources of the workloads, the meter and the runtime are those of
 //! `peers`.
 
-#[path = "../../../peers/meter.rs"]
-mod meter;
 #[path = "../../../peers/quantile.rs"]
 mod quantile;
+
+#[path = "../../../peers/meter.rs"]
+mod meter;
 
 #[path = "../../../peers/runtimes"]
 mod runtimes {
@@ -23,9 +24,10 @@ mod runtimes {
 
 #[path = "../../../peers/workloads"]
 mod workloads {
+    mod sizes;
+
     mod channel;
     mod latch;
-    mod sizes;
     mod spawn;
     mod timer;
     mod wake;

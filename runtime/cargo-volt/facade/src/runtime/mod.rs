@@ -1,10 +1,11 @@
 //! Runtimes. See `volt::runtime`.
 
-mod builder;
 mod local;
+mod multi;
+
+mod builder;
 #[cfg(tokio_unstable)]
 mod missing;
-mod multi;
 
 pub use builder::Builder;
 pub use local::LocalRuntime;

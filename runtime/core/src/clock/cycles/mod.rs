@@ -105,8 +105,9 @@
 
 use volt_shim::{AtomicU8, AtomicU64, CachePadded, Ordering, const_new};
 
-pub(crate) mod segment;
 pub(crate) mod source;
+
+pub(crate) mod segment;
 mod writer;
 
 use segment::{Kept, NEVER, SEGMENT_NS, Segment, Slot, line};

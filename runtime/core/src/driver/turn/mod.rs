@@ -63,8 +63,10 @@ use crate::failures::{Failure, Failures};
 use crate::task::contain::contain;
 
 mod figures;
-mod register;
 mod registrations;
+
+mod register;
+
 use registrations::{INDEX_BITS, Registrations, index_of};
 
 /// The name of the kernel interface that reports ready I/O on this system.

@@ -52,8 +52,9 @@ cfg_select! {
         mod facts;
         mod file;
         mod mapping;
-        pub(crate) mod space;
         mod texts;
+
+        pub(crate) mod space;
     }
     _ => {
         #[path = "unsupported.rs"]

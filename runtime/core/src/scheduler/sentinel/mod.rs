@@ -76,9 +76,10 @@ use crate::task::header::Notified;
 
 mod black_box;
 mod lateness;
-pub(crate) mod program;
 mod reader;
 mod stalls;
+
+pub(crate) mod program;
 
 /// After this many suspicious checks in a row without any action, checks are made less often.
 const FAST_CHECKS: u32 = 8;

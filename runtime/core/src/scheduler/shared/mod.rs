@@ -41,10 +41,12 @@ use crate::stats::cells::WorkerCells;
 use crate::stats::placed::Placed;
 use crate::stats::routes::RouteTable;
 
-mod end;
 mod inject;
 mod lifecycle;
 mod snapshot;
+
+mod end;
+
 #[cfg(test)]
 mod tests;
 

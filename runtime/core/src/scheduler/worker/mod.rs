@@ -41,11 +41,12 @@ use crate::stats::counting;
 use crate::stats::placed::Placed;
 use crate::task::header::{Notified, PackedRan, Ran};
 
+pub(crate) mod events;
+pub(crate) mod main_future;
+
 mod block_on;
 pub mod current;
 mod driver;
-pub(crate) mod events;
-pub(crate) mod main_future;
 mod park;
 mod record;
 mod run;

@@ -24,9 +24,10 @@ use crate::queue::injector::Injector;
 use crate::task::header::Notified;
 use crate::task::registry::Registry;
 
-mod intake;
 pub(crate) mod submits;
 mod wake;
+
+mod intake;
 
 /// See the header of this file.
 pub(crate) struct Workers {
