@@ -1,17 +1,41 @@
 //! Spare workers: threads that run tasks in addition to a worker that is stuck, or that has
 //! announced that it will block.
 //!
-//! Each spare has a slot with its own queues. While a spare is inactive its core is stored here,
-//! and its thread, if it has one, sleeps on the slot's parker. `slots` describes the handshake; its
-//! steps are named in `worker/spare`, where they are taken.
+//! Each spare has a slot with its own queues. Its *core* is the state that only one thread at a
+//! time may use, as for any worker (`core`). While a spare is *inactive* its core is stored here,
+//! and its thread, if it has one, sleeps on the slot's parker. To *call* a spare is to make it
+//! active. `slots` describes that handshake; its steps are named in `worker/spare`, where they are
+//! taken.
 //!
 //! An ordinary case: the sentinel calls spare 4 for the first time, which starts its thread. The
 //! thread takes the core and runs tasks until the stuck worker is back. It puts the core back and
 //! sleeps. If another worker is stuck within `SPARE_KEEP_ALIVE`, the same thread is woken.
 //!
-//! The thread that calls a spare and the spare's own thread write the state here. A spare's thread
-//! takes its core when it becomes active, and puts it back before the slot may be called again. So
-//! the core is always there when a spare is called, and no thread waits long for the lock.
+//! The race: a spare becomes inactive, and is called again at the same moment, perhaps with a new
+//! thread, because its old one has slept for long and ends. The new thread must find the core, and
+//! only one of the two threads may take it. So the spare's thread puts the core back before the
+//! slot may be called (Leave (4)), and it ends only if it changes the slot from OFF to NO_THREAD
+//! before a caller does. The loom models of `slots` have the second race.
+//!
+//! Protocol, by the thread of a spare:
+//! 1. it was called: take the core out of `cores`, and count the call;
+//! 2. run as a worker until it leaves, which empties its queues;
+//! 3. count the return, and put the core back;
+//! 4. only then make the slot callable, Leave (4);
+//! 5. check whether the runtime ends, and sleep until a token comes: Leave (5). Then continue with
+//!    (1).
+//!
+//! A shutdown calls the inactive spares whose threads sleep, so that they end. It publishes the
+//! end, executes a fence, and then looks for spares to call. A spare takes (4), executes a fence,
+//! and then takes (5). So at least one of them sees the other.
+//!
+//! Invariants:
+//! * *Core in place*: whenever a slot may be called, its core is in `cores`. So the thread of a
+//!   spare that was called finds it, and no thread waits long for the lock.
+//! * *One thread per slot*: a thread is started only for a slot that the caller changed from
+//!   NO_THREAD. The thread before it takes no step on the slot after it has set NO_THREAD.
+//! * *Calls before returns*: a snapshot reads the returns before the calls. So it never finds more
+//!   returns than calls.
 //!
 //! Bound: `max_spare_workers` threads. A spare that has slept for `SPARE_KEEP_ALIVE` ends its
 //! thread.

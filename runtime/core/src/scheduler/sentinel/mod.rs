@@ -10,10 +10,24 @@
 //! *stuck* and calls a *spare*, a worker with a separate thread (`slots`), which runs the waiting
 //! tasks. When the poll ends, worker 1 continues, and the spare leaves after a while.
 //!
+//! The race: the poll ends, and the worker begins another one, while the sentinel still acts on the
+//! poll that it saw. No lock prevents that, since it would cost every poll. Instead, each poll has
+//! a number (`poll_seq`), and no action does harm if it comes too late:
+//!
+//! * *Declare stuck*: the sentinel changes the slot of the worker, and compares the number after
+//!   that. If it is another one, the sentinel takes the declaration back. If the poll ends later,
+//!   the worker sees the declaration and returns: see `slots`.
+//! * *Preempt*: the request contains the number, and other polls ignore it.
+//! * *Take tasks*: the sentinel takes them out of the queues as a thief does. So each task is taken
+//!   once, by the sentinel or by the worker.
+//! * *Blame*: a delay is charged to the task of the poll only if that poll still lasts.
+//!
+//! An action in vain costs a wake-up, or a surplus thread for a while.
+//!
 //! Each check compares what each worker does with what it did at the previous check. A poll is
-//! *long* if it has lasted for `STUCK_AFTER`. A worker is *stuck* if it was in the same long poll
-//! at both checks, or if it has announced that it blocks. The sentinel reacts as follows, in this
-//! order:
+//! *long* if it has lasted for `STUCK_AFTER`. A worker is *stuck* if both checks found it in the
+//! same poll and that poll is long, or if it has announced that it blocks. The sentinel reacts as
+//! follows, in this order:
 //!
 //! 1. No worker polls timers and I/O, because the worker that was in the driver left it for a task
 //!    that takes long: wake a parked worker.

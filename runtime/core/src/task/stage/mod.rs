@@ -5,13 +5,35 @@
 //! is. This word does. While the task has its future, the word is also of use to observers: it
 //! points to the code location where the task was spawned that woke this one.
 //!
+//! Terms. The *content* is what the cell contains. An *observer* is a thread that lists tasks, for
+//! example for a console. The *runner* polls the future, and the *owner of the output* is the
+//! thread that takes or drops the output, usually that of the joiner (`state`).
+//!
 //! One ordinary case. The word of a new task is the spawn location of its creator. Each wake-up
 //! that submits the task stores another location. At the end of the last poll the runner moves the
 //! output into the cell and stores OUTPUT; the owner of the output takes it and stores NOTHING.
 //!
+//! The race. An observer may read the word at any moment, for example while the last poll panics.
+//! The runner then replaces the location by a pointer to the payload of the panic, and the joiner,
+//! on a third thread, frees the payload. The observer must never follow that pointer. So the bit
+//! that distinguishes the two is in the same word, and the observer loads the word only once. The
+//! joiner, in turn, looks for the content as soon as the task is complete. So the runner stores the
+//! word before it completes the task.
+//!
 //! Shape: the lowest bit is clear while the cell contains the future. The word then is a pointer to
 //! a `Location`, or null if no task woke this one. If the bit is set, the word is one of the
 //! numbers below, or, if the task panicked, a pointer to the payload with that bit set.
+//!
+//! Protocol. Submit, by the thread that made the task SCHEDULED: store the location, or null, and
+//! then enqueue the task. Observe: load the word once; if its lowest bit is clear and it is not
+//! null, follow the pointer. End, by the runner after the last poll:
+//! 1. drop the future, and put the output, if there is one, in its place. While a destructor of the
+//!    future runs, the word is NOTHING;
+//! 2. store OUTPUT, CANCELLED or the payload;
+//! 3. complete the task, which publishes (1) and (2).
+//!
+//! Take, by the owner of the output: load the word, store NOTHING, and only then move or drop the
+//! output. So a destructor that panics is not called again.
 //!
 //! Writers: the thread that submits the task, before it is enqueued (*One Notified* of `state`);
 //! then the runner (*One runner*); after that the owner of the output (*Join hand-over*). The queue

@@ -1,4 +1,14 @@
 //! The record of a lock's owner: steps (1) and (2) of the protocol of the parent module.
+//!
+//! The record has three words. The owner stores *at* last when it acquires, and clears only *at*
+//! when it releases. An operation that waits may copy the record at any moment: it loads *at*, the
+//! other two words, and *at* once more.
+//!
+//! The race: the owner changes between these loads, and the copy has words of two owners. If *at*
+//! has changed, the copy is discarded. If the second owner acquired the lock at the same line, *at*
+//! is the same, and the copy stays. But a copy is kept only while operations are in the queue of
+//! the lock. So the second owner came out of that queue, and replaces the copy at the end of its
+//! wait, step (4). The copy of a lock with shared access may stay wrong. It is never certain.
 
 use std::panic::Location;
 use std::ptr;

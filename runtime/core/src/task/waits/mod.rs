@@ -5,11 +5,25 @@
 //! for the lock has a [`Wait`]: an entry in a table of the program, by the address of the holder.
 //! From both follow the edges *task → lock → task* of the wait-for graph.
 //!
+//! Terms. The *owner* of a lock is the task that acquired it last and has not released it. The
+//! *entry* is the record of an operation that waits. The *copy* is that of the holder, which all
+//! entries of a lock share. A lock is *handed* to a waiter if its owner releases it while the
+//! waiter is in the queue of the lock.
+//!
 //! An ordinary case: task 1 acquires lock A. Task 2 calls `lock` on A, and its poll is pending. It
 //! adds an entry for A to the table, with a copy of the holder: task 1. Task 1 releases A, which
 //! clears the holder, and the lock is handed to task 2. When task 2 is polled, it writes itself
 //! into the holder, and its entry is removed. If task 3 waits, too, the copy in the table then
 //! names task 2.
+//!
+//! The race: while task 2 makes its copy, which names task 1, task 1 releases A, and task 3
+//! acquires A. If the copy named task 1 for as long as task 3 has the lock, the doctor would report
+//! a wait that does not exist. So task 2 joins the queue of the lock first, and makes its copy
+//! after that. Once it is in the queue, A is handed from one waiter to the next, and each of them
+//! corrects the copy at the end of its wait. If task 3 took A before task 2 joined the queue, task
+//! 1 had cleared the holder before, and the copy has task 3 or nothing. Hence the order of the two
+//! steps in (3), and of (2) and the release. A waiter that ends its wait records itself (1) before
+//! it copies the holder (4); otherwise the copy would be empty.
 //!
 //! Protocol:
 //! 1. Acquire: the new owner stores *since*, *task* and *at*.
