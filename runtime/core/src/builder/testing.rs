@@ -39,7 +39,7 @@ impl Builder {
         self
     }
 
-    /// Draws the order of polls from `seed`, so that a test can replay it. For
+    /// Makes `seed` determine the order of polls, so that a test can replay it. For
     /// [current-thread runtimes](Self::new_current_thread).
     ///
     /// Before each poll, the runtime chooses the next task at random from all tasks that are ready;

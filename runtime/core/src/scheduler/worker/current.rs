@@ -31,11 +31,14 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 /// Returns the index of the worker that runs on this thread, from 0 to
 /// [`num_workers`](crate::handle::metrics::RuntimeMetrics::num_workers) - 1.
 ///
-/// Returns `None` on a thread that is no worker, in
-/// [`block_in_place`](crate::context::block_in_place::block_in_place), where another thread
-/// does the work of the worker, and on a spare worker, which the sentinel has put in the place of a
-/// stuck one. In a current-thread runtime, the thread in `block_on` that runs the tasks is worker
-/// 0.
+/// Returns `None` in these cases:
+///
+/// * The thread is not a worker.
+/// * It is a spare worker, which replaces a stuck worker.
+/// * It is in [`block_in_place`](crate::context::block_in_place::block_in_place): another thread has
+///   taken over the worker's tasks.
+///
+/// In a current-thread runtime, the thread in `block_on` that runs the tasks is worker 0.
 ///
 /// A task may continue on another worker after each `.await`.
 ///
