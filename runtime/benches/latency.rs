@@ -166,7 +166,12 @@ fn dumps(form: Form, part: usize) {
         }
     }
     let tasks = WAITING / part;
-    println!("\n{} dumps of {tasks} tasks, median {:?}, longest {:?}", took.len(), took[took.len() / 2], took[took.len() - 1]);
+    println!(
+        "\n{} dumps of {tasks} tasks, median {:?}, longest {:?}",
+        took.len(),
+        took[took.len() / 2],
+        took[took.len() - 1]
+    );
 }
 
 /// Runs rounds in turns, so that disturbances of the machine affect both.
@@ -315,4 +320,10 @@ macro_rules! packets {
 }
 
 packets!(volt_packets, volt::Runtime, volt::spawn, volt::net::TcpStream, volt::io::AsyncReadExt::read_exact);
-packets!(tokio_packets, tokio::runtime::Runtime, tokio::spawn, tokio::net::TcpStream, tokio::io::AsyncReadExt::read_exact);
+packets!(
+    tokio_packets,
+    tokio::runtime::Runtime,
+    tokio::spawn,
+    tokio::net::TcpStream,
+    tokio::io::AsyncReadExt::read_exact
+);

@@ -44,7 +44,8 @@ pub(super) fn text(found: &Found, shown: usize, output: Option<&Path>, style: Te
             text += &doctor::report(&found.program(), style).unwrap_or_else(|| "  none\n\n".into());
         }
         None => {
-            text += "\nNo snapshot: the program ended within its first quarter of a second, or its sentinel was off.\n\n"
+            text +=
+                "\nNo snapshot: the program ended within its first quarter of a second, or its sentinel was off.\n\n"
         }
     }
     text += &events_text(found, shown);

@@ -112,7 +112,8 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
 
 fn write_block_on(f: &mut fmt::Formatter<'_>, block_on: &BlockOn) -> fmt::Result {
     let BlockOn { called_at, waiting_ns, chain, error } = block_on;
-    let state = waiting_ns.map_or("being polled".to_owned(), |waiting_ns| format!("waiting for {}", duration(waiting_ns)));
+    let state =
+        waiting_ns.map_or("being polled".to_owned(), |waiting_ns| format!("waiting for {}", duration(waiting_ns)));
     writeln!(f, "block_on {state}, called at {called_at}")?;
     write_chain(f, chain)?;
     error.iter().try_for_each(|error| writeln!(f, "  ({error})"))
@@ -276,7 +277,8 @@ note: no names
     #[test]
     fn a_future_of_block_on_follows_the_groups() {
         let called_at = "src/main.rs:4:1".to_owned();
-        let waits = BlockOn { called_at, waiting_ns: Some(9_000_000_000), chain: vec![link(0, "shop::main", 7)], error: None };
+        let waits =
+            BlockOn { called_at, waiting_ns: Some(9_000_000_000), chain: vec![link(0, "shop::main", 7)], error: None };
         let polled = BlockOn { waiting_ns: None, chain: Vec::new(), error: Some("not read".into()), ..waits.clone() };
         let dump = Dump { runtime: "shop".into(), block_on: vec![waits, polled], ..Dump::default() };
         assert_eq!(

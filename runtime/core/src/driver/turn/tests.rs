@@ -109,7 +109,7 @@ fn a_bounded_driver_wait_times_out_unless_a_timer_fires() {
     let _due = driver.arm_timer(0, Waker::noop().clone()).unwrap();
     let polled = turn.poll(limit, &mut Vec::new()).unwrap();
     assert_eq!(polled, Polled { timers_fired: 1, ..Polled::default() });
-    assert_eq!(driver.telemetry(clock::now_ns()).0.turns, 2);
+    assert_eq!(driver.telemetry(clock::now_ns()).0.polls, 2);
 }
 
 #[cfg(target_os = "linux")]

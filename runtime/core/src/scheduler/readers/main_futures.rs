@@ -202,8 +202,7 @@ fn poll_traced<F: Future>(future: Pin<&mut F>, waker: &Waker, request: Request) 
         tape.record(&mut || polled = future.take().map(|future| poll_future(future, &waker)));
     });
     let polled = polled.expect("`record` calls the closure once");
-    let traced =
-        Traced { still_waits: polled.is_pending(), recorded: tape.take(), awaits_dump: noted.awaits_dump };
+    let traced = Traced { still_waits: polled.is_pending(), recorded: tape.take(), awaits_dump: noted.awaits_dump };
     // Fails only if the dump has ended.
     let _is_sent = request.replies.try_send((request.index, traced));
     polled
