@@ -214,12 +214,13 @@ mod tests {
     fn a_clone_of_a_traced_waker_is_the_waker_itself() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
-        let traced = TracedWaker::new(&waker);
-        assert!(!traced.will_wake(&waker), "so each future that waits clones it");
-        let clone = traced.clone();
+        let clone = {
+            let traced = TracedWaker::new(&waker);
+            assert!(!traced.will_wake(&waker), "so each future that waits clones it");
+            traced.wake_by_ref();
+            traced.clone()
+        };
         assert!(clone.will_wake(&waker));
-        traced.wake_by_ref();
-        drop(traced);
         assert_eq!(Arc::strong_count(&count), 3, "this one, the waker and its clone");
         clone.wake();
         drop(waker);

@@ -73,8 +73,8 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use volt_stacks::{Calls, Marker, Recorded, Resolver, Tape};
-use volt_telemetry::dump::{Dump, Group, Link, MAX_EXAMPLES, MAX_GROUPS, Query, Running, TaskRef};
+use volt_stacks::{Calls, Recorded, Resolver, Tape};
+use volt_telemetry::dump::{Dump, Group, Link, MAX_EXAMPLES, MAX_GROUPS, Query, TaskRef};
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
@@ -85,10 +85,8 @@ use super::ends::Ends;
 use super::readers::limit::{Limit, TIME_MAX};
 use super::readers::turn::NoTurn;
 use super::shared::Shared;
-use super::worker::Worker;
 use crate::clock;
 use crate::task::details::awaits::Awaits;
-use crate::task::details::dump;
 use crate::task::resources::Noted;
 
 mod batch;
@@ -96,6 +94,7 @@ mod block_on;
 mod chain;
 mod locks;
 mod resources;
+mod running;
 mod select;
 
 /// The number of tasks in a batch.
@@ -105,10 +104,6 @@ const BATCH: usize = 128;
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// The number of groups whose stacks are resolved at most: half a second.
 const RESOLVED_MAX: usize = 10_000;
-/// From this duration on, the stack of a task that is being polled is captured.
-const RUNNING_FROM_NS: u64 = 1_000_000;
-/// How long to wait for the stack of a running task.
-const STACK_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The remark of a dump that was cancelled.
 const CANCELLED: &str = "the dump was cancelled";
@@ -470,40 +465,5 @@ impl Maker<'_> {
         locks.add_to(&mut group, &members.lockers, &self.shared.workers.registry);
         members.resources.add_to(&mut group, &self.primitives, &self.shared.workers.registry);
         Some(group)
-    }
-
-    /// Adds the tasks that are being polled, with the stacks of those whose poll lasts.
-    fn add_running(&mut self) {
-        let mut running = Vec::new();
-        for (worker, remote) in self.shared.workers.remotes_in_use().iter().enumerate() {
-            let poll_seq = remote.cells.poll_seq();
-            let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
-            if poll.spawned_at == dump::SPAWNED_AT.to_string() {
-                // A batch that has sent its last task, or was cancelled.
-                continue;
-            }
-            let name = self.shared.workers.registry.name_by_id(poll.task_id);
-            let mut chain = Vec::new();
-            if poll.for_ns >= RUNNING_FROM_NS
-                && let (Some(sampler), Some(thread)) = (&self.shared.sentinel.sampler, remote.stack_of())
-                && let marker = Marker::function(Worker::poll as *const ())
-                && let Ok(resolved) = self.resolver.stack_of(sampler, &thread, Some(marker), STACK_TIMEOUT)
-                && remote.cells.poll_seq() == poll_seq
-            {
-                chain = chain::of(&[(resolved.frames, 1)], self.query.is_whole);
-            }
-            if !self.selection.has_running(poll.task_id, name.as_deref(), &poll.spawned_at, &chain) {
-                continue;
-            }
-            running.push(Running {
-                task: TaskRef { id: poll.task_id, name, waiting_ns: 0 },
-                spawned_at: poll.spawned_at,
-                worker: worker as u32,
-                for_ns: poll.for_ns,
-                chain,
-            });
-        }
-        running.sort_by_key(|running| std::cmp::Reverse(running.for_ns));
-        self.dump.running = running;
     }
 }
