@@ -60,15 +60,6 @@ pub mod telemetry;
 #[cfg(feature = "tracing-subscriber")]
 pub mod tracing;
 
-mod bridge;
-
-#[cfg(feature = "axum")]
-pub use bridge::axum;
-#[cfg(feature = "futures-io")]
-pub use bridge::futures_io;
-#[cfg(feature = "hyper")]
-pub use bridge::hyper;
-
 /// Access to the data that the program exposes to consoles and exporters.
 ///
 /// [`program`](crate::observe::program) returns a snapshot of all runtimes of the program. The
@@ -86,6 +77,15 @@ pub mod observe {
     #[doc(hidden)]
     pub use volt_core::task::details::awaits::{Awaits, Pending};
 }
+
+mod bridge;
+
+#[cfg(feature = "axum")]
+pub use bridge::axum;
+#[cfg(feature = "futures-io")]
+pub use bridge::futures_io;
+#[cfg(feature = "hyper")]
+pub use bridge::hyper;
 
 pub use volt_core::{Backend, BuildError, Builder, EnterGuard, Handle, ParkSpin, Placement, Runtime, spawn};
 

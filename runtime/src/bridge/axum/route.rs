@@ -30,8 +30,8 @@ use ::axum::routing::get;
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
-use volt_core::observe::{self, Renamer};
 
+use crate::observe::{self, Renamer};
 use crate::telemetry::routes::{OTHER, UNMATCHED};
 
 /// A layer for an axum `Router` that counts its requests by method and matched path.

@@ -85,7 +85,7 @@ struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Calls `read` until the names contain each of these parts.
+    /// Calls `read` until the names that it has returned so far contain each of these parts.
     async fn shows(
         &self,
         parts: &[&str],
@@ -93,14 +93,13 @@ impl Observed<'_> {
         read: impl AsyncFn() -> Result<Vec<String>, Error>,
     ) -> Result<Vec<String>, Error> {
         let began = Instant::now();
+        let mut names = Vec::new();
         loop {
-            let mut names = read().await?;
-            let missing = parts.iter().find(|part| !names.iter().any(|name| name.contains(**part)));
-            let Some(missing) = missing else {
-                names.sort();
-                names.dedup();
-                return Ok(names);
-            };
+            names.extend(read().await?);
+            names.sort();
+            names.dedup();
+            let missing = parts.iter().find(|part| !names.iter().any(|name: &String| name.contains(**part)));
+            let Some(missing) = missing else { return Ok(names) };
             if began.elapsed() > TIMEOUT {
                 return Err(format!("nothing in {place} contains {missing}: {names:#?}").into());
             }
@@ -123,13 +122,14 @@ impl Observed<'_> {
         Ok(rows.filter_map(|row| row["spawned_at"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Returns the calls in a dump, as `FUNCTION FILE:LINE`. A task is seldom in the same await
-    /// whenever it is dumped, so one dump does not have all of them.
+    /// Returns the calls in a dump, as `FUNCTION FILE:LINE`, of tasks and of `main`. While there is
+    /// load, one dump does not have every await.
     async fn calls(&self) -> Result<Vec<String>, Error> {
         let dump = self.console(&["dump", "--json", &self.pid.to_string()]).await?;
         let runtimes = dump["runtimes"].as_array().ok_or("no runtimes")?;
-        let groups = runtimes.iter().filter_map(|runtime| runtime["groups"].as_array()).flatten();
-        let links = groups.filter_map(|group| group["chain"].as_array()).flatten();
+        let waiting = runtimes.iter().flat_map(|runtime| [&runtime["groups"], &runtime["block_on"]]);
+        let waiting = waiting.filter_map(Value::as_array).flatten();
+        let links = waiting.filter_map(|waiting| waiting["chain"].as_array()).flatten();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Ok(links.map(|link| format!("{} {}:{}", text(&link["function"]), text(&link["file"]), link["line"])).collect())
     }
