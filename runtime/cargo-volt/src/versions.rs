@@ -111,7 +111,7 @@ mod tests {
         let guide = include_str!("../drop-in.md");
         for text in [
             format!("Tokio {OLDEST} or later"),
-            format!("these parts are those of {TESTED}"),
+            format!("tested with Tokio {TESTED}"),
             format!("axum {}", AXUM.join(" or ")),
         ] {
             assert!(guide.contains(&text), "`{text}` is missing");

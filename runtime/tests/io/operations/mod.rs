@@ -199,7 +199,11 @@ fn the_page_lists_every_file_descriptor() {
             let mut seen = BTreeSet::new();
             let everything = Everything::start();
             while seen != listed {
-                seen.extend(descriptors().difference(&before).map(|(_, target)| name_of(target)));
+                let opened = descriptors();
+                // The quota is read once in a while, and the file closed immediately. The page lists
+                // it with the files that Volt reads.
+                let opened = opened.difference(&before).filter(|(_, target)| !target.starts_with("/sys/fs/cgroup"));
+                seen.extend(opened.map(|(_, target)| name_of(target)));
                 assert!(seen.is_subset(&listed), "seen {seen:?}, listed {listed:?}");
             }
             everything.end(|| ());
