@@ -126,7 +126,7 @@ fn lives(program: &Program, settings: &Settings) -> Lives {
 }
 
 /// Returns the life that a series belongs to, and whether it is published. `None` if that runtime
-/// has ended. The program itself has one life.
+/// was shut down. The program itself has one life.
 fn life_of(metric: &Metric, labels: &[String], lives: &Lives) -> Option<(u64, bool)> {
     match metric.labels.iter().position(|label| *label == RUNTIME) {
         Some(at) => lives.get(&labels[at]).copied(),

@@ -14,7 +14,7 @@
 //!   be a link, and must have mode 0700. An error message suggests changing the directory only if
 //!   it clearly exists for this purpose and is not shared.
 //! * DEAD ONLY IF CERTAIN: a socket is dead only if nothing listens on it and its program has
-//!   ended. A socket that is bound but does not listen yet refuses connections too.
+//!   exited. A socket that is bound but does not listen yet refuses connections too.
 //! * FOREIGN NAMES ARE LEFT ALONE: a file whose name does not parse is ignored.
 //!
 //! The environment is passed in as [`Environment`], so that tests need not change the environment

@@ -200,8 +200,8 @@ fn the_page_lists_every_file_descriptor() {
             let everything = Everything::start();
             while seen != listed {
                 let opened = descriptors();
-                // The quota is read once in a while, and the file closed immediately. The page lists
-                // it with the files that Volt reads.
+                // The quota is read once in a while, and its file closed immediately. The page
+                // lists it with the files that Volt reads.
                 let opened = opened.difference(&before).filter(|(_, target)| !target.starts_with("/sys/fs/cgroup"));
                 seen.extend(opened.map(|(_, target)| name_of(target)));
                 assert!(seen.is_subset(&listed), "seen {seen:?}, listed {listed:?}");

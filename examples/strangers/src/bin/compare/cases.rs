@@ -128,8 +128,8 @@ impl Case {
         }
     }
 
-    /// Returns parts of the calls that a dump must show while there are clients: of this package, and
-    /// of the library that a task of it, or of the library, awaits.
+    /// Returns parts of the calls that a dump must show while there are clients: calls of this
+    /// package, and of the library that it awaits.
     pub fn calls(self) -> &'static [&'static str] {
         match self {
             Case::Axum | Case::TowerHttp => &["/src/bin/web.rs", "hyper::server::conn::http1"],

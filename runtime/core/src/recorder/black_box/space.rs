@@ -82,7 +82,7 @@ impl BlackBox {
         let head = mapping.words(0, word::END_NS + 1);
         let set = |index: usize, value: u64| {
             // ORDERING: Release; orders the magic after the rest. The reader runs after the program
-            // has ended, or accepts a black box only with the magic.
+            // has exited, or accepts a black box only with the magic.
             head[index].store(value, Ordering::Release);
         };
         set(word::VERSION, VERSION);
@@ -183,7 +183,7 @@ impl BlackBox {
         let words = self.mapping.words(self.layout.sample_at((*number % 2) as usize), SAMPLE_BYTES / 8);
         let set = |index: usize, value: u64| {
             // ORDERING: Release; the steps are in this order. The reader runs after the program
-            // has ended.
+            // has exited.
             words[index].store(value, Ordering::Release);
         };
         set(0, 2 * *number - 1);

@@ -7,7 +7,7 @@ use volt_telemetry::dump::BlockOn;
 use volt_telemetry::text::counted;
 
 use super::{LEFT_OUT, Maker, NO_WAKER, Stacks};
-use crate::scheduler::readers::main_futures::{Asked, Requested, Traced};
+use crate::scheduler::readers::main_futures::{Requested, Target, Traced};
 
 /// How long to wait for the replies of the threads, after all tasks were polled.
 const TIMEOUT: Duration = Duration::from_millis(100);
@@ -22,22 +22,22 @@ impl Maker<'_> {
 
     /// Waits for the replies, and adds what they contain. Protocol (4) of `readers::main_futures`.
     pub(super) fn add_block_on(&mut self, requested: Option<Requested>) {
-        let Some(Requested { asked, left_out, replies }) = requested else { return };
+        let Some(Requested { targets, left_out, replies }) = requested else { return };
         let until = Instant::now() + self.limit.left().min(TIMEOUT);
-        let mut traced: Vec<Option<Traced>> = asked.iter().map(|_| None).collect();
+        let mut traced: Vec<Option<Traced>> = targets.iter().map(|_| None).collect();
         let end = loop {
             match replies.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok((index, reply)) => traced[index] = Some(reply),
                 Err(end) => break end,
             }
         };
-        for (asked, traced) in asked.into_iter().zip(traced) {
+        for (target, traced) in targets.into_iter().zip(traced) {
             let block_on = match traced {
                 Some(traced) if !traced.still_waits || traced.awaits_dump => None,
-                Some(traced) => Some(self.waiting(&asked, &traced)),
+                Some(traced) => Some(self.waiting(&target, &traced)),
                 // It has returned meanwhile.
                 None if end == RecvTimeoutError::Disconnected => None,
-                None => Some(self.polled(&asked)),
+                None => Some(self.polled(&target)),
             };
             let selection = &self.selection;
             let has = |block_on: &BlockOn| selection.has_block_on(&block_on.called_at, &block_on.chain);
@@ -48,7 +48,7 @@ impl Maker<'_> {
         }
     }
 
-    fn waiting(&mut self, asked: &Asked, traced: &Traced) -> BlockOn {
+    fn waiting(&mut self, target: &Target, traced: &Traced) -> BlockOn {
         let Stacks { calls, times, left_out } = self.unwind(&traced.recorded);
         let (chain, mut error, known) = self.chain(&calls, times);
         self.remark(known);
@@ -59,14 +59,14 @@ impl Maker<'_> {
             error = Some(LEFT_OUT.to_owned());
         }
         // Without a time it was polled for the first time, or for something else, before the dump.
-        let waiting_ns = self.began_at_ns.saturating_sub(asked.waits_since_ns.unwrap_or(self.began_at_ns));
-        BlockOn { called_at: asked.called_at.to_string(), waiting_ns: Some(waiting_ns), chain, error }
+        let waiting_ns = self.began_at_ns.saturating_sub(target.waits_since_ns.unwrap_or(self.began_at_ns));
+        BlockOn { called_at: target.called_at.to_string(), waiting_ns: Some(waiting_ns), chain, error }
     }
 
     /// Returns the entry of one whose thread has not polled it for the dump.
-    fn polled(&self, asked: &Asked) -> BlockOn {
-        let called_at = asked.called_at.to_string();
-        let Some(since_ns) = asked.waits_since_ns else { return BlockOn { called_at, ..BlockOn::default() } };
+    fn polled(&self, target: &Target) -> BlockOn {
+        let called_at = target.called_at.to_string();
+        let Some(since_ns) = target.waits_since_ns else { return BlockOn { called_at, ..BlockOn::default() } };
         let waiting_ns = Some(self.began_at_ns.saturating_sub(since_ns));
         let error = Some(format!("its thread did not poll it within {TIMEOUT:?}"));
         BlockOn { called_at, waiting_ns, error, ..BlockOn::default() }

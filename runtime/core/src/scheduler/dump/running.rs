@@ -1,5 +1,5 @@
-//! The part of a dump about the tasks that are being polled: they cannot be polled for the dump, but
-//! their threads have a stack.
+//! The part of a dump about the tasks that are being polled: they cannot be polled for the dump,
+//! but their threads have a stack.
 
 use std::time::Duration;
 

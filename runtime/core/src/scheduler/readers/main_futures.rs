@@ -1,9 +1,9 @@
 //! The futures of `block_on`, which a dump polls on their own threads.
 //!
 //! The *main future* of a `block_on` is not a task: it is on the stack of the thread that called
-//! `block_on`, and only this thread may poll it. That of `main` is often the first to look at if a
-//! program does not stop or start: it accepts connections, or waits for a signal. So each
-//! `block_on` *registers* its main future while it runs.
+//! `block_on`, and only this thread may poll it. That of `main` accepts connections, or waits for a
+//! signal, so it is of interest if a program does not start or stop. So each `block_on` *registers*
+//! its main future while it runs.
 //!
 //! # One ordinary case
 //!
@@ -15,9 +15,9 @@
 //!
 //! # The race
 //!
-//! The thread may poll the future, or return from `block_on`, when the request arrives. In the first
-//! case the next poll serves the request: the wake-up that follows the request causes this poll. In
-//! the second case the request is dropped with the entry, and the dump receives nothing.
+//! The thread may poll the future, or return from `block_on`, when the request arrives. In the
+//! first case the next poll serves the request: the wake-up that follows the request causes this
+//! poll. In the second case the request is dropped with the entry, and the dump receives nothing.
 //!
 //! # Protocol
 //!
@@ -36,7 +36,7 @@
 //!   arrives together with a request leads to this poll, too.
 //! * *A wait stays as old as it is*: a poll for a dump does not change how long the main future has
 //!   waited.
-//! * *Bounded*: an entry has at most one request; a dump asks at most [`MAX_BLOCK_ON`] of them.
+//! * *Bounded*: an entry has at most one request; a dump makes at most [`MAX_BLOCK_ON`] of them.
 //! * *No lock while polling*: the list and the slot are locked for a few instructions.
 
 use std::future::Future;
@@ -91,7 +91,7 @@ pub(in crate::scheduler) struct Traced {
 }
 
 /// A main future of which a dump has requested a poll.
-pub(in crate::scheduler) struct Asked {
+pub(in crate::scheduler) struct Target {
     pub(in crate::scheduler) called_at: &'static Location<'static>,
     /// `None` if it was being polled when the request was made.
     pub(in crate::scheduler) waits_since_ns: Option<u64>,
@@ -99,8 +99,8 @@ pub(in crate::scheduler) struct Asked {
 
 /// The requests of a dump.
 pub(in crate::scheduler) struct Requested {
-    pub(in crate::scheduler) asked: Vec<Asked>,
-    /// The number of main futures that were not asked because there are too many.
+    pub(in crate::scheduler) targets: Vec<Target>,
+    /// The number of main futures that were left out because there are too many.
     pub(in crate::scheduler) left_out: usize,
     /// Replies, with the index of the main future. Disconnected after the last one.
     pub(in crate::scheduler) replies: Receiver<(usize, Traced)>,
@@ -127,13 +127,13 @@ impl MainFutures {
         entries.truncate(MAX_BLOCK_ON);
         // Room for all replies, so that no thread waits for the dump.
         let (sender, replies) = sync_channel(entries.len());
-        let asked = entries.iter().enumerate().map(|(index, entry)| {
+        let targets = entries.iter().enumerate().map(|(index, entry)| {
             // ORDERING: Relaxed; a time for a report, which publishes nothing.
             let waits_since_ns = entry.waits_since_ns.load(Ordering::Relaxed);
-            entry.ask(Request { index, replies: sender.clone() });
-            Asked { called_at: entry.called_at, waits_since_ns: Some(waits_since_ns).filter(|&since| since != POLLED) }
+            entry.request(Request { index, replies: sender.clone() });
+            Target { called_at: entry.called_at, waits_since_ns: Some(waits_since_ns).filter(|&since| since != POLLED) }
         });
-        Requested { asked: asked.collect(), left_out, replies }
+        Requested { targets: targets.collect(), left_out, replies }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
@@ -142,7 +142,7 @@ impl MainFutures {
 }
 
 impl Entry {
-    fn ask(&self, request: Request) {
+    fn request(&self, request: Request) {
         *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
         // ORDERING: Relaxed; the wake-up below publishes it: the poll that this wake-up causes sees
         // the flag.
@@ -151,7 +151,7 @@ impl Entry {
     }
 
     fn take_request(&self) -> Option<Request> {
-        // ORDERING: Relaxed, both; see `ask`. A poll that misses the flag is followed by the poll
+        // ORDERING: Relaxed, both; see `request`. A poll that misses the flag is followed by the poll
         // that the request's wake-up causes. The lock publishes the request.
         if !self.is_requested.load(Ordering::Relaxed) {
             return None;
@@ -229,14 +229,14 @@ mod tests {
         let mut future = pin!(future::pending::<()>());
         assert!(registered.poll(future.as_mut()).is_pending());
         let requested = all.request();
-        let since_ns = requested.asked[0].waits_since_ns.expect("it waits");
+        let since_ns = requested.targets[0].waits_since_ns.expect("it waits");
         assert!(registered.poll(future.as_mut()).is_pending());
         let (index, traced) = requested.replies.try_recv().expect("a reply");
         assert_eq!((index, traced.still_waits, traced.awaits_dump), (0, true, false));
         assert_eq!(requested.replies.try_recv().err(), Some(TryRecvError::Disconnected));
-        assert_eq!(all.request().asked[0].waits_since_ns, Some(since_ns), "a wait stays as old as it is");
+        assert_eq!(all.request().targets[0].waits_since_ns, Some(since_ns), "a wait stays as old as it is");
         assert!(registered.poll(future.as_mut()).is_pending());
-        assert!(all.request().asked[0].waits_since_ns >= Some(since_ns));
+        assert!(all.request().targets[0].waits_since_ns >= Some(since_ns));
     }
 
     #[test]
@@ -244,11 +244,11 @@ mod tests {
         let all = MainFutures::default();
         let registered = all.register(Location::caller(), Waker::noop().clone());
         let requested = all.request();
-        assert!(requested.asked[0].waits_since_ns.is_none(), "it was not polled yet");
+        assert!(requested.targets[0].waits_since_ns.is_none(), "it was not polled yet");
         assert_eq!(requested.replies.try_recv().err(), Some(TryRecvError::Empty));
         drop(registered);
         assert_eq!(requested.replies.try_recv().err(), Some(TryRecvError::Disconnected));
-        assert!(all.request().asked.is_empty());
+        assert!(all.request().targets.is_empty());
     }
 
     #[test]
@@ -264,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn no_more_main_futures_than_a_dump_holds_are_asked() {
+    fn requests_are_limited_to_the_size_of_a_dump() {
         let all = MainFutures::default();
         let registered: Vec<_> =
             (0..MAX_BLOCK_ON + 3).map(|_| all.register(Location::caller(), Waker::noop().clone())).collect();
         let requested = all.request();
-        assert_eq!((requested.asked.len(), requested.left_out), (MAX_BLOCK_ON, 3));
+        assert_eq!((requested.targets.len(), requested.left_out), (MAX_BLOCK_ON, 3));
         drop(registered);
     }
 }

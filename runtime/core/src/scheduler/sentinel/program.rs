@@ -16,7 +16,7 @@
 //!
 //! Protocol. `Enter`, when a runtime is built, before its workers start: under the lock of the
 //! list, add the runtime, and start the thread if none runs. `Leave`, when all workers of a runtime
-//! have ended, by the thread that shuts it down:
+//! have exited, by the thread that shuts it down:
 //! 1. under the lock of the runtime's rounds, take them, so that no check follows; this waits for a
 //!    check that is under way;
 //! 2. under the lock of the list, remove the runtime. If it was the last one, and the thread sleeps

@@ -35,8 +35,8 @@ pub(crate) fn with_worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
 ///
 /// * The thread is not a worker.
 /// * It is a spare worker, which replaces a stuck worker.
-/// * It is in [`block_in_place`](crate::context::block_in_place::block_in_place): another thread has
-///   taken over the worker's tasks.
+/// * It is in [`block_in_place`](crate::context::block_in_place::block_in_place): another thread
+///   has taken over the worker's tasks.
 ///
 /// In a current-thread runtime, the thread in `block_on` that runs the tasks is worker 0.
 ///
