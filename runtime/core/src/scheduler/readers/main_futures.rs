@@ -151,8 +151,8 @@ impl Entry {
     }
 
     fn take_request(&self) -> Option<Request> {
-        // ORDERING: Relaxed, both; see `request`. A poll that misses the flag is followed by the poll
-        // that the request's wake-up causes. The lock publishes the request.
+        // ORDERING: Relaxed, both; see `request`. A poll that misses the flag is followed by the
+        // poll that the request's wake-up causes. The lock publishes the request.
         if !self.is_requested.load(Ordering::Relaxed) {
             return None;
         }
