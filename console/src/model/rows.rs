@@ -271,7 +271,8 @@ impl Model {
             let names = row.examples.iter().filter_map(|task| task.name.as_deref());
             let awaits = [row.awaits, row.awaits_at].into_iter().flatten();
             let kinds = row.resources.iter().map(|resource| resource.kind.as_str());
-            let texts = names.chain(awaits).chain(kinds).chain([row.spawned_at]);
+            let block_on = row.is_block_on.then_some("block_on");
+            let texts = names.chain(awaits).chain(kinds).chain([row.spawned_at]).chain(block_on);
             // A search for a task also finds the tasks that wait for it.
             let holders = row.locks.iter().filter_map(|lock| lock.held_by);
             let is_task = list.has_task(row.examples.iter().map(|task| task.id).chain(holders));

@@ -80,7 +80,8 @@ fn line(row: &WaitRow<'_>, is_selected: bool, columns: usize, theme: Theme) -> L
     let what = format!("{before}{}", what(row, room.saturating_sub(width(&before))));
     // A long wait is often as intended, a long poll never.
     let tone = if row.worker.is_some() { Tone::of_duration(row.longest_ns) } else { Tone::Plain };
-    let longest = format!("{}{}", duration(row.longest_ns), tone.mark());
+    let is_polled = row.is_block_on && row.longest_ns == 0;
+    let longest = if is_polled { "-".to_owned() } else { format!("{}{}", duration(row.longest_ns), tone.mark()) };
     let tasks = if row.is_block_on { "-".to_owned() } else { count(row.tasks) };
     let line = Line::from(vec![
         Span::styled(if is_selected { "▸" } else { " " }, theme.strong()),

@@ -15,7 +15,7 @@ use volt_telemetry::dump::{Dump, Query};
 
 use super::Handle;
 use crate::scheduler::readers::limit::{Limit, TIME_MAX};
-use crate::task::resources;
+use crate::scheduler::readers::main_futures;
 
 /// The remark if making the dump panics.
 const PANICKED: &str = "making the dump panicked, see the program's stderr: report it as a bug";
@@ -65,7 +65,7 @@ impl Future for Waiting {
         // Dropped without the lock, since that may run code of a subscriber.
         drop(made);
         drop(former);
-        resources::note_dump();
+        main_futures::note_dump();
         Poll::Pending
     }
 }
@@ -79,8 +79,9 @@ impl Handle {
     /// any time, and a task that can make progress does. The chains of 100,000 tasks take about a
     /// second, in slices of 50 µs between other tasks.
     ///
-    /// The dump also contains the futures of `block_on`, such as that of `main`. It has their own
-    /// threads poll them once. A `block_on` that awaits a dump is left out.
+    /// The dump also contains the futures of `block_on`, such as that of `main`: their own threads
+    /// poll them once. While such a thread is in a long poll, the dump waits up to 100 ms for it. A
+    /// `block_on` that awaits a dump is left out, as are all of a runtime with a seed.
     ///
     /// A dump ends early after 20 s, or if its poll of one task takes 3 s. It then contains the
     /// tasks found so far, and a remark with the reason. The runtime makes one dump at a time;

@@ -13,13 +13,15 @@ use volt_telemetry::wire::Reply;
 use super::registry::Registry;
 use crate::recorder::cuts;
 
-/// Calls of a running task that are kept while there are groups to remove.
+/// Calls of a running task, or of a `block_on`, that are kept while there are groups to remove.
 const CALLS_KEPT: usize = 16;
-/// The remark if calls of running tasks were removed.
-const CALLS_CUT: &str = "calls of running tasks were left out, since the dump was too large for a message";
+/// The remark if calls of running tasks, or of a `block_on`, were removed.
+const CALLS_CUT: &str =
+    "calls of running tasks or of block_on were left out, since the dump was too large for a message";
 /// The remark if running tasks were removed.
 const RUNNING_CUT: &str = "running tasks were left out, since the dump was too large for a message";
-const BLOCK_ON_CUT: &str = "calls of block_on were left out, since the dump was too large for a message";
+/// The remark if futures of `block_on` were removed.
+const BLOCK_ON_CUT: &str = "futures of block_on were left out, since the dump was too large for a message";
 
 /// Encodes the reply as a frame. Removes parts of its snapshots until it fits.
 ///
@@ -85,11 +87,13 @@ fn shorten(dump: &mut Dump) -> bool {
     };
     let cut_calls = |dump: &mut Dump, kept: usize| {
         let mut is_any = false;
-        for running in dump.running.iter_mut().filter(|running| running.chain.len() > kept) {
+        let running = dump.running.iter_mut().map(|running| &mut running.chain);
+        let block_on = dump.block_on.iter_mut().map(|block_on| &mut block_on.chain);
+        for chain in running.chain(block_on).filter(|chain| chain.len() > kept) {
             // The outer calls are the same for each poll; the inner ones are where it is stuck.
-            running.chain.drain(..running.chain.len() - kept);
-            let removed = running.chain.first().map_or(0, |link| link.depth);
-            running.chain.iter_mut().for_each(|link| link.depth = link.depth.saturating_sub(removed));
+            chain.drain(..chain.len() - kept);
+            let removed = chain.first().map_or(0, |link| link.depth);
+            chain.iter_mut().for_each(|link| link.depth = link.depth.saturating_sub(removed));
             is_any = true;
         }
         if is_any {
@@ -119,7 +123,7 @@ fn shorten(dump: &mut Dump) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::dump::{Group, Link, Running};
+    use volt_telemetry::dump::{BlockOn, Group, Link, Running};
     use volt_telemetry::wire::decode;
 
     use super::*;
@@ -129,7 +133,8 @@ mod tests {
         let chain: Vec<_> = (0..400).map(link).collect();
         let running = Running { chain: chain.clone(), ..Running::default() };
         let group = Group { chain: chain[..10].to_vec(), ..Group::default() };
-        Dump { running: vec![running; 64], groups: vec![group; 8], ..Dump::default() }
+        let block_on = BlockOn { chain: chain.clone(), ..BlockOn::default() };
+        Dump { running: vec![running; 64], groups: vec![group; 8], block_on: vec![block_on; 4], ..Dump::default() }
     }
 
     /// Returns what a client receives of the dump.
@@ -144,6 +149,7 @@ mod tests {
         // The stacks of running tasks take some megabytes.
         let Reply::Dump(cut) = sent(400_000) else { panic!("no dump") };
         assert_eq!((cut.running.len(), cut.groups.len(), cut.groups_left_out), (64, 8, 0));
+        assert_eq!(cut.block_on[3].chain.len(), CALLS_KEPT);
         let kept = &cut.running[0].chain;
         let lines: Vec<_> = kept.iter().filter_map(|link| link.line).collect();
         assert_eq!(lines, Vec::from_iter(400 - CALLS_KEPT as u32..400), "the inner ones");

@@ -73,14 +73,12 @@ pub(crate) struct Noted {
     pub(crate) awaited: Vec<Awaited>,
     /// Whether there were more than `RESOURCES_MAX`.
     pub(crate) is_cut: bool,
-    /// Whether one of the operations awaits a dump.
-    pub(crate) awaits_dump: bool,
 }
 
 thread_local! {
     /// Whether this thread polls a task for a dump.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
-    static NOTED: RefCell<Noted> = const { RefCell::new(Noted { awaited: Vec::new(), is_cut: false, awaits_dump: false }) };
+    static NOTED: RefCell<Noted> = const { RefCell::new(Noted { awaited: Vec::new(), is_cut: false }) };
 }
 
 /// Records what a pending operation awaits, if this poll is for a dump.
@@ -106,13 +104,6 @@ fn record(awaited: Awaited) {
     });
 }
 
-/// Records that a pending operation awaits a dump, if this poll is for one.
-pub(crate) fn note_dump() {
-    if IS_TRACED.get() {
-        NOTED.with_borrow_mut(|noted| noted.awaits_dump = true);
-    }
-}
-
 /// Returns whether this thread polls a task for a dump.
 #[inline]
 pub(crate) fn is_traced() -> bool {
@@ -121,18 +112,19 @@ pub(crate) fn is_traced() -> bool {
 
 /// Runs `poll`, and returns what the operations recorded that were pending in it.
 pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Noted) {
-    struct Reset;
+    // Inside of such a poll, `block_in_place` allows a `block_on`, which another dump may trace.
+    struct Reset(bool, Noted);
     impl Drop for Reset {
         fn drop(&mut self) {
-            IS_TRACED.set(false);
+            IS_TRACED.set(self.0);
+            NOTED.set(std::mem::take(&mut self.1));
         }
     }
-    NOTED.take();
-    let reset = Reset;
-    IS_TRACED.set(true);
+    let reset = Reset(IS_TRACED.replace(true), NOTED.take());
     let polled = poll();
+    let noted = NOTED.take();
     drop(reset);
-    (polled, NOTED.take())
+    (polled, noted)
 }
 
 #[cfg(test)]
@@ -152,6 +144,12 @@ mod tests {
         let ((), recorded) = recorded_in(|| (0..100).for_each(|number| note(|| Some(channel(number)))));
         assert_eq!((recorded.awaited.len(), recorded.is_cut), (RESOURCES_MAX, true));
         assert_eq!(recorded_in(|| ()).1, Noted::default());
+        let ((), outer) = recorded_in(|| {
+            note(|| Some(channel(1)));
+            recorded_in(|| note(|| Some(channel(2))));
+            note(|| Some(channel(3)));
+        });
+        assert_eq!(outer.awaited, [1, 3].map(channel), "not those of the poll inside");
     }
 
     #[test]

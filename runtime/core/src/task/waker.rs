@@ -7,13 +7,14 @@
 //! A poll for a task dump passes a *traced* waker. It differs only in `clone`, which notes the
 //! stack of the thread and returns an ordinary waker: a traced waker is never stored. It has its
 //! own vtable, so `will_wake` is false for every stored waker, and each future that waits clones
-//! it. [`TracedWaker`] is the same for the waker of anything else, such as the future of a
+//! it. [`Traced`] is the same for the waker of anything else, such as the future of a
 //! `block_on`.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use volt_stacks::Tape;
@@ -58,23 +59,41 @@ impl Deref for WakerRef<'_> {
     }
 }
 
-/// The functions of a [`TracedWaker`]. It is never owned, so `wake` is that by reference.
+/// The functions of the waker of a [`Traced`]. It is never owned, so `wake` is that by reference.
 static TRACED_REF_VTABLE: RawWakerVTable =
     RawWakerVTable::new(clone_traced_ref, wake_traced_ref, wake_traced_ref, |_| ());
 
-/// A traced waker of any waker, for the duration of a poll: its clones are those of that waker.
-pub(crate) struct TracedWaker<'a> {
-    waker: ManuallyDrop<Waker>,
-    _of: PhantomData<&'a Waker>,
+/// Any waker, to be passed to a traced poll: the clones of [`waker`](Self::waker) are those of that
+/// waker.
+pub(crate) struct Traced<'a> {
+    of: &'a Waker,
+    is_woken: AtomicBool,
 }
 
-impl<'a> TracedWaker<'a> {
+impl<'a> Traced<'a> {
     pub(crate) fn new(of: &'a Waker) -> Self {
-        // SAFETY: the vtable fulfils the contract of Waker: its data is `of`, which outlives this
-        // value, and it releases nothing. The waker is only lent, so its lifetime is this value's.
-        let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const *of).cast(), &TRACED_REF_VTABLE)) };
-        Self { waker: ManuallyDrop::new(waker), _of: PhantomData }
+        Self { of, is_woken: AtomicBool::new(false) }
     }
+
+    /// Returns the traced waker.
+    pub(crate) fn waker(&self) -> TracedWaker<'_> {
+        // SAFETY: the vtable fulfils the contract of Waker: its data is `self`, which the returned
+        // value borrows, and it releases nothing. The waker is only lent, so it lives no longer.
+        let waker = unsafe { Waker::from_raw(RawWaker::new((&raw const *self).cast(), &TRACED_REF_VTABLE)) };
+        TracedWaker { waker: ManuallyDrop::new(waker), _of: PhantomData }
+    }
+
+    /// Returns whether the traced waker itself, and no clone of it, was woken: the poll yielded.
+    pub(crate) fn is_woken(&self) -> bool {
+        // ORDERING: Relaxed; for a report. The wake-up itself is that of the waker.
+        self.is_woken.load(Ordering::Relaxed)
+    }
+}
+
+/// See [`Traced::waker`].
+pub(crate) struct TracedWaker<'a> {
+    waker: ManuallyDrop<Waker>,
+    _of: PhantomData<&'a ()>,
 }
 
 impl Deref for TracedWaker<'_> {
@@ -88,16 +107,19 @@ impl Deref for TracedWaker<'_> {
 // The name begins like that of `clone_traced`, by which a dump recognizes the frame.
 unsafe fn clone_traced_ref(data: *const ()) -> RawWaker {
     Tape::note();
-    // SAFETY: `data` is the waker of a live `TracedWaker`, as Waker guarantees.
-    let of = unsafe { &*data.cast::<Waker>() };
-    let clone = ManuallyDrop::new(of.clone());
+    // SAFETY: `data` is a live `Traced`, as Waker guarantees.
+    let traced = unsafe { &*data.cast::<Traced<'_>>() };
+    let clone = ManuallyDrop::new(traced.of.clone());
     // The new waker takes the reference of the clone.
     RawWaker::new(clone.data(), clone.vtable())
 }
 
 unsafe fn wake_traced_ref(data: *const ()) {
     // SAFETY: as above.
-    unsafe { &*data.cast::<Waker>() }.wake_by_ref();
+    let traced = unsafe { &*data.cast::<Traced<'_>>() };
+    // ORDERING: Relaxed; see `Traced::is_woken`.
+    traced.is_woken.store(true, Ordering::Relaxed);
+    traced.of.wake_by_ref();
 }
 
 /// Returns the task behind a waker's data pointer, without adding a reference.
@@ -214,17 +236,21 @@ mod tests {
     fn a_clone_of_a_traced_waker_is_the_waker_itself() {
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
+        let traced = Traced::new(&waker);
         let clone = {
-            let traced = TracedWaker::new(&waker);
+            let traced = traced.waker();
             assert!(!traced.will_wake(&waker), "so each future that waits clones it");
-            traced.wake_by_ref();
             traced.clone()
         };
+        clone.wake_by_ref();
+        assert!(!traced.is_woken());
+        traced.waker().wake_by_ref();
+        assert!(traced.is_woken());
         assert!(clone.will_wake(&waker));
         assert_eq!(Arc::strong_count(&count), 3, "this one, the waker and its clone");
         clone.wake();
         drop(waker);
         // ORDERING: Relaxed; one thread.
-        assert_eq!((count.0.load(Ordering::Relaxed), Arc::strong_count(&count)), (2, 1));
+        assert_eq!((count.0.load(Ordering::Relaxed), Arc::strong_count(&count)), (3, 1));
     }
 }

@@ -117,7 +117,7 @@ pub struct Dump {
     /// Number of groups that were left out because there are too many.
     pub groups_left_out: u64,
     /// The futures of `block_on`, such as that of `main`, in the order of the calls. A `block_on`
-    /// that awaits a dump is left out.
+    /// that awaits a dump is left out. Empty if the query selects a task or does not poll.
     #[serde(deserialize_with = "block_on")]
     pub block_on: Vec<BlockOn>,
     /// What is missing and why, with the remedy.

@@ -9,7 +9,7 @@ use volt::sync::{Notify, oneshot};
 use volt::telemetry::dump::{Dump, Query};
 use volt::{Builder, Handle, Runtime};
 
-use super::{LONG, dump, dump_with, runtime};
+use super::{LONG, dump as dump_until, dump_with, runtime};
 
 /// Returns the line of this file with this comment.
 fn line(marker: &str) -> u32 {
@@ -38,29 +38,38 @@ fn is_at(dump: &Dump, place: u32) -> bool {
     dump.block_on.iter().any(|block_on| block_on.chain.iter().any(|link| link.is_user_code && link.line == Some(place)))
 }
 
+/// Calls a function when it is dropped, also by a failed assertion, so that a thread of a scope ends.
+struct Finally<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
 #[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
 #[test]
 fn a_dump_names_the_await_of_block_on() {
-    let runtime = runtime(2);
+    let (runtime, other) = (runtime(2), runtime(1));
     let end = Arc::new(Notify::new());
     thread::scope(|scope| {
         let (handle, ends) = (runtime.handle(), end.clone());
-        let serves = scope.spawn(move || handle.block_on(async { serves(ends).await })); // LINE: called
-        // The caller's own `block_on` awaits the dump, and is left out.
-        let dump = dump(&runtime, &Query::default(), |dump| is_at(dump, line("serves")));
+        scope.spawn(move || handle.block_on(async { serves(ends).await })); // LINE: called
+        let _end = Finally(|| end.notify_one());
+        let dump = dump_from(&other, handle, |dump| is_at(dump, line("serves")));
         let [block_on] = &dump.block_on[..] else { panic!("one: {}", dump.text()) };
         assert!(block_on.called_at.contains(&format!("block_on.rs:{}:", line("called"))), "{}", dump.text());
         assert_eq!((dump.alive, dump.waiting, &block_on.error), (0, 0, &None), "it is no task: {}", dump.text());
-        let again = dump_with(&runtime, Query::default());
-        assert!(again.block_on[0].waiting_ns > block_on.waiting_ns, "the wait goes on");
-        let filtered = |filter: &str| dump_with(&runtime, Query { filter: filter.into(), ..Query::default() });
-        assert_eq!(filtered("serves").block_on.len(), 1);
-        assert_eq!(filtered("other").block_on.len(), 0);
+        let is_longer = |dump: &Dump| dump.block_on.iter().any(|again| again.waiting_ns > block_on.waiting_ns);
+        dump_from(&other, handle, is_longer);
+        // The caller's own `block_on` awaits the dump, and is left out.
+        dump_until(&runtime, &Query::default(), |dump| is_at(dump, line("serves")) && dump.block_on.len() == 1);
+        let filtered = |filter: &str| Query { filter: filter.into(), ..Query::default() };
+        dump_until(&runtime, &filtered("serves"), |dump| dump.block_on.len() == 1);
+        assert_eq!(dump_with(&runtime, filtered("other")).block_on.len(), 0);
         assert_eq!(dump_with(&runtime, Query { polls: false, ..Query::default() }).block_on.len(), 0);
-        end.notify_one();
-        serves.join().unwrap();
     });
-    assert_eq!(dump_with(&runtime, Query::default()).block_on.len(), 0, "it has returned");
+    assert_eq!(other.block_on(runtime.handle().dump()).block_on.len(), 0, "it has returned");
 }
 
 #[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
@@ -95,43 +104,42 @@ fn a_block_on_that_is_being_polled_is_named() {
                 }
             });
         });
+        let _end = Finally(|| is_over.store(true, Ordering::Release));
         let dump = dump_from(&other, runtime.handle(), |dump| dump.block_on.len() == 1);
-        is_over.store(true, Ordering::Release);
         let block_on = &dump.block_on[0];
         assert_eq!((block_on.waiting_ns, block_on.chain.len()), (None, 0), "{}", dump.text());
     });
 }
 
-/// The future is polled by its wake-ups and by dumps, and gets each message.
+/// Each message is sent beside one dump, or after it. The next dump, whose poll would find a lost
+/// message, is made only after the message has arrived.
 fn no_message_is_lost(runtime: &Runtime) {
-    const MESSAGES: u32 = 2_000;
-    let (other, is_over) = (super::runtime(1), AtomicBool::new(false));
-    let dumps = thread::scope(|scope| {
-        let dumps = scope.spawn(|| {
-            let mut dumps = 0;
-            while !is_over.load(Ordering::Acquire) {
-                other.block_on(runtime.handle().dump());
-                dumps += 1;
+    const MESSAGES: u32 = 500;
+    let other = super::runtime(1);
+    let (dumper, requests) = mpsc::channel::<oneshot::Sender<()>>();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, message) in requests.into_iter().enumerate() {
+                if number % 2 == 0 {
+                    other.block_on(runtime.handle().dump());
+                    message.send(()).unwrap();
+                } else {
+                    let handle = runtime.handle().clone();
+                    let dump = other.spawn(async move { handle.dump().await });
+                    message.send(()).unwrap();
+                    other.block_on(dump).unwrap();
+                }
             }
-            dumps
         });
-        let received = runtime.block_on(async {
-            let mut received = 0;
-            for _ in 0..MESSAGES {
+        runtime.block_on(async move {
+            for number in 0..MESSAGES {
                 let (sender, receiver) = oneshot::channel();
-                volt::spawn(async move {
-                    volt::task::yield_now().await;
-                    sender.send(1).unwrap();
-                });
-                received += volt::time::timeout(LONG, receiver).await.expect("no wake-up is lost").unwrap();
+                dumper.send(sender).unwrap();
+                let received = volt::time::timeout(LONG, receiver).await;
+                assert_eq!(received, Ok(Ok(())), "message {number} is lost");
             }
-            received
         });
-        is_over.store(true, Ordering::Release);
-        assert_eq!(received, MESSAGES);
-        dumps.join().unwrap()
     });
-    assert!(dumps > 0);
 }
 
 #[test]

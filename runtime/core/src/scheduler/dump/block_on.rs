@@ -23,6 +23,9 @@ impl Maker<'_> {
     /// Waits for the replies, and adds what they contain. Protocol (4) of `readers::main_futures`.
     pub(super) fn add_block_on(&mut self, requested: Option<Requested>) {
         let Some(Requested { targets, left_out, replies }) = requested else { return };
+        if self.limit.is_cancelled() {
+            return;
+        }
         let until = Instant::now() + self.limit.left().min(TIMEOUT);
         let mut traced: Vec<Option<Traced>> = targets.iter().map(|_| None).collect();
         let end = loop {
@@ -32,6 +35,9 @@ impl Maker<'_> {
             }
         };
         for (target, traced) in targets.into_iter().zip(traced) {
+            if self.limit.is_cancelled() {
+                return;
+            }
             let block_on = match traced {
                 Some(traced) if !traced.still_waits || traced.awaits_dump => None,
                 Some(traced) => Some(self.waiting(&target, &traced)),

@@ -37,8 +37,12 @@
 //! * *A wait stays as old as it is*: a poll for a dump does not change how long the main future has
 //!   waited.
 //! * *Bounded*: an entry has at most one request; a dump makes at most [`MAX_BLOCK_ON`] of them.
-//! * *No lock while polling*: the list and the slot are locked for a few instructions.
+//! * *No lock while polling*: the list and the slot are locked for a few instructions. No lock is
+//!   held while a request is dropped, since that may wake the dump.
+//! * *Not in a forked child*: there, the locks may be held by threads that do not exist.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -47,20 +51,38 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use volt_stacks::fork::Home;
 use volt_stacks::{Recorded, Tape};
 use volt_telemetry::dump::MAX_BLOCK_ON;
 
 use crate::clock;
 use crate::task::resources;
-use crate::task::waker::TracedWaker;
+use crate::task::waker;
 
 /// In place of the time since which the main future waits: it is being polled.
 const POLLED: u64 = 0;
 
+thread_local! {
+    /// Whether an operation that awaits a dump was pending in the present poll of this thread.
+    static AWAITS_DUMP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Records that a pending operation awaits a dump.
+pub(crate) fn note_dump() {
+    AWAITS_DUMP.set(true);
+}
+
 /// The main futures of a runtime.
-#[derive(Default)]
 pub(crate) struct MainFutures {
-    entries: Mutex<Vec<Arc<Entry>>>,
+    home: Home,
+    calls: Mutex<Calls>,
+}
+
+/// The present calls of `block_on`, by their numbers.
+#[derive(Default)]
+struct Calls {
+    next: u64,
+    entries: BTreeMap<u64, Arc<Entry>>,
 }
 
 /// A main future, as a dump sees it.
@@ -70,6 +92,8 @@ struct Entry {
     /// When its last poll that was not for a dump returned, ns on the program's clock, or
     /// [`POLLED`].
     waits_since_ns: AtomicU64,
+    /// Whether it awaits a dump, so that it is left out.
+    awaits_dump: AtomicBool,
     is_requested: AtomicBool,
     request: Mutex<Option<Request>>,
 }
@@ -107,24 +131,38 @@ pub(in crate::scheduler) struct Requested {
 }
 
 impl MainFutures {
+    /// Creates the list of a runtime that is built in this process.
+    pub(super) fn new() -> Self {
+        Self { home: Home::here(), calls: Mutex::default() }
+    }
+
     /// Protocol (1). `waker` wakes the thread that polls the main future.
     pub(crate) fn register(&self, called_at: &'static Location<'static>, waker: Waker) -> Registered<'_> {
         let entry = Arc::new(Entry {
             called_at,
             waker,
             waits_since_ns: AtomicU64::new(POLLED),
+            awaits_dump: AtomicBool::new(false),
             is_requested: AtomicBool::new(false),
             request: Mutex::new(None),
         });
-        self.lock().push(entry.clone());
-        Registered { all: self, entry }
+        let mut calls = self.lock();
+        let number = calls.next;
+        calls.next += 1;
+        calls.entries.insert(number, entry.clone());
+        drop(calls);
+        Registered { all: self, number, entry }
     }
 
     /// Protocol (2).
     pub(in crate::scheduler) fn request(&self) -> Requested {
-        let mut entries = self.lock().clone();
-        let left_out = entries.len().saturating_sub(MAX_BLOCK_ON);
-        entries.truncate(MAX_BLOCK_ON);
+        let (entries, left_out): (Vec<Arc<Entry>>, usize) = {
+            let calls = self.lock();
+            // ORDERING: Relaxed; the dump that it awaits may be another one, and then it is in the
+            // next dump.
+            let others = || calls.entries.values().filter(|entry| !entry.awaits_dump.load(Ordering::Relaxed));
+            (others().take(MAX_BLOCK_ON).cloned().collect(), others().count().saturating_sub(MAX_BLOCK_ON))
+        };
         // Room for all replies, so that no thread waits for the dump.
         let (sender, replies) = sync_channel(entries.len());
         let targets = entries.iter().enumerate().map(|(index, entry)| {
@@ -136,34 +174,40 @@ impl MainFutures {
         Requested { targets: targets.collect(), left_out, replies }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entry {
+    fn slot(&self) -> MutexGuard<'_, Option<Request>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn request(&self, request: Request) {
-        *self.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(request);
+        let former = self.slot().replace(request);
+        drop(former);
         // ORDERING: Relaxed; the wake-up below publishes it: the poll that this wake-up causes sees
         // the flag.
         self.is_requested.store(true, Ordering::Relaxed);
         self.waker.wake_by_ref();
     }
 
-    fn take_request(&self) -> Option<Request> {
+    fn take_request(&self, home: Home) -> Option<Request> {
         // ORDERING: Relaxed, both; see `request`. A poll that misses the flag is followed by the
         // poll that the request's wake-up causes. The lock publishes the request.
-        if !self.is_requested.load(Ordering::Relaxed) {
+        if !self.is_requested.load(Ordering::Relaxed) || !home.is_here() {
             return None;
         }
         self.is_requested.store(false, Ordering::Relaxed);
-        self.request.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.slot().take()
     }
 }
 
 /// A main future that is registered until this is dropped.
 pub(crate) struct Registered<'a> {
     all: &'a MainFutures,
+    number: u64,
     entry: Arc<Entry>,
 }
 
@@ -171,41 +215,52 @@ impl Registered<'_> {
     /// Polls the main future. Protocol (3).
     pub(crate) fn poll<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
         let entry = &*self.entry;
-        let request = entry.take_request();
+        let request = entry.take_request(self.all.home);
         // ORDERING: Relaxed, all of this function; see `MainFutures::request`.
         let since_ns = entry.waits_since_ns.swap(POLLED, Ordering::Relaxed);
-        let is_traced = request.is_some();
-        let polled = match request {
-            None => future.poll(&mut Context::from_waker(&entry.waker)),
-            Some(request) => poll_traced(future, &entry.waker, request),
+        // A task that was polled on this thread may have set it.
+        AWAITS_DUMP.set(false);
+        let (polled, traced) = match &request {
+            None => (future.poll(&mut Context::from_waker(&entry.waker)), None),
+            Some(_) => poll_traced(future, &entry.waker),
         };
-        let now_ns = if is_traced && since_ns != POLLED { since_ns } else { clock::now_ns() };
-        entry.waits_since_ns.store(now_ns, Ordering::Relaxed);
+        if polled.is_pending() {
+            let is_same_wait = traced.as_ref().is_some_and(|traced| traced.still_waits) && since_ns != POLLED;
+            entry.waits_since_ns.store(if is_same_wait { since_ns } else { clock::now_ns() }, Ordering::Relaxed);
+            entry.awaits_dump.store(AWAITS_DUMP.get(), Ordering::Relaxed);
+        }
+        if let (Some(Request { index, replies }), Some(traced)) = (request, traced) {
+            // Fails only if the dump has ended.
+            let _is_sent = replies.try_send((index, traced));
+        }
         polled
     }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.all.lock().retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+        if !self.all.home.is_here() {
+            return;
+        }
+        let entry = self.all.lock().entries.remove(&self.number);
         // The dump may still have the entry.
-        self.entry.request.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let request = self.entry.slot().take();
+        drop((entry, request));
     }
 }
 
 #[cold]
-fn poll_traced<F: Future>(future: Pin<&mut F>, waker: &Waker, request: Request) -> Poll<F::Output> {
+fn poll_traced<F: Future>(future: Pin<&mut F>, waker: &Waker) -> (Poll<F::Output>, Option<Traced>) {
     let mut tape = Tape::new();
     let (mut future, mut polled) = (Some(future), None);
-    let ((), noted) = resources::recorded_in(|| {
-        let waker = TracedWaker::new(waker);
+    let traced = waker::Traced::new(waker);
+    resources::recorded_in(|| {
+        let waker = traced.waker();
         tape.record(&mut || polled = future.take().map(|future| poll_future(future, &waker)));
     });
     let polled = polled.expect("`record` calls the closure once");
-    let traced = Traced { still_waits: polled.is_pending(), recorded: tape.take(), awaits_dump: noted.awaits_dump };
-    // Fails only if the dump has ended.
-    let _is_sent = request.replies.try_send((request.index, traced));
-    polled
+    let still_waits = polled.is_pending() && !traced.is_woken();
+    (polled, Some(Traced { still_waits, recorded: tape.take(), awaits_dump: AWAITS_DUMP.get() }))
 }
 
 /// Its frame, and those outside of it, are left out of the chain: see `dump::chain`.
@@ -224,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_request_is_served_by_the_next_poll_and_only_by_it() {
-        let all = MainFutures::default();
+        let all = MainFutures::new();
         let registered = all.register(Location::caller(), Waker::noop().clone());
         let mut future = pin!(future::pending::<()>());
         assert!(registered.poll(future.as_mut()).is_pending());
@@ -240,8 +295,38 @@ mod tests {
     }
 
     #[test]
+    fn a_main_future_that_yields_does_not_wait() {
+        let all = MainFutures::new();
+        let registered = all.register(Location::caller(), Waker::noop().clone());
+        let requested = all.request();
+        let mut future = pin!(future::poll_fn::<(), _>(|cx| {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }));
+        assert!(registered.poll(future.as_mut()).is_pending());
+        assert!(!requested.replies.try_recv().expect("a reply").1.still_waits);
+    }
+
+    #[test]
+    fn a_main_future_that_awaits_a_dump_is_left_out() {
+        let all = MainFutures::new();
+        let registered = all.register(Location::caller(), Waker::noop().clone());
+        let mut awaits = true;
+        let mut future = pin!(future::poll_fn::<(), _>(move |_| {
+            if std::mem::take(&mut awaits) {
+                note_dump();
+            }
+            Poll::Pending
+        }));
+        assert!(registered.poll(future.as_mut()).is_pending());
+        assert!(all.request().targets.is_empty());
+        assert!(registered.poll(future.as_mut()).is_pending());
+        assert_eq!(all.request().targets.len(), 1);
+    }
+
+    #[test]
     fn a_request_ends_with_its_block_on() {
-        let all = MainFutures::default();
+        let all = MainFutures::new();
         let registered = all.register(Location::caller(), Waker::noop().clone());
         let requested = all.request();
         assert!(requested.targets[0].waits_since_ns.is_none(), "it was not polled yet");
@@ -253,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_traced_poll_ends_the_request() {
-        let all = MainFutures::default();
+        let all = MainFutures::new();
         let registered = all.register(Location::caller(), Waker::noop().clone());
         let requested = all.request();
         let mut future = pin!(future::poll_fn::<(), _>(|_| std::panic::resume_unwind(Box::new("on purpose"))));
@@ -265,7 +350,7 @@ mod tests {
 
     #[test]
     fn requests_are_limited_to_the_size_of_a_dump() {
-        let all = MainFutures::default();
+        let all = MainFutures::new();
         let registered: Vec<_> =
             (0..MAX_BLOCK_ON + 3).map(|_| all.register(Location::caller(), Waker::noop().clone())).collect();
         let requested = all.request();

@@ -57,7 +57,7 @@ impl Readers {
             long_waits: LongWaits::default(),
             listing: Listing::default(),
             dumps: Turns::default(),
-            main_futures: MainFutures::default(),
+            main_futures: MainFutures::new(),
             processes: Sources::default(),
             time_floors: Mutex::new(vec![[0; PHASES.len()]; workers]),
         }
