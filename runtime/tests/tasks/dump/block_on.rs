@@ -10,6 +10,7 @@ use volt::telemetry::dump::{Dump, Query};
 use volt::{Builder, Handle, Runtime};
 
 use super::{LONG, dump as dump_until, dump_with, runtime};
+use crate::watchdog::watched;
 
 /// Returns the line of this file with this comment.
 fn line(marker: &str) -> u32 {
@@ -38,7 +39,8 @@ fn is_at(dump: &Dump, place: u32) -> bool {
     dump.block_on.iter().any(|block_on| block_on.chain.iter().any(|link| link.is_user_code && link.line == Some(place)))
 }
 
-/// Calls a function when it is dropped, also by a failed assertion, so that a thread of a scope ends.
+/// Calls a function when it is dropped, also by a failed assertion, so that a thread of a scope
+/// ends.
 struct Finally<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Finally<F> {
@@ -144,10 +146,10 @@ fn no_message_is_lost(runtime: &Runtime) {
 
 #[test]
 fn dumps_lose_no_wake_up_of_block_on() {
-    no_message_is_lost(&runtime(2));
+    watched(|| no_message_is_lost(&runtime(2)));
 }
 
 #[test]
 fn dumps_lose_no_wake_up_of_a_current_thread_main() {
-    no_message_is_lost(&Builder::new_current_thread().build().unwrap());
+    watched(|| no_message_is_lost(&Builder::new_current_thread().build().unwrap()));
 }
