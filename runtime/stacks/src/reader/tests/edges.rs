@@ -371,7 +371,7 @@ fn a_stack_of_any_depth_is_read_and_its_cost_is_printed() {
                 deep(levels, &|| repeat(is_over, begun, &measure_gap));
             }
         });
-        let (mut held, mut taken, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut held, mut taken, mut resolved, mut lines) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for index in 0..STACKS / 4 {
             reset.store(true, Ordering::Relaxed);
             until(|| !reset.load(Ordering::Relaxed));
@@ -384,12 +384,15 @@ fn a_stack_of_any_depth_is_read_and_its_cost_is_printed() {
             let began = Instant::now();
             let read = resolver.resolve(&stack, Some(marker()));
             let took = began.elapsed();
-            assert!(names(&read, "::repeat").is_some_and(|frame| frame.line.is_some()), "{read:#?}");
+            let Some(frame) = names(&read, "::repeat") else { panic!("{read:#?}") };
+            // Some instructions have no line, and the signal may arrive at one of them.
+            lines += u32::from(frame.line.is_some());
             match index {
                 0 => println!("{name}: the first of {} frames resolved in {took:?}", read.frames.len()),
                 _ => resolved.push(took),
             }
         }
+        assert!(lines > 0, "no stack has the line of the call");
         let (held, taken, resolved) = (median(held), median(taken), median(resolved));
         println!(
             "{name}: costs the thread {held:?} of its processor; taken in {taken:?}, resolved in {resolved:?} (medians)"
