@@ -246,7 +246,8 @@ mod tests {
         assert!(!traced.is_woken());
         traced.waker().wake_by_ref();
         assert!(traced.is_woken());
-        assert!(clone.will_wake(&waker));
+        // Not `will_wake`: two wakers of an `Arc` may have vtables at two addresses, as in Miri.
+        assert_eq!(clone.data(), waker.data());
         assert_eq!(Arc::strong_count(&count), 3, "this one, the waker and its clone");
         clone.wake();
         drop(waker);
