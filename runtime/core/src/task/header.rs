@@ -357,7 +357,7 @@ impl Task {
 
 impl Task {
     /// Claims the task for a poll outside the queues, if it waits: see `state`.
-    pub(crate) fn claim(&self) -> Option<Notified> {
+    pub fn claim(&self) -> Option<Notified> {
         // SAFETY: the transition made the task SCHEDULED and added a reference.
         self.header().state.claim().then(|| unsafe { Notified::from_raw(self.0) })
     }
@@ -436,7 +436,7 @@ impl Notified {
 
     /// Polls the future once as `run` does, with a waker that notes on the thread's
     /// [`Tape`](volt_stacks::Tape) where it is cloned.
-    pub(crate) fn run_traced(self, began_at_ns: u64) -> Ran {
+    pub fn run_traced(self, began_at_ns: u64) -> Ran {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the `Notified`'s is still owned here.
         let vtable = unsafe { raw.as_ref() }.vtable;

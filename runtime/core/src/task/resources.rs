@@ -106,7 +106,7 @@ fn record(awaited: Awaited) {
 
 /// Returns whether this thread polls a task for a dump.
 #[inline]
-pub(crate) fn is_traced() -> bool {
+pub fn is_traced() -> bool {
     IS_TRACED.get()
 }
 

@@ -6,6 +6,11 @@
 //! Wakers may be called on any thread. A waker pushes its task to the queue, under a lock, and then
 //! wakes the future of the set.
 //!
+//! A dump polls the future that runs the set with a traced waker. In such a poll, the set also
+//! polls its waiting tasks with traced wakers, so that their stacks become branches of the chain of
+//! that future. Each task is claimed by the transition that dumps use (`task::state`), and a
+//! wake-up in this poll is recorded as in any other.
+//!
 //! Invariants:
 //! * SAME THREAD: only the thread that owns the set polls and drops the tasks' futures. The set is
 //!   not `Send`, runs tasks only in its own `poll`, and cancels all of them before it is dropped.
@@ -35,8 +40,10 @@ use volt_core::coop;
 use volt_core::runtime::Id;
 use volt_core::task::JoinHandle;
 use volt_core::task::cell::new_task_of_set;
-use volt_core::task::header::{Ran, Task};
+use volt_core::task::header::Task;
+use volt_core::task::resources;
 use volt_core::task::schedule::Schedule;
+use volt_stacks::Tape;
 
 pub use self::current::LocalEnterGuard;
 use self::current::current;
@@ -52,6 +59,8 @@ mod tests;
 /// Number of tasks that destructors may spawn while their set is dropped; far more than any orderly
 /// shutdown needs.
 const SPAWNS_AT_END: u32 = 1_000;
+/// Number of tasks that a poll for a dump polls at most: as many as a chain can have branches.
+const TRACED_MAX: usize = 64;
 
 /// A set of tasks that run on one thread, the thread that polls the set.
 ///
@@ -215,18 +224,34 @@ impl LocalSet {
         // Also if a subscriber panics in a poll.
         let _polled = Polled(shared);
         let (polls, operations) = budgets();
+        if resources::is_traced() {
+            self.poll_waiting(operations);
+        }
         for _poll in 0..polls {
             let Some(task) = shared.pop_or_wait() else {
                 return if shared.0.lock().alive.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
-            let ran = coop::limited(operations, || task.run(0));
-            if let Ran::Woken { task, .. } = ran {
-                shared.0.lock().woken.push_back(task);
-            }
+            shared.keep_woken(coop::limited(operations, || task.run(0)));
         }
         // More tasks are woken. Yield, so that other tasks of the runtime run first.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Polls tasks that wait, with traced wakers.
+    #[cold]
+    fn poll_waiting(&self, operations: u32) {
+        let state = self.shared.0.lock();
+        let alive: Vec<Task> = state.alive.values().take(TRACED_MAX).cloned().collect();
+        if state.alive.len() > TRACED_MAX {
+            Tape::leave_out();
+        }
+        drop(state);
+        for task in alive {
+            // Claimed one at a time: if a subscriber panics in a poll, no other claim is lost.
+            let ran = task.claim().map(|task| coop::limited(operations, || task.run_traced(0)));
+            ran.into_iter().for_each(|ran| self.shared.keep_woken(ran));
+        }
     }
 }
 

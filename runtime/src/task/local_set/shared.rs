@@ -1,10 +1,10 @@
 //! The state that a set shares with its tasks; the header of the folder describes it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use volt_core::task::header::{Header, Notified, Task};
+use volt_core::task::header::{Header, Notified, Ran, Task};
 use volt_core::task::schedule::Schedule;
 use volt_shim::Mutex;
 
@@ -15,7 +15,8 @@ pub(super) struct Shared(pub(super) Arc<Mutex<State>>);
 #[derive(Default)]
 pub(super) struct State {
     pub(super) woken: VecDeque<Notified>,
-    pub(super) alive: HashMap<u64, Task>,
+    /// By id, so in the order in which they were spawned.
+    pub(super) alive: BTreeMap<u64, Task>,
     pub(super) waker: Option<Waker>,
     /// A poll of the set is running, and runs what is woken meanwhile: the waker need not be
     /// called.
@@ -98,6 +99,13 @@ impl Shared {
         let task = state.woken.pop_front();
         state.is_polled &= task.is_some();
         task
+    }
+
+    /// Adds a task to the woken ones if it was woken in the poll with this result.
+    pub(super) fn keep_woken(&self, ran: Ran) {
+        if let Ran::Woken { task, .. } = ran {
+            self.0.lock().woken.push_back(task);
+        }
     }
 
     pub(super) fn pop(&self) -> Option<Notified> {

@@ -145,6 +145,15 @@ impl Tape {
         }
     }
 
+    /// Counts as left out what would have been noted on this thread, if a tape records on it.
+    pub fn leave_out() {
+        let Ok(tape) = RECORDING.try_with(Cell::get) else { return };
+        // SAFETY: *Only while recording*: see `note`.
+        if let Some(tape) = unsafe { tape.as_mut() } {
+            tape.left_out += 1;
+        }
+    }
+
     fn copy(&mut self, registers: Registers) {
         if self.stacks.len() == STACKS_MAX {
             self.left_out += 1;

@@ -1,7 +1,7 @@
 //! The task dump: each waiting task's chain of awaits, with the lines of this file. `polls` has
-//! what tasks do in the polls of a dump, `block_on` the futures that are not tasks, `repeat` the
-//! next dumps of the same tasks, `resources` the primitives that they wait for, and `runtimes` the
-//! runtimes that cannot run it as usual.
+//! what tasks do in the polls of a dump, `block_on` the futures that are not tasks, `local_set` the
+//! tasks of such a set, `repeat` the next dumps of the same tasks, `resources` the primitives that
+//! they wait for, and `runtimes` the runtimes that cannot run it as usual.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use volt::telemetry::dump::{Dump, Group, Query};
 use volt::{Builder, Runtime};
 
 mod block_on;
+mod local_set;
 mod polls;
 mod repeat;
 mod resources;
 mod runtimes;
 
 /// The maximum time for an event that the test expects.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 fn runtime(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).name("dumped").build().unwrap()

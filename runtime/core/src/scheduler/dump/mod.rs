@@ -56,12 +56,15 @@
 //! # Limits
 //!
 //! Futures that poll a child only when the child's own waker was called (`FuturesUnordered`,
-//! `JoinSet` of other libraries, a `LocalSet`) hide their children: the chain ends at them. A
-//! future that keeps its first waker copies nothing in a later poll. The clone that a future makes
-//! is the task's ordinary waker, so `will_wake` between the clone and the traced waker returns
-//! false, which its contract allows. A future that keeps a list of wakers without duplicates by
-//! `will_wake` therefore gains an entry for each dump. A `select!` with random order draws a number
-//! in each poll.
+//! `JoinSet` of other libraries) hide their children: the chain ends at them. Volt's `LocalSet`
+//! polls its waiting tasks for the dump, so they are branches of the chain of the future that runs
+//! it.
+//!
+//! A future that keeps its first waker copies nothing in a later poll. The clone that a future
+//! makes is the task's ordinary waker, so `will_wake` between the clone and the traced waker
+//! returns false, which its contract allows. A future that keeps a list of wakers without
+//! duplicates by `will_wake` therefore gains an entry for each dump. A `select!` with random order
+//! draws a number in each poll.
 //!
 //! Rejected: waking each task, and tracing its next poll. The wake-up overwrites the cause of the
 //! last one, the poll counts a delay from it, and each poll would have to check whether it is
