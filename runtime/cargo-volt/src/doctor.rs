@@ -93,11 +93,12 @@ fn examine(shell: &Shell, given: &Given, lines: &mut Vec<Line>) -> Result<(), Er
     for profile in ["dev", "release"] {
         lines.extend(layers.overrides(profile).iter().filter_map(|change| {
             let old = change.instead_of.as_ref()?;
-            let text = format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value);
+            let text =
+                format!("{} is {:?} instead of {old}, so that stacks show source lines", change.key, change.value);
             Some(Line::Note(text))
         }));
         let kept = layers.kept(profile).into_iter();
-        lines.extend(kept.map(|text| Line::Note(format!("{text}, so stacks do not name lines"))));
+        lines.extend(kept.map(|text| Line::Note(format!("{text}, so stacks do not show source lines"))));
     }
     Ok(())
 }

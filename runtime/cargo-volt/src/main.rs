@@ -87,7 +87,10 @@ fn build(shell: &Shell, given: &Given, verb: &str) -> Result<ExitCode, Error> {
     cargo.patch(&mut command, &prepared.patches)?;
     for change in layers.overrides(&profile::of_command(verb, given)) {
         if let Some(old) = &change.instead_of {
-            shell.note(&format!("{} is {:?} instead of {old}, so that stacks name lines", change.key, change.value));
+            shell.note(&format!(
+                "{} is {:?} instead of {old}, so that stacks show source lines",
+                change.key, change.value
+            ));
         }
         cargo::add_config(&mut command, &change.key, change.value.into());
     }

@@ -101,8 +101,8 @@ impl Layers {
         found
     }
 
-    /// Returns the settings of a profile for development because of which stacks name no lines, as
-    /// keys and values.
+    /// Returns the settings of a profile for development because of which stacks show no source
+    /// lines, as keys and values.
     pub(crate) fn kept(&self, profile: &str) -> Vec<String> {
         if !self.is_for_development(profile) {
             return Vec::new();

@@ -53,7 +53,7 @@ fn lines(manifest: &Table, patches: &[Patch]) -> String {
             false => format!("[patch.crates-io.{key}]\n{}path = {path}\n", package.replace(", ", "\n")),
         };
     }
-    let why = "# Line tables, so that stacks name lines.\n";
+    let why = "# Line tables, so that stacks show source lines.\n";
     match manifest.get("profile").and_then(|profile| profile.get("release")) {
         None => text += &format!("\n{why}[profile.release]\ndebug = \"line-tables-only\"\n"),
         Some(profile) if profile.get("debug").is_none_or(is_without_lines) => {

@@ -8,7 +8,7 @@
 //!    it.
 //! 3. The extension `MatchedPath` does not depend on axum's feature `matched-path`.
 //!
-//! No change moves a line, so that stacks name the lines of the original.
+//! No change moves a line, so that stacks show the lines of the original.
 
 // Rejected: the spans of `tracing`. hyper's are behind an unstable flag. The default span of
 // tower-http has the path of the request, of which there may be any number, and not the route. And

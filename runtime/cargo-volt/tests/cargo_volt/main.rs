@@ -335,7 +335,10 @@ fn only_profiles_for_releases_are_overridden() {
     done.succeeds();
     assert!(!done.stderr.contains("profile.") && !has_section(&folder, "debug", ".debug_line"), "{done:?}");
     let doctor = folder.run("doctor --config profile.dev.debug=false");
-    assert!(doctor.stdout.contains("note  profile.dev.debug is false, so stacks do not name lines"), "{doctor:?}");
+    assert!(
+        doctor.stdout.contains("note  profile.dev.debug is false, so stacks do not show source lines"),
+        "{doctor:?}"
+    );
 }
 
 /// Returns whether the built program has a section of this name. The names of the sections end with
