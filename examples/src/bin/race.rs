@@ -9,7 +9,7 @@
 //! A transfer reads the balance of an account from a database, checks it, and writes the new one.
 //! Other tasks run while it awaits the database. If another transfer changes the account meanwhile,
 //! its change is lost, and money comes from nowhere. The database is on another host of a simulated
-//! network. Its delays are drawn by the seed, like the order in which tasks are polled.
+//! network. Its delays are chosen from the seed, like the order in which tasks are polled.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! ThreadSanitizer by `.ci/tsan`.
 //!
 //! A *mix* is the life of one runtime. Outside threads submit *root* tasks, a bounded number at a
-//! time. Each root, drawn by a seeded sequence, yields, spawns children, plays ping-pong, sleeps,
+//! time. Each root, chosen by a seeded sequence, yields, spawns children, plays ping-pong, sleeps,
 //! aborts or is aborted, panics, uses up its budget, blocks, or waits to be woken by a thread that
 //! is not a worker. Then the runtime must come to rest, perhaps several times. In the end it is
 //! shut down with tasks alive.
@@ -179,7 +179,7 @@ impl Random {
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One task of the mix, drawn by `seed`.
+/// One task of the mix, chosen from `seed`.
 fn work(world: Arc<World>, seed: u64, depth: u32) -> Work {
     let token = Token::new(&world);
     Box::pin(async move {

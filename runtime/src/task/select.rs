@@ -31,8 +31,8 @@ macro_rules! select_from_seed {
 #[cfg(feature = "sim")]
 pub use {select_from_seed as without_budget, tokio::select as of_tokio};
 
-/// For the macro: draws the branch that is polled first, of `branches`; by the seed of the runtime,
-/// if it has one.
+/// For the macro: chooses the branch that is polled first, of `branches`; from the seed of the
+/// runtime, if it has one.
 #[doc(hidden)]
 #[cfg(feature = "sim")]
 pub fn start(branches: u32) -> u32 {

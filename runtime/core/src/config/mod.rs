@@ -130,7 +130,7 @@ pub(crate) const MAX_FLIGHT_RECORDS: usize = 1 << 20;
 /// probably in a loop.
 pub(crate) const POLL_LIMIT: u64 = 10_000_000;
 /// The slots of the ring of a runtime with a seed. Tasks beyond these wait in the global queue, and
-/// are not among those from which the next one is drawn.
+/// are not among those from which the next one is chosen.
 pub(crate) const SEEDED_QUEUE_CAPACITY: usize = 1024;
 
 const _: () = assert!(LOCAL_QUEUE_CAPACITY.is_power_of_two() && GLOBAL_QUEUE_BATCH_SIZE.is_power_of_two());
@@ -275,7 +275,7 @@ pub struct Config {
     /// Whether timers panic.
     pub(crate) is_time_disabled: bool,
     pub(crate) hooks: Hooks,
-    /// From which the order of polls is drawn. Only in a current-thread runtime.
+    /// From which the order of polls is chosen. Only in a current-thread runtime.
     pub(crate) seed: Option<u64>,
     /// The most polls of a runtime with a seed.
     pub(crate) poll_limit: u64,

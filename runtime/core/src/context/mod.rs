@@ -278,15 +278,15 @@ fn test_now_here() -> Option<Instant> {
     ENTERED.try_with(now).ok().flatten()
 }
 
-/// For the crate `volt`: returns the next number that the seed of the current runtime draws for the
-/// program, or `None` without such a runtime.
+/// For the crate `volt`: returns the program's next random number, generated from the seed of the
+/// current runtime, or `None` without such a runtime.
 #[doc(hidden)]
 pub fn draw() -> Option<u64> {
     of_current(|handle| handle.shared().seeded.as_ref().map(|seeded| seeded.draw())).ok().flatten()
 }
 
-/// For the crate `volt`: returns which of the branches of a `select!` the seed of the current
-/// runtime draws, or `None` without such a runtime.
+/// For the crate `volt`: returns which of the branches of a `select!` is polled first, chosen from
+/// the seed of the current runtime, or `None` without such a runtime.
 #[doc(hidden)]
 pub fn draw_branch(branches: u64) -> Option<u64> {
     of_current(|handle| handle.shared().seeded.as_ref().map(|seeded| seeded.draw_branch(branches))).ok().flatten()

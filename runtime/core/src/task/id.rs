@@ -1,5 +1,5 @@
 //! Task ids. They are unique in the program and never reused. The numbers of channels
-//! (`resources`) are drawn in the same way.
+//! (`resources`) are assigned in the same way.
 //!
 //! Each thread takes a block of ids at a time, so that spawns on many threads do not contend for
 //! one cache line. Therefore ids increase over time on each thread, but not across threads. The ids

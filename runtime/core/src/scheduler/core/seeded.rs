@@ -2,8 +2,9 @@
 //!
 //! A program has a race if its result depends on the order in which its tasks are polled. An
 //! ordinary runtime polls them in nearly the same order each time, so the race shows once in a
-//! million runs. A runtime with a seed draws the next task from all that are ready. Another seed
-//! draws another order, and the same seed draws the same order again.
+//! million runs. In a runtime with a seed, the next task is chosen at random from all that are
+//! ready. The random numbers are generated from the seed: another seed leads to another order, and
+//! the same seed leads to the same order again.
 //!
 //! The only worker of such a runtime, the thread in `block_on`, calls [`Seeded::choose`] before
 //! each poll (`worker/seeded`). A draw depends only on the seed, on the number of earlier draws and
@@ -11,14 +12,14 @@
 //! which differ from run to run. Instead, each task gets an *ordinal*: its position in the order in
 //! which tasks became ready for the first time.
 //!
-//! There are two *styles*, and the seed selects one of them:
+//! There are two *styles*, one of which is chosen from the seed:
 //!
 //! * *Even*: each ready task is equally likely.
 //! * *Favour*: each task has a priority, which is a hash of its ordinal and of the *epoch*. The
 //!   ready task with the highest priority is next. Each poll begins a new epoch with a probability
-//!   that the seed selects, from 1/4 to 1/64. So one task may run for many polls while another one
-//!   waits. With even draws, such an order would need as many lucky draws in a row. Since epochs
-//!   end, a task that yields in a loop does not keep the others waiting for ever.
+//!   between 1/4 and 1/64, which is chosen from the seed, too. So one task may run for many polls
+//!   while another one waits. With even draws, such an order would need as many lucky draws in a
+//!   row. Since epochs end, a task that yields in a loop does not keep the others waiting for ever.
 //!
 //! A race may also lie between two operations of one poll, which no other task can interrupt here,
 //! since there is one worker. Therefore half of the polls have a small *cooperative budget*: up to

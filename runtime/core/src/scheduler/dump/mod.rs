@@ -64,7 +64,7 @@
 //! makes is the task's ordinary waker, so `will_wake` between the clone and the traced waker
 //! returns false, which its contract allows. A future that keeps a list of wakers without
 //! duplicates by `will_wake` therefore gains an entry for each dump. A `select!` with random order
-//! draws a number in each poll.
+//! takes a random number in each poll.
 //!
 //! Rejected: waking each task, and tracing its next poll. The wake-up overwrites the cause of the
 //! last one, the poll counts a delay from it, and each poll would have to check whether it is

@@ -92,7 +92,7 @@ pub(crate) struct Worker {
     ticks_since_clock_check: Cell<u32>,
     /// The main future of the thread that is the worker of a current-thread runtime.
     main: Option<Arc<Main>>,
-    /// Whether polls have callbacks of the program, or a budget that a seed draws.
+    /// Whether polls have callbacks of the program, or a budget chosen from a seed.
     has_poll_hooks: bool,
 }
 

@@ -1,5 +1,5 @@
-//! How the worker of a runtime with a seed runs: one poll at a time, in the order that the seed
-//! draws, on a simulated clock.
+//! How the worker of a runtime with a seed runs: one poll at a time, in an order that is
+//! chosen from the seed, on a simulated clock.
 //!
 //! `core/seeded` chooses. Here, the worker offers it everything that is ready, and polls what it
 //! has chosen:

@@ -4,7 +4,7 @@
 //! # Shape
 //!
 //! The workers, queues, idle set, driver and tasks are the real ones; only their threads are
-//! missing. A seed decides what takes the next step: a worker (one of the steps of which
+//! missing. What takes the next step is chosen from a seed: a worker (one of the steps of which
 //! `Worker::turn` and `Worker::park` consist), a thread outside (spawns, wakes, aborts), the clock
 //! (which is virtual and belongs to this thread), a time-out, or a spurious wake-up. A poll takes
 //! its virtual time in slices. Between the slices, and so inside the poll, other actors take steps.
