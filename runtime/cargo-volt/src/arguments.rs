@@ -76,16 +76,15 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  # Run one benchmark\n  cargo volt bench --bench throughput\n\nExit codes:\n  101    Cargo was not started, or failed; standard error has the reason\n  other  The exit codes of `cargo bench`"
     )]
     Bench(ForCargo),
-    /// Write Volt's sources into a folder and print the lines for Cargo.toml
+    /// Write Volt's sources into a directory and print the lines for Cargo.toml
     ///
-    /// With these lines, `cargo` builds the project on Volt without `cargo volt`. The folder works
-    /// with the version of Tokio that is in Cargo.lock; after an update of Tokio, run the command
-    /// again.
+    /// With these lines, `cargo` builds the project on Volt without `cargo volt`. The sources fit
+    /// the version of Tokio that is in Cargo.lock; after an update of Tokio, run the command again.
     #[command(
-        after_help = "Examples:\n  # Write the sources into third-party/volt\n  cargo volt vendor third-party/volt\n\nExit codes:\n  0    The folder was written\n  2    Invalid arguments\n  101  Failure, with the reason on standard error"
+        after_help = "Examples:\n  # Write the sources into third-party/volt\n  cargo volt vendor third-party/volt\n\nExit codes:\n  0    The directory was written\n  2    Invalid arguments\n  101  Failure, with the reason on standard error"
     )]
     Vendor {
-        /// Folder to write; must be new, empty, or written by this command
+        /// Directory to write; must be new, empty, or written by this command
         #[arg(value_name = "DIR")]
         folder: PathBuf,
         #[command(flatten)]
@@ -95,7 +94,7 @@ pub(crate) enum Verb {
     ///
     /// Compiles nothing, and writes nothing in the project.
     #[command(after_help = "Examples:
-  # Check the project in another folder
+  # Check the project in another directory
   cargo volt doctor --manifest-path service/Cargo.toml
 
 Exit codes:
@@ -263,7 +262,7 @@ impl Given {
 fn utf8(argument: &OsStr) -> Result<&str, Error> {
     argument.to_str().ok_or_else(|| {
         Error::new(format!("the argument `{}` is not valid UTF-8", argument.display()))
-            .help("rename the file or folder: cargo's configuration can only name paths in UTF-8")
+            .help("rename the file or directory: cargo's configuration can only name paths in UTF-8")
     })
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn sort_out(lock: &Lock) -> Result<Choice, Error> {
     let mut candidates = all.iter().filter(|tokio| versions::verdict(tokio.version) != Verdict::Other);
     if let Some(foreign) = candidates.clone().find(|tokio| !tokio.is_from_crates_io()) {
         return Err(match foreign.source {
-            None => patched("by a local folder"),
+            None => patched("by a local directory"),
             Some(source) => {
                 Error::unsupported(format!("tokio is not from crates.io, but from {source}\n{}", why(lock, *foreign)))
                     .help("use a published version, `tokio = \"1\"`, and remove any [patch] of tokio")

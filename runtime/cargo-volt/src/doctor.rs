@@ -222,12 +222,12 @@ fn of_flags(layers: &Layers) -> Vec<Line> {
     lines
 }
 
-/// Returns a note if a folder replaces crates.io.
+/// Returns a note if a directory replaces crates.io.
 pub(crate) fn of_source(layers: &Layers) -> Option<String> {
     let name = layers.get(&["source", "crates-io", "replace-with"])?.as_str()?;
     let folder = layers.get(&["source", name, "directory"])?.as_str()?;
     Some(format!(
-        "crates.io is replaced by the folder `{folder}`, which must also contain Volt's dependencies: \
+        "crates.io is replaced by the directory `{folder}`, which must also contain Volt's dependencies: \
          run `cargo volt vendor DIR`, add the lines that it prints to Cargo.toml, and repeat `cargo vendor`"
     ))
 }

@@ -1,4 +1,4 @@
-//! `cargo volt vendor DIR`: writes the sources into a folder that the project keeps.
+//! `cargo volt vendor DIR`: writes the sources into a directory that the project keeps.
 
 use std::path::{self, Path};
 
@@ -13,12 +13,12 @@ use crate::project::Project;
 use crate::shell::Shell;
 use crate::sources::{self, folder};
 
-/// Writes the folder, and prints the lines for the manifest to standard output.
+/// Writes the directory, and prints the lines for the manifest to standard output.
 pub(crate) fn run(shell: &Shell, given: &Given, folder: &Path) -> Result<(), Error> {
     let folder = path::absolute(folder).map_err(|error| Error::io("find", folder, &error))?;
     if let Some(file) = folder::foreign_file(&folder)? {
         return Err(Error::new(format!("`{}` has files that `cargo volt vendor` did not write", folder.display()))
-            .help(format!("choose a new folder, or an empty one, or remove `{}`", file.display())));
+            .help(format!("choose a new directory, or an empty one, or remove `{}`", file.display())));
     }
     let cargo = Cargo::find(shell)?;
     let project = Project::find(&cargo, given)?;
@@ -27,7 +27,7 @@ pub(crate) fn run(shell: &Shell, given: &Given, folder: &Path) -> Result<(), Err
     let shown = folder.strip_prefix(&project.root).unwrap_or(&folder);
     if shown.to_str().is_none() {
         let error = Error::new(format!("the path `{}` is not valid UTF-8", shown.display()));
-        return Err(error.help("choose another folder"));
+        return Err(error.help("choose another directory"));
     }
     let patches = sources::patches(&choice, shown);
     shell.note(&format!(

@@ -190,7 +190,7 @@ fn the_page_lists_every_file_descriptor() {
             let name_of = |target: &Path| {
                 let text = target.to_str().unwrap();
                 match text {
-                    text if text == sockets => "FOLDER-OF-SOCKETS".to_owned(),
+                    text if text == sockets => "SOCKET-DIRECTORY".to_owned(),
                     text if text.starts_with(&boxes) && text.ends_with(".voltbox") => "BLACK-BOX.voltbox".to_owned(),
                     text => without_numbers(text),
                 }
