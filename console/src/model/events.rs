@@ -165,7 +165,8 @@ impl Log {
         let text = format!("a spare worker replaced a worker; spare workers in use: {}", sentinel.spares_on_duty);
         self.count(now, "replaced", name, replaced, &text, Tone::Warn);
         let capped = grown(&mut known.capped, sentinel.capped);
-        self.count(now, "no spare", name, capped, "no spare worker was available for a stuck worker", Tone::Alarm);
+        let text = "no spare worker was available at a check of the sentinel";
+        self.count(now, "no spare", name, capped, text, Tone::Alarm);
         let panicked = grown(&mut known.panicked, runtime.tasks.panicked);
         self.count(now, "panic", name, panicked, "a task panicked", Tone::Warn);
         if let Some(all) = &runtime.processes {

@@ -116,7 +116,7 @@ pub enum Remedy {
     Rescued,
     /// A spare worker replaced the stuck one.
     Replaced,
-    /// The worker should have been replaced, but all allowed spare workers were in use.
+    /// A spare worker should have replaced the stuck one, but no spare worker was available.
     Capped,
     /// Nothing: no task was waiting, or nothing could be done.
     #[default]

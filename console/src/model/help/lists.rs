@@ -291,7 +291,7 @@ pub(super) const EVENTS: &[Section] = &[
             ("unstuck", "a stuck poll ended"),
             ("stall", "a stuck poll that began and ended between two snapshots"),
             ("replaced", "a spare worker replaced a stuck or blocking worker"),
-            ("no spare", "a stuck worker was not replaced, since no spare worker was available"),
+            ("no spare", "a check of the sentinel needed a spare worker, and none was available"),
             ("finding, past", "finding: the doctor reports a new problem; past: the problem has ended"),
             ("program", "a program with another pid responds: usually the same one, restarted"),
             ("connection", "the connection to the program was lost, or is back"),

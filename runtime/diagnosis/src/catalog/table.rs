@@ -328,8 +328,8 @@ pub static METRICS: &[Metric] = &[
         "volt_sentinel_capped_total",
         "checks",
         RUNTIME,
-        "Checks in which the sentinel needed a spare worker and all were in use. While it grows, tasks wait without \
-         a worker.",
+        "Checks in which the sentinel needed a spare worker, and none was available. While it grows, tasks may wait \
+         for a worker.",
         |r| r.one(|s| s.sentinel.capped),
     ),
     counter(
