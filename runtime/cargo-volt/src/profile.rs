@@ -1,4 +1,4 @@
-//! Cargo's profiles: which settings the build on Volt overrides, so that a stack names lines.
+//! Cargo's profiles: which settings the build on Volt overrides, so that stacks show source lines.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -78,7 +78,7 @@ impl Layers {
         self.ancestors(profile).pop().as_deref() == Some("dev")
     }
 
-    /// Returns the settings that must change so that a stack of the program names functions and
+    /// Returns the settings that must change so that a stack of the program shows functions and
     /// lines: line tables, unless the profile has them or more, and no stripping. The settings of
     /// profiles for development stay.
     pub(crate) fn overrides(&self, profile: &str) -> Vec<Override> {

@@ -31,8 +31,8 @@ pub(crate) fn run(shell: &Shell, given: &Given, folder: &Path) -> Result<(), Err
     }
     let patches = sources::patches(&choice, shown);
     shell.note(&format!(
-        "add these lines to {}, in its sections of the same names if it has them; after an update of \
-         tokio v{}{}, run this command again",
+        "add these lines to the end of {}, unless it has them already; after an update of tokio v{}{}, run \
+         this command again",
         project.root.join("Cargo.toml").display(),
         choice.version,
         choice.axums.iter().map(|version| format!(" or axum v{version}")).collect::<String>()

@@ -94,8 +94,8 @@ fn table() -> String {
         all.outcomes[1].to_owned()
     };
     format!(
-        "These tests have the same outcome on Tokio and on Volt: {} of tokio, {} of tokio-util and {} of\n\
-         tokio-stream, except:\n\n{}\n\
+        "Of {} tests of tokio, {} of tokio-util and {} of tokio-stream, and of this repository's own\n\
+         tests of the drop-in, these have different outcomes on Tokio and on Volt:\n\n{}\n\
          With `--cfg tokio_unstable`, {} tests of tokio use unstable items. Of these:\n\n{}",
         tests("tokio"),
         tests("tokio-util"),
