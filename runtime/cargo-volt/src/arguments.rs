@@ -22,7 +22,7 @@ use crate::error::Error;
     subcommand_required = true,
     max_term_width = 80,
     after_help = "Examples:
-  # List the parts of the project that do not work on Volt
+  # Check whether the project can be built on Volt
   cargo volt doctor
 
   # Build and run the project; the program gets the arguments after `--`
@@ -90,7 +90,7 @@ pub(crate) enum Verb {
         #[command(flatten)]
         rest: ForCargo,
     },
-    /// List the parts of the project that do not work on Volt, with the reasons
+    /// Check whether the project can be built on Volt, and list the obstacles
     ///
     /// Compiles nothing, and writes nothing in the project.
     #[command(after_help = "Examples:

@@ -1,4 +1,4 @@
-//! `cargo volt doctor`: the parts of a project that do not work on Volt, with the reasons.
+//! `cargo volt doctor`: whether a project can be built on Volt, and the obstacles.
 
 use std::env;
 use std::fs::{self, DirBuilder};

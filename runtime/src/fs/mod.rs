@@ -13,14 +13,14 @@
 //! ```
 //! # let runtime = volt::Builder::new_multi_thread().worker_threads(1).build().unwrap();
 //! # runtime.block_on(async {
-//! # let folder = std::env::temp_dir().join(format!("volt-doc-fs-{}", std::process::id()));
-//! volt::fs::create_dir_all(&folder).await?;
-//! volt::fs::write(folder.join("greeting"), "hello").await?;
-//! let mut entries = volt::fs::read_dir(&folder).await?;
+//! # let dir = std::env::temp_dir().join(format!("volt-doc-fs-{}", std::process::id()));
+//! volt::fs::create_dir_all(&dir).await?;
+//! volt::fs::write(dir.join("greeting"), "hello").await?;
+//! let mut entries = volt::fs::read_dir(&dir).await?;
 //! while let Some(entry) = entries.next_entry().await? {
 //!     assert_eq!(volt::fs::read_to_string(entry.path()).await?, "hello");
 //! }
-//! volt::fs::remove_dir_all(&folder).await?;
+//! volt::fs::remove_dir_all(&dir).await?;
 //! # Ok::<(), std::io::Error>(())
 //! # }).unwrap();
 //! ```

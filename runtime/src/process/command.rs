@@ -73,7 +73,7 @@ impl Command {
         /// Clears the environment. The child sees only variables that are set after this call.
         fn env_clear();
         /// Sets the working directory of the child.
-        fn current_dir<P: AsRef<Path>>(folder: P);
+        fn current_dir<P: AsRef<Path>>(dir: P);
         /// Sets the child's standard input.
         fn stdin<T: Into<Stdio>>(stdio: T);
         /// Sets the child's standard output.
