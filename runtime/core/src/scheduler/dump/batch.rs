@@ -149,6 +149,8 @@ impl Future for Polls {
             // Fails only if the dump was cancelled.
             let _is_sent = this.sender.try_send(std::mem::take(&mut this.traced));
         }
+        // A worker polls the driver within a tick only if polls are slow. This one was, on purpose.
+        current::with_worker(|worker| worker.map(Worker::request_driver));
         if this.targets.is_empty() {
             return Poll::Ready(());
         }

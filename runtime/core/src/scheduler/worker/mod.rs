@@ -68,6 +68,8 @@ mod traced;
 /// Ticks between two comparisons of the worker's clock with the system's, by a worker that is
 /// always busy. If the clock stood still, all work that depends on passed time would wait for ever.
 const CLOCK_CHECK_TICKS: u32 = 16;
+/// In place of the time when the driver is due: after the present poll.
+const REQUESTED: u64 = 0;
 
 /// A worker: see the module documentation.
 pub(crate) struct Worker {
@@ -88,6 +90,9 @@ pub(crate) struct Worker {
     recorder: RecorderHandle,
     /// Polls from the LIFO slot, at the time when the last poll was recorded.
     lifo_hits: Cell<u64>,
+    /// When the driver is due between two polls of the present tick, unless another worker polls it
+    /// until then.
+    driver_at_ns: Cell<u64>,
     /// Ticks since the clock was last compared with the system's.
     ticks_since_clock_check: Cell<u32>,
     /// The main future of the thread that is the worker of a current-thread runtime.
@@ -115,6 +120,7 @@ impl Worker {
             driver_leases,
             recorder,
             lifo_hits: Cell::new(0),
+            driver_at_ns: Cell::new(u64::MAX),
             ticks_since_clock_check: Cell::new(0),
             main: None,
             has_poll_hooks,
@@ -208,8 +214,8 @@ impl Worker {
         }
         self.poll_driver_if_due(config.driver_interval_ns);
         let driver_interval_ns = config.driver_interval_ns.saturating_mul(DRIVER_INTERVALS_IN_TICK);
-        let driver_at_ns = self.shared.workers.driver.last_turn_ns().saturating_add(driver_interval_ns);
-        Tick { budget_left: config.budget_per_tick, driver_interval_ns, driver_at_ns, busy_ns: 0, last: None }
+        self.driver_at_ns.set(self.shared.workers.driver.last_turn_ns().saturating_add(driver_interval_ns));
+        Tick { budget_left: config.budget_per_tick, driver_interval_ns, busy_ns: 0, last: None }
     }
 
     /// Polls one task within the tick's budget, and polls the driver if it is due.
@@ -218,9 +224,15 @@ impl Worker {
         tick.budget_left -= 1;
         tick.count_last(cells);
         self.poll(cells, task, tick);
-        if self.now_ns.get() >= tick.driver_at_ns {
+        if self.now_ns.get() >= self.driver_at_ns.get() {
             self.poll_driver_in(tick);
         }
+    }
+
+    /// Polls the driver after the present poll, unless that was done within `driver_interval`. For
+    /// a task of the runtime itself that polls many tasks in one poll.
+    pub(in crate::scheduler) fn request_driver(&self) {
+        self.driver_at_ns.set(REQUESTED);
     }
 
     /// Polls the driver between two polls of a tick, unless another worker has done so meanwhile or
@@ -231,10 +243,15 @@ impl Worker {
     /// If it leaves the turn without a poll of the driver, timers may wait for one interval more.
     #[cold]
     fn poll_driver_in(&self, tick: &mut Tick) {
-        self.poll_driver_if_due(tick.driver_interval_ns);
+        let is_requested = self.driver_at_ns.get() == REQUESTED;
+        self.poll_driver_if_due(if is_requested {
+            self.shared.config.driver_interval_ns
+        } else {
+            tick.driver_interval_ns
+        });
         let driver = &self.shared.workers.driver;
         let from_ns = if driver.owner().is_some() { self.now_ns.get() } else { driver.last_turn_ns() };
-        tick.driver_at_ns = from_ns.saturating_add(tick.driver_interval_ns);
+        self.driver_at_ns.set(from_ns.saturating_add(tick.driver_interval_ns));
     }
 
     /// Feeds the tuner and resets the counts of the tick.
@@ -350,8 +367,6 @@ pub(super) struct Tick {
     budget_left: u32,
     /// How long after the last poll of the driver the next one is due, between two polls of tasks.
     driver_interval_ns: u64,
-    /// When it is due, unless another worker polls the driver until then.
-    driver_at_ns: u64,
     /// Time spent in polls.
     busy_ns: u64,
     /// The last poll, if it is not counted yet. It is counted before the next one begins. By then

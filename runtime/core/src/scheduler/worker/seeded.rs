@@ -116,8 +116,7 @@ impl Worker {
     fn poll_alone(&self, task: Notified) {
         let cells = self.cells();
         cells.ticks.add(1);
-        let mut tick =
-            Tick { budget_left: 0, driver_interval_ns: u64::MAX, driver_at_ns: u64::MAX, busy_ns: 0, last: None };
+        let mut tick = Tick { budget_left: 0, driver_interval_ns: u64::MAX, busy_ns: 0, last: None };
         self.poll(cells, task, &mut tick);
         tick.count_last(cells);
     }

@@ -74,9 +74,31 @@ fn a_taken_driver_is_checked_once_per_interval() {
         let now_ns = shared.workers.driver.last_turn_ns() + 10 * tick.driver_interval_ns;
         worker.now_ns.set(now_ns);
         worker.poll_driver_in(&mut tick);
-        assert_eq!(tick.driver_at_ns, now_ns + tick.driver_interval_ns);
+        assert_eq!(worker.driver_at_ns.get(), now_ns + tick.driver_interval_ns);
         drop(sleeper);
         worker.poll_driver_in(&mut tick);
-        assert_eq!(tick.driver_at_ns, shared.workers.driver.last_turn_ns() + tick.driver_interval_ns);
+        assert_eq!(worker.driver_at_ns.get(), shared.workers.driver.last_turn_ns() + tick.driver_interval_ns);
+    });
+}
+
+#[test]
+fn a_task_can_request_that_the_driver_is_polled_after_its_poll() {
+    let (shared, mut cores) = without_threads(1);
+    let shared = Arc::new(shared);
+    let worker = Worker::new(shared.clone(), 0, cores.remove(0));
+    current::run_as(&worker, || {
+        let mut tick = worker.begin_tick();
+        let polled_at_ns = shared.workers.driver.last_turn_ns();
+        let interval_ns = shared.config.driver_interval_ns;
+        assert!(interval_ns < tick.driver_interval_ns);
+        // An interval has passed, but not as many as within a tick.
+        worker.now_ns.set(polled_at_ns + interval_ns);
+        assert!(worker.now_ns.get() < worker.driver_at_ns.get());
+        worker.request_driver();
+        assert!(worker.now_ns.get() >= worker.driver_at_ns.get(), "`poll_in` polls it");
+        worker.poll_driver_in(&mut tick);
+        let again_ns = shared.workers.driver.last_turn_ns();
+        assert!(again_ns > polled_at_ns, "the driver was polled");
+        assert_eq!(worker.driver_at_ns.get(), again_ns + tick.driver_interval_ns);
     });
 }
