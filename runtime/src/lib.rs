@@ -62,15 +62,19 @@ pub mod tracing;
 
 /// Access to the data that the program exposes to consoles and exporters.
 ///
-/// [`program`](crate::observe::program) returns a snapshot of all runtimes of the program. The
-/// other functions return the path of its control socket, the address of its page of metrics, and
-/// the counters of the *observer*, the thread that serves the control socket.
+/// [`program`](crate::observe::program) returns a snapshot of all runtimes of the program.
+/// [`dump`](crate::observe::dump) and [`tasks`](crate::observe::tasks) return what the tasks of a
+/// runtime wait for, and their numbers. The other functions return the path of the program's
+/// control socket, the address of its page of metrics, and the counters of the *observer*, the
+/// thread that serves the control socket.
 ///
 /// A [`Request`](crate::observe::Request) counts a request under its HTTP route, for servers other
 /// than axum. A [`ProcessSource`](crate::observe::ProcessSource) adds the processes of an actor
 /// framework to snapshots.
 pub mod observe {
-    pub use volt_core::observe::{ProcessSource, Renamer, Request, health, metrics_addr, program, socket_path};
+    pub use volt_core::observe::{
+        ProcessSource, Renamer, Request, dump, health, metrics_addr, program, socket_path, tasks,
+    };
     pub use volt_telemetry::health::Health;
 
     /// Records what a task awaits; for the processes of `volt-process`.

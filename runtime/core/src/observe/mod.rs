@@ -10,6 +10,7 @@
 //! * `recording`: the flushes for a client that records;
 //! * `server`: the event loop;
 //! * `registry`: the list of runtimes, and the end of the thread;
+//! * `tasks`: dumps and lists of tasks, without the socket;
 //! * `observer`: the start and the main function of the thread;
 //! * `page`: the page of metrics, with a separate thread and a port;
 //! * `request`: a request to a server, counted by its HTTP route;
@@ -48,6 +49,8 @@ pub(crate) mod quit;
 
 mod request;
 
+mod tasks;
+
 mod server;
 
 mod observer;
@@ -63,4 +66,5 @@ pub use {
     page::metrics_addr,
     registry::{health, program, socket_path},
     request::{Renamer, Request},
+    tasks::{dump, tasks},
 };

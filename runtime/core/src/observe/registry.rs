@@ -61,7 +61,7 @@ use crate::scheduler::readers::limit::Limit;
 use crate::task::details::origin::MAX_NAME_BYTES;
 
 /// The interface of a runtime to observers. Called on the observer's thread and on any thread that
-/// calls [`program`].
+/// calls [`program`], or the functions of the module `tasks`.
 pub(crate) trait Observed: Send + Sync {
     /// Returns its present figures, under the name of its `Registration`. Waits for no worker.
     fn snapshot(&self) -> Snapshot;
@@ -123,6 +123,11 @@ pub fn program() -> Program {
 pub(super) fn observed() -> Vec<Weak<dyn Observed>> {
     let state = Registry::of_program().lock();
     state.entries.iter().filter_map(|entry| entry.runtime.clone()).collect()
+}
+
+/// Returns the runtime of this program that has this name.
+pub(super) fn find(name: &str) -> Option<Arc<dyn Observed>> {
+    Registry::of_program().find(Some(name)).ok()?.1.upgrade()
 }
 
 /// Same as [`program`], but returns `None` if a snapshot panics.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{BlockOn, Dump, Group, Link, Lock, Resource, Running, TaskRef};
+use super::{BlockOn, Dump, Group, Link, Running, TaskRef};
 use crate::text::{counted, duration};
 
 impl Dump {
@@ -16,6 +16,73 @@ impl Dump {
     /// ```
     pub fn text(&self) -> String {
         self.to_string()
+    }
+
+    /// Returns the remarks, and what the numbers of the dump say about missing tasks. The text form
+    /// ends with them.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::Dump;
+    ///
+    /// let dump = Dump { waiting: 9, read: 5, ..Dump::default() };
+    /// assert_eq!(dump.notes(), ["4 tasks of 9 not read"]);
+    /// ```
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.remarks.clone();
+        if self.groups_left_out > 0 {
+            let groups = counted(self.groups_left_out, "more group");
+            notes.push(format!("{groups} of tasks left out: select fewer tasks with a filter"));
+        }
+        if self.progressed > 0 {
+            let tasks = counted(self.progressed, "task");
+            notes.push(format!("{tasks} made progress during the dump and {} not shown", is_or_are(self.progressed)));
+        }
+        let unread = self.waiting.saturating_sub(self.read + self.progressed);
+        if unread > 0 {
+            notes.push(format!("{} of {} not read", counted(unread, "task"), self.waiting));
+        }
+        notes
+    }
+}
+
+impl Group {
+    /// Describes what the tasks wait for, as far as the chain does not: the holders of locks, the
+    /// numbers of other primitives, and why the chain is missing. The text form has these lines
+    /// below the chain.
+    ///
+    /// ```
+    /// use volt_telemetry::dump::{Group, Lock};
+    ///
+    /// let lock = Lock { tasks: 1, held_by: Some(7), held_at: "src/a.rs:3:9".into(), ..Lock::default() };
+    /// let group = Group { tasks: 1, locks: vec![lock], ..Group::default() };
+    /// assert_eq!(group.details(), ["held by task 7, acquired at src/a.rs:3:9"]);
+    /// ```
+    pub fn details(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.chain.is_empty()
+            && let Some(awaits) = &self.awaits
+        {
+            let at = self.awaits_at.as_ref().map(|at| format!("  {at}")).unwrap_or_default();
+            lines.push(format!("awaits {awaits}{at}"));
+        }
+        for lock in &self.locks {
+            lines.push(format!("{}held by {}", lock.waiting(self.tasks), lock.holder(duration)));
+            lines.extend(lock.order().map(|order| format!("waiting in this order: {order}")));
+        }
+        if self.locks_left_out > 0 {
+            lines.push(format!("and {} with other holders", counted(self.locks_left_out, "lock")));
+        }
+        for resource in &self.resources {
+            let is_of_some = resource.tasks < self.tasks;
+            let tasks = if is_of_some { format!("{}: ", counted(resource.tasks, "task")) } else { String::new() };
+            lines.push(format!("{tasks}{}", resource.describe()));
+            lines.extend(resource.waiters().map(|waiters| format!("awaited by {waiters}")));
+        }
+        if self.resources_left_out > 0 {
+            lines.push(format!("and {} with other numbers", counted(self.resources_left_out, "resource")));
+        }
+        lines.extend(self.error.as_ref().map(|error| format!("({error})")));
+        lines
     }
 }
 
@@ -47,23 +114,11 @@ impl Display for Dump {
             writeln!(f)?;
             write_block_on(f, block_on)?;
         }
-        let mut remarks = self.remarks.clone();
-        if self.groups_left_out > 0 {
-            let groups = counted(self.groups_left_out, "more group");
-            remarks.push(format!("{groups} of tasks left out: select some with --filter or --task"));
-        }
-        if self.progressed > 0 {
-            let tasks = counted(self.progressed, "task");
-            remarks.push(format!("{tasks} made progress during the dump and {} not shown", is_or_are(self.progressed)));
-        }
-        let unread = self.waiting.saturating_sub(self.read + self.progressed);
-        if unread > 0 {
-            remarks.push(format!("{} of {} not read", counted(unread, "task"), self.waiting));
-        }
-        if !remarks.is_empty() {
+        let notes = self.notes();
+        if !notes.is_empty() {
             writeln!(f)?;
         }
-        remarks.iter().try_for_each(|remark| writeln!(f, "note: {remark}"))
+        notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
 }
 
@@ -91,23 +146,7 @@ fn write_group(f: &mut fmt::Formatter<'_>, group: &Group) -> fmt::Result {
     let more = if group.tasks > NAMED_MAX as u64 { ", …" } else { "" };
     writeln!(f, "  {named}{more}")?;
     write_chain(f, &group.chain)?;
-    if group.chain.is_empty()
-        && let Some(awaits) = &group.awaits
-    {
-        writeln!(f, "  awaits {awaits}{}", group.awaits_at.as_ref().map(|at| format!("  {at}")).unwrap_or_default())?;
-    }
-    group.locks.iter().try_for_each(|lock| write_lock(f, lock, group.tasks))?;
-    if group.locks_left_out > 0 {
-        writeln!(f, "  and {} with other holders", counted(group.locks_left_out, "lock"))?;
-    }
-    group.resources.iter().try_for_each(|resource| write_resource(f, resource, group.tasks))?;
-    if group.resources_left_out > 0 {
-        writeln!(f, "  and {} with other numbers", counted(group.resources_left_out, "resource"))?;
-    }
-    match &group.error {
-        Some(error) => writeln!(f, "  ({error})"),
-        None => Ok(()),
-    }
+    group.details().iter().try_for_each(|detail| writeln!(f, "  {detail}"))
 }
 
 fn write_block_on(f: &mut fmt::Formatter<'_>, block_on: &BlockOn) -> fmt::Result {
@@ -117,20 +156,6 @@ fn write_block_on(f: &mut fmt::Formatter<'_>, block_on: &BlockOn) -> fmt::Result
     writeln!(f, "block_on {state}, called at {called_at}")?;
     write_chain(f, chain)?;
     error.iter().try_for_each(|error| writeln!(f, "  ({error})"))
-}
-
-/// Writes the holder of a lock, and the tasks that wait for it. `of` is the number of the group's
-/// tasks.
-fn write_lock(f: &mut fmt::Formatter<'_>, lock: &Lock, of: u64) -> fmt::Result {
-    writeln!(f, "  {}held by {}", lock.waiting(of), lock.holder(duration))?;
-    lock.order().map_or(Ok(()), |order| writeln!(f, "  waiting in this order: {order}"))
-}
-
-/// Writes what tasks wait for. `of` is the number of the group's tasks.
-fn write_resource(f: &mut fmt::Formatter<'_>, resource: &Resource, of: u64) -> fmt::Result {
-    let tasks = if resource.tasks < of { format!("{}: ", counted(resource.tasks, "task")) } else { String::new() };
-    writeln!(f, "  {tasks}{}", resource.describe())?;
-    resource.waiters().map_or(Ok(()), |waiters| writeln!(f, "  awaited by {waiters}"))
 }
 
 fn label(task: &TaskRef) -> String {
@@ -195,6 +220,7 @@ fn has_sibling(chain: &[Link], at: usize, depth: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dump::Lock;
 
     fn link(depth: u32, function: &str, line: u32) -> Link {
         let (function, file) = (Some(function.to_owned()), Some("src/shop.rs".to_owned()));

@@ -1,0 +1,55 @@
+//! What the tasks of this program's runtimes wait for, for exporters in the program: the replies of
+//! the control socket, without the socket.
+
+use volt_telemetry::dump::{self, Dump};
+use volt_telemetry::tasks::{self, TaskList};
+
+use super::registry;
+use crate::scheduler::readers::limit::{Limit, TIME_MAX};
+
+/// Makes a dump of the tasks that `query` selects, in the runtime of this program that has this
+/// name. Returns `None` if there is none.
+///
+/// Blocks its thread until the dump is complete, usually for some milliseconds and at most for
+/// 20 s and the time to resolve the chains. Call it on a thread that polls no tasks, as of
+/// `spawn_blocking`. Otherwise it waits for tasks that this thread would have to poll, and the dump
+/// ends early. [`Handle::dump_with`](crate::Handle::dump_with) is the same for asynchronous code,
+/// and explains what a dump does.
+///
+/// # Panics
+/// Panics if making the dump panics, which is a bug.
+///
+/// ```
+/// # use volt_core as volt;
+/// use volt::telemetry::dump::Query;
+///
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("shop").build()?;
+/// let dump = volt::observe::dump("shop", &Query::default()).unwrap();
+/// assert_eq!((dump.runtime.as_str(), dump.waiting), ("shop", 0));
+/// assert!(volt::observe::dump("closed", &Query::default()).is_none());
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+pub fn dump(runtime: &str, query: &dump::Query) -> Option<Dump> {
+    let (limit, _canceller) = Limit::new(TIME_MAX);
+    Some(registry::find(runtime)?.dump(query, &limit))
+}
+
+/// Lists the tasks that `query` selects, in the runtime of this program that has this name. Returns
+/// `None` if there is none.
+///
+/// Waits for no worker. With very many tasks, a new query may get a list for the previous one: see
+/// [`TaskList::query`].
+///
+/// ```
+/// # use volt_core as volt;
+/// use volt::telemetry::tasks::{Query, Rank};
+///
+/// let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("till").build()?;
+/// let query = Query { rank: Rank::Longest, limit: 10, ..Query::default() };
+/// let list = volt::observe::tasks("till", &query).unwrap();
+/// assert_eq!((list.runtime.as_str(), list.rows.len()), ("till", 0));
+/// # Ok::<(), volt::BuildError>(())
+/// ```
+pub fn tasks(runtime: &str, query: &tasks::Query) -> Option<TaskList> {
+    Some(registry::find(runtime)?.tasks(query))
+}
