@@ -112,6 +112,12 @@ impl Discovery {
         self.gather()
     }
 
+    /// Returns the control socket of a program that has sent hello.
+    pub(crate) fn socket(&self, origin: &Origin) -> Option<&Path> {
+        let found = self.attached.iter().find(|(_, attached)| attached.origin().as_ref() == Some(origin));
+        found.map(|(path, _)| path.as_path())
+    }
+
     /// Requests a snapshot from every program that has a thread, and returns what they reply.
     fn gather(&mut self) -> Vec<Seen> {
         self.collections += 1;

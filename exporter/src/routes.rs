@@ -7,13 +7,16 @@
 //! Invariant *one collection at a time*: a collection may take a second and blocks a worker's
 //! thread, of which there are few. Requests that arrive during a collection wait as tasks, which
 //! takes no thread, and all that waited share the next collection.
+//!
+//! Invariant *no dumps for other websites*: see [`live::tasks`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, VARY};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE as CONTENT_TYPE_HEADER, HOST, VARY};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +28,7 @@ use volt_telemetry::snapshot::Program;
 
 use crate::application;
 use crate::discovery::{Discovery, Seen};
+use crate::live::tasks::{Refusal, Target, Turn, Wanted, What};
 use crate::live::{self, Live};
 use crate::openmetrics;
 use crate::page::Page;
@@ -96,6 +100,27 @@ impl Scope {
         let _answer = self.live();
     }
 
+    /// Returns the program that has the wanted runtime, and begins a request to it.
+    fn target(&mut self, wanted: &Wanted) -> Result<(Target, Turn), Refusal> {
+        let (target, origin) = self.find(wanted).ok_or_else(|| Refusal::no_runtime(wanted))?;
+        Ok((target, self.live.turns().take(origin)?))
+    }
+
+    fn find(&mut self, wanted: &Wanted) -> Option<(Target, Origin)> {
+        self.runtimes.as_ref().is_none_or(|names| names.contains(&wanted.runtime)).then_some(())?;
+        let named = vec![wanted.program.clone(), wanted.pid.to_string()];
+        if let Source::Found(discovery) = &self.source
+            && discovery.socket(&named).is_none()
+        {
+            // The exporter or the program has just started.
+            self.collect();
+        }
+        match &self.source {
+            Source::Own => (wanted.pid == std::process::id()).then(|| (Target::Own, Origin::new())),
+            Source::Found(discovery) => Some((Target::Socket(discovery.socket(&named)?.to_owned()), named)),
+        }
+    }
+
     /// Returns one program as an object, or several as an array.
     fn json(&mut self) -> Response {
         let seen = self.collect();
@@ -134,6 +159,8 @@ pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router
     let router = files
         .route("/live.json", get(live_json))
         .route("/live/history.json", get(history_json))
+        .route("/live/dump.json", get(dump_json))
+        .route("/live/tasks.json", get(tasks_json))
         .route(runbooks::PATH, get(async || live::html(&runbooks::PAGE)))
         .route("/healthz", get("ok\n"))
         .route("/readyz", get(readiness))
@@ -162,6 +189,37 @@ async fn live_json(State(scope): Shared) -> Response {
 async fn history_json(State(scope): Shared) -> Response {
     let text = scope.lock().await.live.history();
     ([(CONTENT_TYPE_HEADER, "application/json")], text).into_response()
+}
+
+type WantedQuery = Result<Query<Wanted>, QueryRejection>;
+
+async fn dump_json(State(scope): Shared, headers: HeaderMap, wanted: WantedQuery) -> Response {
+    reply_of_program(&scope, What::Dump, &headers, wanted).await.unwrap_or_else(Refusal::into_response)
+}
+
+async fn tasks_json(State(scope): Shared, headers: HeaderMap, wanted: WantedQuery) -> Response {
+    reply_of_program(&scope, What::List, &headers, wanted).await.unwrap_or_else(Refusal::into_response)
+}
+
+async fn reply_of_program(
+    scope: &Mutex<Scope>,
+    what: What,
+    headers: &HeaderMap,
+    wanted: WantedQuery,
+) -> Result<Response, Refusal> {
+    let wanted = wanted.map(|Query(wanted)| wanted).map_err(|error| error.body_text());
+    let wanted = Wanted::check(headers, wanted)?;
+    let (target, turn) = with(scope, |scope| scope.target(&wanted)).await?;
+    // The job has the turn: it may continue after its client has disconnected.
+    let job = volt::task::spawn_blocking(move || {
+        let _turn = turn;
+        target.reply(what, &wanted)
+    });
+    let text = job.await.map_err(|error| {
+        let text = format!("making the reply failed ({error}): see the exporter's stderr, and report it as a bug");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    })??;
+    Ok(([(CONTENT_TYPE_HEADER, "application/json"), (CACHE_CONTROL, "no-store")], text).into_response())
 }
 
 async fn snapshot(State(scope): Shared) -> Response {

@@ -1,43 +1,10 @@
 // Requests /live.json once a second, shows the current numbers, and draws their history. All data
-// is inserted as text, never as markup, because names of tasks come from the observed program and
-// can contain anything.
+// is inserted as text, see text.js.
 "use strict";
 
 const INTERVAL_MS = 1000;
 const HISTORY_S = 600;
 const SLOW_NS = 10e6; // a poll in flight for longer is highlighted
-
-const $ = (id) => document.getElementById(id);
-
-function element(name, className, text) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
-
-// ---- figures ------------------------------------------------------------------------------------
-
-function duration(ns) {
-  if (ns === null || ns === undefined) return "-";
-  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
-    if (ns >= size) return (ns / size).toPrecision(3) + " " + unit;
-  }
-  return Math.round(ns) + " ns";
-}
-
-function count(n) {
-  if (n === null || n === undefined) return "-";
-  if (n >= 1e9) return (n / 1e9).toPrecision(3) + "G";
-  if (n >= 1e6) return (n / 1e6).toPrecision(3) + "M";
-  if (n >= 1e4) return (n / 1e3).toPrecision(3) + "k";
-  return n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(2);
-}
-
-// Formats seconds since 1970 as local time.
-const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
-
-const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
 
 // ---- charts -------------------------------------------------------------------------------------
 
@@ -361,6 +328,7 @@ function show(runtimes) {
   showWorkers(runtime);
   showRoutes(runtime);
   showBlame(runtime);
+  showTasksOf({ key: chosen, program: program.program, pid: program.pid, runtime: runtime.runtime });
   drawPlots();
 }
 
@@ -398,6 +366,8 @@ async function refresh() {
   setTimeout(refresh, INTERVAL_MS);
 }
 
+$("dump").addEventListener("click", requestDump);
+$("list").addEventListener("click", requestList);
 addEventListener("resize", () => plots.forEach((plot) => plot.setSize({ width: plot.root.parentElement.clientWidth, height: 190 })));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chosen !== null && choose(chosen));
 refresh();

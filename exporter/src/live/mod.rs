@@ -2,12 +2,12 @@
 //!
 //! # Shape
 //!
-//! `/` is a page with its script, style sheet and plot library. All of them are part of this
+//! `/` is a page with its scripts, style sheet and plot library. All of them are part of this
 //! program, so that the page works without an internet connection. The script requests `/live.json`
 //! once a second and keeps what it draws; `/live/history.json` has what came before the page was
-//! opened ([`history`]). This module keeps only the last snapshots. It computes rates and ratios
-//! between two snapshots with `volt_diagnosis`, as the other tools do. Findings come from the
-//! observed program.
+//! opened ([`history`]). What the tasks wait for is read only on request ([`tasks`]). This module
+//! keeps only the last snapshots. It computes rates and ratios between two snapshots with
+//! `volt_diagnosis`, as the other tools do. Findings come from the observed program.
 //!
 //! # Invariants
 //!
@@ -32,9 +32,11 @@ use volt_diagnosis::rates::Rates;
 use volt_telemetry::snapshot::{Program, Snapshot};
 
 use self::history::{History, Point};
+use self::tasks::Turns;
 use crate::discovery::Seen;
 
 pub(crate) mod history;
+pub(crate) mod tasks;
 
 /// The maximum age at which a response is sent again.
 const FRESH: Duration = Duration::from_millis(900);
@@ -45,8 +47,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       frame-ancestors 'none'";
 
 /// The files of the page: paths, types, contents.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 7] = [
     ("/", "text/html; charset=utf-8", include_str!("index.html")),
+    ("/live/text.js", "text/javascript; charset=utf-8", include_str!("text.js")),
+    ("/live/tasks.js", "text/javascript; charset=utf-8", include_str!("tasks.js")),
     ("/live/live.js", "text/javascript; charset=utf-8", include_str!("live.js")),
     ("/live/live.css", "text/css; charset=utf-8", include_str!("live.css")),
     ("/live/uplot.js", "text/javascript; charset=utf-8", include_str!("uplot/uPlot.iife.min.js")),
@@ -87,6 +91,7 @@ pub(crate) struct Live {
     watches: HashMap<Origin, Watch>,
     answer: Option<(Instant, String)>,
     history: History,
+    turns: Turns,
 }
 
 /// One program, as the script gets it.
@@ -142,6 +147,11 @@ impl Live {
         let answer = serde_json::to_string(&shown).expect("plain data has a JSON form");
         self.answer = Some((Instant::now(), answer.clone()));
         answer
+    }
+
+    /// Returns the programs that have requests for their tasks.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Returns the history as JSON.

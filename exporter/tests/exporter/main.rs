@@ -3,10 +3,14 @@
 
 #[path = "../../../runtime/tests/forked/mod.rs"]
 mod forked;
-#[cfg(feature = "cli")]
-mod sidecar;
 #[path = "../../../runtime/tests/watchdog/mod.rs"]
 mod watchdog;
+
+mod serve;
+mod tasks;
+
+#[cfg(feature = "cli")]
+mod sidecar;
 
 mod dashboards;
 #[cfg(feature = "otlp")]
@@ -14,4 +18,3 @@ mod otlp;
 mod page;
 mod publish;
 mod recorder;
-mod serve;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use volt_exporter::Exporter;
 
 /// Aborts the program if a test hangs. Dropped when the test is over.
-struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
+pub(crate) struct Watchdog(#[expect(dead_code, reason = "its drop is the message")] mpsc::Sender<()>);
 
-fn watchdog() -> Watchdog {
+pub(crate) fn watchdog() -> Watchdog {
     let test = std::thread::current().name().unwrap_or("?").to_string();
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -29,7 +29,7 @@ fn exporter() -> Exporter {
 }
 
 /// Sends `head` and reads until the connection is closed: (status, whole response).
-fn request(address: SocketAddr, head: &str) -> (u16, String) {
+pub(crate) fn request(address: SocketAddr, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();

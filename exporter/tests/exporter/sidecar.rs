@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use volt_telemetry::client::{HELLO_TIMEOUT, REPLY_TIMEOUT};
 
+use crate::tasks::{CAN_UNWIND, HEADER};
+
 /// Set for the child processes of these tests.
 const IS_APPLICATION: &str = "VOLT_TEST_APPLICATION";
 
@@ -96,10 +98,16 @@ fn application() {
     if std::env::var_os(IS_APPLICATION).is_none() {
         return;
     }
-    let _runtime = volt::Builder::new_multi_thread().worker_threads(1).name("main").build().unwrap();
+    let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("main").build().unwrap();
+    let _waits = runtime.spawn(planted());
     println!("is up");
     // Until the test closes the pipe, or has exited.
     let _ended = std::io::stdin().read(&mut [0]);
+}
+
+/// A wait that never ends, which a dump has to find.
+async fn planted() {
+    volt::time::sleep(Duration::from_secs(86_400)).await;
 }
 
 pub(crate) fn start_application(sockets: &Path) -> Running {
@@ -186,6 +194,39 @@ fn the_pid_distinguishes_programs_with_equal_runtime_names() {
     let page = get(&address, "/metrics");
     assert_eq!(value(&page, "volt_runtime_workers", gone), None, "{page}");
     assert_eq!(value(&page, "volt_program_up", stays), Some(1.0), "{page}");
+}
+
+#[test]
+fn a_dump_through_the_sidecar_has_the_line_of_a_wait() {
+    let _watchdog = watchdog();
+    let sockets = Folder::new("dumped");
+    let application = start_application(&sockets.0);
+    let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
+    let snapshot = get(&address, "/live.json");
+    let programs: serde_json::Value = serde_json::from_str(snapshot.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let (program, pid) = (programs[0]["program"].as_str().unwrap(), application.pid());
+    let send = |path: &str, header: &str| {
+        let path = format!("/live/{path}?program={program}&pid={pid}&runtime=main");
+        let mut stream = TcpStream::connect(&*address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n{header}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for path in ["dump.json", "tasks.json"] {
+        let refused = send(path, "");
+        assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("Volt-Request"), "{refused}");
+        let found = loop {
+            let answer = send(path, HEADER);
+            // The program rests for as long as the last request took.
+            if !answer.starts_with("HTTP/1.1 429") && answer.contains("tests/exporter/sidecar.rs") {
+                break answer;
+            }
+            assert!(["200", "429"].contains(&&answer[9..12]), "{answer}");
+        };
+        assert!(found.contains(&format!("\"pid\":{pid}")) && found.contains("\"runtime\":\"main\""), "{found}");
+        assert!(path != "dump.json" || !CAN_UNWIND || found.contains("sidecar::planted"), "{found}");
+    }
 }
 
 #[test]
