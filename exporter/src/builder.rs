@@ -93,7 +93,8 @@ impl Builder {
     /// false.
     ///
     /// The page has no password and no encryption. It exposes the names of runtimes and everything
-    /// that the application counts, so serve it only inside a trusted network.
+    /// that the application counts, and everyone who can reach it can request dumps of tasks, which
+    /// poll each waiting task once. So serve it only inside a trusted network.
     pub fn allow_remote(mut self, is_allowed: bool) -> Self {
         self.is_remote_allowed = is_allowed;
         self

@@ -49,6 +49,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// | `/healthz` | liveness probe: status 200 |
 /// | `/readyz` | readiness probe: status 503 while a runtime is missing |
 ///
+/// On the live page, a user can request dumps and lists of tasks. Their paths are `/live/dump.json`
+/// and `/live/tasks.json`. A request needs the header `Volt-Request`.
+///
 /// A missing runtime is one that [`Builder::runtimes`](crate::Builder::runtimes) names and that no
 /// program has.
 ///

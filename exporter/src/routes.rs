@@ -187,7 +187,7 @@ async fn live_json(State(scope): Shared) -> Response {
 }
 
 async fn history_json(State(scope): Shared) -> Response {
-    let text = scope.lock().await.live.history();
+    let text = with(&scope, |scope| scope.live.history()).await;
     ([(CONTENT_TYPE_HEADER, "application/json")], text).into_response()
 }
 

@@ -5,6 +5,8 @@
 const INTERVAL_MS = 1000;
 const HISTORY_S = 600;
 const SLOW_NS = 10e6; // a poll in flight for longer is highlighted
+// The distances of the labels of a time axis. Without 120, ten minutes would have two labels.
+const TICKS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300];
 
 // ---- charts -------------------------------------------------------------------------------------
 
@@ -88,6 +90,14 @@ function color(name) {
   return resolved;
 }
 
+// Returns the indices of the values between two gaps, which no line shows. A runtime that is idle
+// most of the time has them.
+function isolated(plot, series) {
+  const values = plot.data[series];
+  const is = (i) => values[i] !== null && values[i] !== undefined;
+  return [...values.keys()].filter((i) => is(i) && !is(i - 1) && !is(i + 1));
+}
+
 function makePlots() {
   $("charts").replaceChildren();
   const [text, line] = [color("--dim"), color("--line")];
@@ -106,13 +116,14 @@ function makePlots() {
     const options = {
       width: figure.clientWidth || 430,
       height: 190,
+      padding: [null, 26, null, null], // room for half of a label at the end of the time axis
       cursor: { sync: { key: "volt" } },
       scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, least) * 1.05] } },
       axes: [
-        { ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map(clock) },
+        { ...axis, size: 30, space: 70, incrs: TICKS_S, values: (_, ticks) => ticks.map(clock) },
         { ...axis, size: 64, values: (_, ticks) => ticks.map(written) },
       ],
-      series: [{}, ...curves.map(([label, name]) => ({ label, stroke: color(name), width: 1.5, value, spanGaps: false, points: { show: false } }))],
+      series: [{}, ...curves.map(([label, name]) => ({ label, stroke: color(name), width: 1.5, value, spanGaps: false, points: { filter: isolated, size: 4 } }))],
     };
     return new uPlot(options, [[], ...curves.map(() => [])], figure);
   });
@@ -243,7 +254,7 @@ function showWorkers(runtime) {
     budget.append(worker.budget_left + " ", gauge(worker.budget_left, runtime.config.budget_per_tick));
     row.append(budget);
     detail(duration(worker.avg_poll_ns));
-    detail(`every ${worker.global_queue_interval} polls`);
+    detail(worker.global_queue_interval === 1 ? "every poll" : `every ${worker.global_queue_interval} polls`);
     detail(count(rates && rates.polls_per_second));
     detail(count(rates && rates.steals_per_second));
     const flight = worker.in_flight;
@@ -261,7 +272,7 @@ function showBlame(runtime) {
   rates.sort((a, b) => b.delayed_by_it - a.delayed_by_it || b.busy_workers - a.busy_workers);
   const rows = rates.slice(0, 10).map((location) => {
     const row = element("tr");
-    row.append(element("td", "text", location.spawned_at));
+    row.append(element("td", "text", spawnLocation(location.spawned_at)));
     for (const key of ["polls_per_second", "busy_workers", "stalls_per_second", "delayed_by_it", "delayed"]) {
       row.append(element("td", "", count(location[key])));
     }
@@ -368,6 +379,10 @@ async function refresh() {
 
 $("dump").addEventListener("click", requestDump);
 $("list").addEventListener("click", requestList);
-addEventListener("resize", () => plots.forEach((plot) => plot.setSize({ width: plot.root.parentElement.clientWidth, height: 190 })));
+addEventListener("resize", () => {
+  plots.forEach((plot) => plot.setSize({ width: plot.root.parentElement.clientWidth, height: 190 }));
+  // The size resets the legend, too.
+  drawPlots();
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => chosen !== null && choose(chosen));
 refresh();

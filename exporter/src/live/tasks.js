@@ -6,6 +6,7 @@
 const TASKS_TIMEOUT_MS = 60_000;
 const OPEN_AT_FIRST = 3; // groups
 const INDENTED = 12; // levels of a chain
+const NAMED = 3; // tasks of a group
 const LONG_POLL_NS = 10e6; // a longer poll is highlighted
 
 let tasksOf = null; // the runtime on the page: key, program, pid, runtime
@@ -64,7 +65,7 @@ function innermost(chain) {
     below = link.depth;
     if (!line && link.is_user_code && link.file) line = link;
   }
-  return { operation: last.function || "(name unknown)", place: placeOf(line || last) };
+  return { operation: last.function || "", place: placeOf(line || last) };
 }
 
 function renderChain(chain) {
@@ -72,8 +73,9 @@ function renderChain(chain) {
   for (const link of chain) {
     const item = element("li", link.is_user_code ? "own" : "");
     item.style.setProperty("--depth", Math.min(link.depth, INDENTED));
+    const name = link.function || (link.file ? "" : "(name unknown)");
     const times = link.times > 1 ? ` × ${link.times}` : "";
-    item.append(element("span", "", (link.function || "(name unknown)") + times), " ", element("code", "", placeOf(link)));
+    item.append(name, " ", element("code", "", placeOf(link)), times);
     list.append(item);
   }
   return list;
@@ -100,12 +102,12 @@ function renderWait({ head, isSlow, chain, began, names, details }) {
 function groupOf(group, details) {
   const [newest, oldest] = [duration(group.newest_ns), duration(group.oldest_ns)];
   const span = group.tasks === 1 || newest === oldest ? oldest : `${newest} to ${oldest}`;
-  const more = group.tasks > group.examples.length ? ", …" : "";
+  const more = group.tasks > NAMED ? ", …" : "";
   return {
     head: `${counted(group.tasks, "task")} waiting for ${span}`,
     chain: group.chain,
-    began: `spawned at ${group.spawned_at}`,
-    names: group.examples.map(nameOf).join(", ") + more,
+    began: `spawned at ${spawnLocation(group.spawned_at)}`,
+    names: group.examples.slice(0, NAMED).map(nameOf).join(", ") + more,
     details,
   };
 }
@@ -115,7 +117,7 @@ function runningOf({ task, worker, for_ns, spawned_at, chain }) {
     head: `1 task running for ${duration(for_ns)} on worker ${worker}`,
     isSlow: for_ns > LONG_POLL_NS,
     chain,
-    began: `spawned at ${spawned_at}`,
+    began: `spawned at ${spawnLocation(spawned_at)}`,
     names: nameOf(task),
     details: [],
   };
@@ -149,43 +151,53 @@ const AWAITED = { lock: "a lock", permits: "permits", notice: "a notification", 
 
 function awaited(task) {
   if (task.awaited_task) return `end of #${task.awaited_task}`;
-  if (!task.awaits) return "-";
+  if (!task.awaits) return "";
   const held = task.held_by ? `, held by #${task.held_by}` : "";
   return (AWAITED[task.awaits] || task.awaits) + (task.awaits_at ? ` at ${task.awaits_at}` : "") + held;
 }
 
 const since = (ns) => (ns === null ? "-" : `${duration(ns)} ago`);
 
-// Heading, the rank that orders by the column, whether it is text, and the text of a task.
+// Heading, the rank that orders by the column, and the text of a task.
 const COLUMNS = [
-  ["task", null, true, nameOf],
-  ["state", null, true, (task) => (task.in_poll_ns === null ? task.state : `${task.state} for ${duration(task.in_poll_ns)}`)],
-  ["longest poll", "longest", false, (task) => duration(task.longest_ns)],
-  ["delay", "delay", false, (task) => duration(task.delay_ns)],
-  ["busy", "busy", false, (task) => duration(task.busy_ns)],
-  ["polls", "polls", false, (task) => count(task.polls)],
-  ["last wake-up", "woken", false, (task) => since(task.woken_ago_ns)],
-  ["age", "age", false, (task) => duration(task.age_ns)],
-  ["awaits", null, true, awaited],
-  ["spawned at", null, true, (task) => task.spawned_at],
+  ["longest poll", "longest", (task) => duration(task.longest_ns)],
+  ["delay", "delay", (task) => duration(task.delay_ns)],
+  ["busy", "busy", (task) => duration(task.busy_ns)],
+  ["polls", "polls", (task) => count(task.polls)],
+  ["last wake-up", "woken", (task) => since(task.woken_ago_ns)],
+  ["age", "age", (task) => duration(task.age_ns)],
 ];
 
+function stateOf(task) {
+  return task.in_poll_ns === null ? task.state : `${task.state} for ${duration(task.in_poll_ns)}`;
+}
+
+// Two rows for each task: the numbers, and the places in the code, which are long.
+function renderTask(task, classes) {
+  const [numbers, places] = [element("tr"), element("tr", "places")];
+  numbers.append(element("td", "text", nameOf(task)), element("td", "text", stateOf(task)));
+  COLUMNS.forEach(([, , text], i) => numbers.append(element("td", classes[i], text(task))));
+  const awaits = awaited(task);
+  const text = (awaits ? `awaits ${awaits}; ` : "") + `spawned at ${spawnLocation(task.spawned_at)}`;
+  const place = element("td", "text", text);
+  place.colSpan = COLUMNS.length + 2;
+  places.append(place);
+  return [numbers, places];
+}
+
 function renderList(list) {
-  const rank = list.query.rank;
   // A narrow screen shows of the numbers only the one that orders the list.
-  const classes = COLUMNS.map(([, orders, isText]) => (isText ? "text" : orders === rank ? "ordered" : "detail"));
+  const classes = COLUMNS.map(([, rank]) => (rank === list.query.rank ? "" : "detail"));
   const table = element("table");
-  const row = (name, texts) => {
-    const made = element("tr");
-    texts.forEach((text, i) => made.append(element(name, classes[i], text)));
-    return made;
-  };
-  table.createTHead().append(row("th", COLUMNS.map(([heading]) => heading)));
-  table.createTBody().append(...list.rows.map((task) => row("td", COLUMNS.map(([, , , text]) => text(task)))));
-  const others = list.matching - list.rows.length;
-  const left = others > 0 ? `, ${count(others)} more match` : "";
+  const head = table.createTHead().insertRow();
+  head.append(element("th", "text", "task"), element("th", "text", "state"));
+  COLUMNS.forEach(([heading], i) => head.append(element("th", classes[i], heading)));
+  table.createTBody().append(...list.rows.flatMap((task) => renderTask(task, classes)));
+  // Some of the tasks that were chosen may have completed in the meantime.
+  const others = Math.max(0, list.matching - list.query.limit);
+  const notes = [`Listed ${counted(list.rows.length, "task")} of ${count(list.alive)} at ${clock(Date.now() / 1000)}.`];
+  if (others) notes.push(`${counted(others, "more task")} left out: select fewer with a filter.`);
   const unseen = Math.max(0, list.alive - list.seen);
-  const notes = [`Listed ${counted(list.rows.length, "task")} of ${count(list.alive)} at ${clock(Date.now() / 1000)}${left}.`];
   if (unseen) notes.push(`${counted(unseen, "task")} cannot be listed: queued for the first poll, or in it.`);
   if (list.is_cut) notes.push("Some tasks were not read because there are too many.");
   return [element("p", "", notes.join(" ")), table];

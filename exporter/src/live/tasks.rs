@@ -18,10 +18,10 @@
 //! the visitor's browser send requests to this exporter, but a header that is not a standard one
 //! only after the browser has requested permission, with the method OPTIONS. The exporter never
 //! grants it. *One at a time*: a program has at most one request in progress, and rests for as long
-//! as the request took ([`Turns`]). So clients that request all the time cause dumps at most half of
-//! the time. *Bounded*: at most [`REQUESTS_MAX`] threads; at most [`GROUPS_MAX`] groups,
-//! [`RUNNING_MAX`] running tasks and [`ROWS_MAX`] rows in a reply. A dump takes at most 20 s in its
-//! program, and a sidecar waits at most 45 s for it. A client that disconnects does not end it.
+//! as the request took, at most [`REST_MAX`] ([`Turns`]). *Bounded*: at most [`REQUESTS_MAX`]
+//! threads; at most [`GROUPS_MAX`] groups, [`RUNNING_MAX`] running tasks and [`ROWS_MAX`] rows in a
+//! reply. A dump takes at most 20 s in its program, and a sidecar waits at most 45 s for it. A
+//! client that disconnects does not end it.
 //!
 //! Rejected: a check of `Sec-Fetch-Site`, which old browsers do not send.
 

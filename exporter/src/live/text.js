@@ -47,3 +47,6 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false
 const percent = (ratio) => (ratio === null || ratio === undefined ? "-" : Math.round(ratio * 100) + "%");
 
 const counted = (n, thing) => `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
+
+// As in the console: the runtime itself spawns the tasks that poll others for a dump.
+const spawnLocation = (at) => (at.includes("src/task/details/dump.rs:") ? "a dump by Volt" : at);
