@@ -212,7 +212,18 @@ pub fn has_budget_remaining() -> bool {
     !BUDGET.get().is_spent()
 }
 
+/// Spends a unit. Returns false if none is left; then [`poll_proceed`] has to refuse the operation.
+#[inline]
+pub fn try_proceed() -> bool {
+    let is_left = has_budget_remaining();
+    if is_left {
+        spend();
+    }
+    is_left
+}
+
 /// Spends a unit, if one is left.
+#[inline]
 pub(crate) fn spend() {
     Unit(()).made_progress();
 }

@@ -33,7 +33,7 @@ impl Lock {
             return self.own(permit, at, guard);
         }
         let own = |permit: Result<SemaphorePermit<'_>, _>, _| self.own(permit.expect(NEVER_CLOSED), at, guard);
-        spend_queued_at(at, Awaits::Lock, Some(&self.holder), || None, self.permit.acquire(), own).await;
+        spend_queued_at(at, Awaits::Lock, Wait::new(&self.holder), || None, self.permit.acquire(), own).await;
     }
 
     /// Acquires the lock like [`acquire`](Self::acquire) if it is free.

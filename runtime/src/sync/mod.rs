@@ -24,7 +24,8 @@
 //! - Each operation that waits records what it awaits and the line that called it. `volt-console
 //!   tasks` shows this for every task.
 //! - If a task waits for a channel, a [`Notify`], a [`Semaphore`] or a [`Barrier`], a dump shows
-//!   the numbers of senders, receivers, messages or permits, and the other tasks that wait there.
+//!   the numbers of senders, receivers, messages or permits, the tasks that acquired the permits,
+//!   and the other tasks that wait there.
 //! - A [`Mutex`], an [`RwLock`] and a [`Semaphore`] of one permit record the task that holds them
 //!   and the line where it acquired them. An [`RwLock`] does so for a writer, and for a reader
 //!   while it is the only one. `volt-console dump` shows the holder, and the doctor finds tasks

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use volt_core::coop::{self, Unit};
 use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited};
-use volt_core::task::waits::{Holder, Wait};
+use volt_core::task::waits::Wait;
 
 /// Runs `operation`, which consumes one unit of the cooperative budget when it completes.
 ///
@@ -45,27 +45,25 @@ pub(super) fn spend<F: Future>(
 /// Polls `operation` even if no budget is left: the first poll joins the queue, and a task must not
 /// lose its place because it was refused. An output that is refused stays in the future, and is
 /// dropped with it: `operation` must only acquire, and `convert` does the rest. `resource` returns
-/// what the operation waits for, for a dump. If the lock or channel has a `holder`, records that
-/// the operation waits for it; `convert` records the acquisition, before the wait ends.
+/// what the operation waits for, for a dump. `wait` is the entry in the table of waits; `convert`
+/// records the acquisition, before the wait ends.
 pub(super) async fn spend_queued_at<F: Future, O>(
     at: &'static Location<'static>,
     awaits: Awaits,
-    holder: Option<&Holder>,
+    wait: Wait<'_>,
     resource: impl Fn() -> Option<Awaited>,
     operation: F,
     convert: impl FnOnce(F::Output, &'static Location<'static>) -> O,
 ) -> O {
     // Declared first, so that it ends after the operation has left the queue.
-    let mut wait = holder.map(Wait::new);
+    let mut wait = wait;
     let mut pending = Pending::new(awaits, at);
     let (Unshared(acquired), mut is_refused) = {
         let mut operation = pin!(operation);
         let poll = |cx: &mut Context<'_>| {
             let Poll::Ready(acquired) = operation.as_mut().poll(cx) else {
                 pending.note();
-                if let Some(wait) = &mut wait {
-                    wait.pending(cx, awaits, at);
-                }
+                wait.pending(cx, awaits, at);
                 resources::note(&resource);
                 return Poll::Pending;
             };

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 use crate::listing::MAX_ROWS;
+use crate::waits::{PermitHolder, permit_holder_list};
 
 /// Polls shorter than this do not count for [`Task::longest_ns`].
 pub const LONGEST_FROM_NS: u64 = 4096;
@@ -146,7 +147,7 @@ pub struct Task {
     pub awaits_at: Option<String>,
     /// The task whose end it awaits by a JoinHandle, if that is known.
     pub awaited_task: Option<u64>,
-    /// How long it has waited for a lock, ns; `None` if it does not await a lock.
+    /// How long it has waited for a lock or for permits, ns; `None` if it awaits neither.
     pub waiting_ns: Option<u64>,
     /// The task that acquired the lock that this task awaits; `None` if it awaits no lock, or no
     /// task acquired it, or that is not known.
@@ -155,10 +156,17 @@ pub struct Task {
     pub held_at: Option<String>,
     /// Time since the lock was acquired, ns, measured from the wake-up of the poll that did so.
     pub held_ns: Option<u64>,
-    /// The position of this task among the operations that wait for that lock, in the order in
-    /// which they began to wait; 0 is the first.
+    /// The tasks that acquired the permits of the semaphore that this task awaits, the oldest
+    /// first: at most [`MAX_PERMIT_HOLDERS`](crate::waits::MAX_PERMIT_HOLDERS). Empty if the
+    /// semaphore is used as a lock, and has a holder.
+    #[serde(deserialize_with = "permit_holder_list")]
+    pub permit_holders: Vec<PermitHolder>,
+    /// Number of holders of permits that were left out because there are too many.
+    pub permit_holders_left_out: u64,
+    /// The position of this task among the operations that wait for that lock or semaphore, in the
+    /// order in which they began to wait; 0 is the first.
     pub waiter_index: Option<u64>,
-    /// Number of operations that wait for that lock; `None` also if there are too many to count.
+    /// Number of operations that wait for it; `None` also if there are too many to count.
     pub waiters_len: Option<u64>,
     /// Number of its wakers that are alive, plus other references to the task: abort handles,
     /// shields. If a waiting task has 0, nothing can wake it.

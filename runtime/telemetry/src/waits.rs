@@ -3,16 +3,19 @@
 //!
 //! The runtime searches for them when it takes a snapshot. The doctor's rules `deadlock`,
 //! `lock-held` and `waiting-forever` report them. [`holder`] describes the holder of a lock as
-//! text, and [`awaited`] what a task awaits.
+//! text, and [`awaited`] what a task awaits. The permits of a semaphore have several holders
+//! ([`PermitHolder`]).
 //!
 //! Invariants:
 //! * BOUNDED: at most [`MAX_DEADLOCKS`] cycles of at most [`MAX_LINKS`] tasks each,
-//!   [`MAX_HELD_LOCKS`] locks, and [`MAX_LONG_WAITS`] lines.
+//!   [`MAX_HELD_LOCKS`] locks, [`MAX_LONG_WAITS`] lines, and [`MAX_PERMIT_HOLDERS`] holders of a
+//!   semaphore's permits.
 //! * ABSENT IS NONE: a value that is not known is `None`.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::text::counted;
 
 /// Maximum number of cycles in a snapshot.
 pub const MAX_DEADLOCKS: usize = 16;
@@ -22,6 +25,8 @@ pub const MAX_LINKS: usize = 32;
 pub const MAX_HELD_LOCKS: usize = 16;
 /// Maximum number of lines with a long wait in a snapshot.
 pub const MAX_LONG_WAITS: usize = 16;
+/// Maximum number of holders of a semaphore's permits that are named.
+pub const MAX_PERMIT_HOLDERS: usize = 4;
 
 /// Tasks that wait for each other in a cycle: each waits for a lock that the next one holds, for
 /// room in a channel from which the next one receives, or for the end of the next one, and the last
@@ -73,10 +78,75 @@ pub struct DeadlockLink {
 /// assert_eq!(held, "task 7 \"till\" for 14 min, acquired at src/settle.rs:31:20");
 /// ```
 pub fn holder(task: Option<u64>, name: Option<&str>, at: &str, held_for: Option<String>) -> String {
-    let who = task.map_or_else(|| "code outside of tasks".to_owned(), |id| format!("task {id}"));
     let name = name.map(|name| format!(" {name:?}")).unwrap_or_default();
     let since = held_for.map(|time| format!(" for {time}")).unwrap_or_default();
-    format!("{who}{name}{since}, acquired at {at}")
+    format!("{}{name}{since}, acquired at {at}", who(task))
+}
+
+/// Permits of a semaphore that a task acquired at a line of code, and that are not returned yet.
+/// The task may have moved them to another task since. Permits that were added to the semaphore or
+/// forgotten are not included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PermitHolder {
+    /// The number of permits.
+    pub permits: u64,
+    /// The task that acquired them; `None` if no task did.
+    pub task: Option<u64>,
+    /// The name of that task, if it has one.
+    pub name: Option<String>,
+    /// Where they were acquired: `file:line:column`.
+    pub acquired_at: String,
+    /// Time since the first of them was acquired, ns, measured from the wake-up of the poll that
+    /// did so. `None` if no task acquired them.
+    pub acquired_ago_ns: Option<u64>,
+}
+
+impl PermitHolder {
+    /// Describes who acquired the permits, when and where. `duration` formats ns.
+    ///
+    /// ```
+    /// use volt_telemetry::text::duration;
+    /// use volt_telemetry::waits::PermitHolder;
+    ///
+    /// let holder = PermitHolder { permits: 2, task: Some(7), acquired_at: "src/a.rs:3:9".into(), ..Default::default() };
+    /// assert_eq!(holder.describe(duration), "2 permits acquired by task 7 at src/a.rs:3:9");
+    /// ```
+    pub fn describe(&self, duration: impl Fn(u64) -> String) -> String {
+        let Self { permits, task, name, acquired_at, acquired_ago_ns } = self;
+        let name = name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
+        let ago = acquired_ago_ns.map(|ns| format!(" {} ago", duration(ns))).unwrap_or_default();
+        format!("{} acquired by {}{name}{ago} at {acquired_at}", counted(*permits, "permit"), who(*task))
+    }
+}
+
+/// Describes each of the holders of permits, and then the number of those that are left out.
+/// `duration` formats ns.
+///
+/// ```
+/// use volt_telemetry::text::duration;
+/// use volt_telemetry::waits::{PermitHolder, permit_holders};
+///
+/// let holder = PermitHolder { permits: 1, acquired_at: "src/a.rs:3:9".into(), ..Default::default() };
+/// let lines = permit_holders(&[holder], 2, duration);
+/// assert_eq!(lines, ["1 permit acquired by code outside of tasks at src/a.rs:3:9", "and permits with 2 other holders"]);
+/// assert!(permit_holders(&[], 0, duration).is_empty());
+/// ```
+pub fn permit_holders(holders: &[PermitHolder], left_out: u64, duration: impl Fn(u64) -> String) -> Vec<String> {
+    let mut lines: Vec<_> = holders.iter().map(|holder| holder.describe(&duration)).collect();
+    if left_out > 0 {
+        lines.push(format!("and permits with {}", counted(left_out, "other holder")));
+    }
+    lines
+}
+
+/// A newer program may send more than [`MAX_PERMIT_HOLDERS`].
+pub(crate) fn permit_holder_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PermitHolder>, D::Error> {
+    bounded::list(deserializer, 4 * MAX_PERMIT_HOLDERS, |_| 1)
+}
+
+fn who(task: Option<u64>) -> String {
+    task.map_or_else(|| "code outside of tasks".to_owned(), |id| format!("task {id}"))
 }
 
 /// A lock that a task has held for a second or more, while another task waited for it for as long.

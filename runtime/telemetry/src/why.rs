@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 use crate::dump::{self, Resource};
+use crate::waits::{PermitHolder, permit_holder_list};
 
 /// Maximum number of tasks in a chain.
 pub const MAX_LINKS: usize = 16;
@@ -57,7 +58,7 @@ pub struct Link {
     /// the program does not send them.
     #[serde(deserialize_with = "dump::resources", skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
-    /// How long it has waited for a lock, ns; `None` if it does not await a lock.
+    /// How long it has waited for a lock or for permits, ns; `None` if it awaits neither.
     pub waiting_ns: Option<u64>,
     /// The task that acquired the lock that this task awaits, if that is known.
     pub held_by: Option<u64>,
@@ -65,6 +66,12 @@ pub struct Link {
     pub held_at: Option<String>,
     /// Time since the lock was acquired, ns.
     pub held_ns: Option<u64>,
+    /// The tasks that acquired the permits of the semaphore that this task awaits, as in
+    /// [`Task::permit_holders`](crate::tasks::Task::permit_holders).
+    #[serde(deserialize_with = "permit_holder_list")]
+    pub permit_holders: Vec<PermitHolder>,
+    /// Number of holders of permits that were left out because there are too many.
+    pub permit_holders_left_out: u64,
 }
 
 /// The state of a task.

@@ -223,6 +223,47 @@ fn a_task_that_awaits_a_lock_reports_its_holder() {
 }
 
 #[test]
+fn a_task_that_awaits_permits_reports_who_acquired_them() {
+    let (runtime, mut client) = runtime("permits", 1);
+    let pool = std::sync::Arc::new(volt::sync::Semaphore::new(2));
+    let held = pool.clone();
+    let (release, released) = volt::sync::oneshot::channel::<()>();
+    let line = line!() + 2;
+    let holder = spawn_named(&runtime, "holds", async move {
+        let permit = held.acquire_owned().await.unwrap();
+        released.await.unwrap();
+        drop(permit);
+        std::future::pending().await
+    });
+    let all = pool.clone();
+    let waiting = spawn_named(&runtime, "waits for both", async move {
+        let _permits = all.acquire_many(2).await.unwrap();
+        std::future::pending().await
+    });
+    let last = spawn_named(&runtime, "waits for one", async move {
+        let _permit = pool.acquire().await.unwrap();
+        std::future::pending().await
+    });
+    let of = |client: &mut Client, task| {
+        let is_there = |list: &TaskList| {
+            list.rows.first().is_some_and(|row| row.permit_holders.first().is_some_and(|first| first.task == task))
+        };
+        request(client, "permits", &query(Rank::Id, "waits for one"), is_there).rows.remove(0)
+    };
+    let row = of(&mut client, Some(holder));
+    let [first] = &row.permit_holders[..] else { panic!("one: {row:?}") };
+    assert!(first.acquired_at.contains(&format!("{}:{line}:", file!())), "{row:?}");
+    assert_eq!((first.permits, first.name.as_deref(), row.permit_holders_left_out), (1, Some("holds"), 0));
+    assert_eq!((row.waiter_index, row.waiters_len, row.held_at.as_ref()), (Some(1), Some(2), None));
+    assert!(row.waiting_ns > Some(0), "{row:?}");
+    let why = client.why(Some("permits"), &last.to_string()).unwrap();
+    assert_eq!(why.links[0].permit_holders[0].task, Some(holder), "{why:?}");
+    release.send(()).unwrap();
+    let row = of(&mut client, Some(waiting));
+    assert_eq!((row.permit_holders.len(), row.permit_holders[0].permits, row.waiter_index), (1, 2, Some(0)));
+}
+
+#[test]
 fn a_task_that_awaits_another_reports_which() {
     let (runtime, mut client) = runtime("joins", 1);
     let child = volt::task::Builder::new().name("child").spawn_on(std::future::pending::<()>(), runtime.handle());

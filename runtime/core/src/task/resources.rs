@@ -36,6 +36,8 @@ pub enum Key {
     Receivers(usize),
     /// The id of the task whose end is awaited.
     Task(u64),
+    /// The number of a semaphore (`waits::SemaphoreId`).
+    Semaphore(u64),
 }
 
 impl Key {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{Permit, PermitIterator};
 use volt_core::context::expect_may_block;
 use volt_core::task::details::awaits::{Awaits, Pending};
 use volt_core::task::resources::{self, Awaited, Key};
-use volt_core::task::waits::Holder;
+use volt_core::task::waits::{Holder, Wait};
 use volt_telemetry::dump::Resource;
 
 use super::error;
@@ -212,7 +212,7 @@ impl<T> Sender<T> {
             let resource = || Some(Awaited::new(link.key(), "mpsc", numbers()));
             let reserve = sender.reserve_owned();
             let reserved =
-                spend_queued_at(at, Awaits::Room, Some(&link.receiver), resource, reserve, |reserved, _| reserved)
+                spend_queued_at(at, Awaits::Room, Wait::new(&link.receiver), resource, reserve, |reserved, _| reserved)
                     .await;
             reserved.map(|permit| OwnedPermit(permit, link))
         }
@@ -285,7 +285,7 @@ impl<T> Sender<T> {
     fn spend_room<F: Future, O>(&self, operation: F, convert: impl FnOnce(F::Output) -> O) -> impl Future<Output = O> {
         let resource = || Some(self.awaited());
         let convert = |reserved, _| convert(reserved);
-        spend_queued_at(Location::caller(), Awaits::Room, Some(&self.1.receiver), resource, operation, convert)
+        spend_queued_at(Location::caller(), Awaits::Room, Wait::new(&self.1.receiver), resource, operation, convert)
     }
 
     fn awaited(&self) -> Awaited {

@@ -71,7 +71,7 @@ impl SharedLock {
             // A holder that is recorded is shown instead.
             (!self.holder.is_recorded()).then(|| Awaited::new(Key::of(self), kind, Resource::default()))
         };
-        spend_queued_at(at, Awaits::Lock, Some(&self.holder), resource, acquire, own).await;
+        spend_queued_at(at, Awaits::Lock, Wait::new(&self.holder), resource, acquire, own).await;
     }
 
     /// Acquires the lock like [`acquire`](Self::acquire) if it is available.

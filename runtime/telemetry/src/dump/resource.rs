@@ -4,13 +4,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{MAX_EXAMPLES, counted, ids};
 use crate::bounded;
+use crate::waits::{PermitHolder, permit_holder_list};
 
 /// A primitive of `volt::sync`, or the end of a task, that tasks of a group await, in numbers, at
 /// the poll for the dump. Primitives with the same numbers are one entry.
 ///
-/// Which tasks own the senders of a channel, or have the permits of a semaphore, is not known: they
-/// may be moved to any task. Of the receivers, only that of a bounded `mpsc` channel is known
-/// ([`received_by`](Self::received_by)).
+/// Which tasks own the senders of a channel is not known: they may be moved to any task. Of the
+/// receivers, only that of a bounded `mpsc` channel is known ([`received_by`](Self::received_by)).
+/// Of permits, the tasks that acquired them are known ([`permit_holders`](Self::permit_holders)).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resource {
@@ -29,7 +30,8 @@ pub struct Resource {
     pub receivers: Option<u64>,
     /// Number of messages in the channel, and of those that have a reserved place.
     pub messages: Option<u64>,
-    /// Number of messages that a bounded channel has room for.
+    /// Number of messages that a bounded channel has room for, or of permits that a semaphore has
+    /// in total. `None` for a semaphore if permits were added or forgotten.
     pub capacity: Option<u64>,
     /// The task that received from the bounded `mpsc` channel, as recorded last, if the task waits
     /// for room. The receiver may have been moved since.
@@ -39,6 +41,13 @@ pub struct Resource {
     /// Number of permits that the operation wants, of tasks that the barrier is for, or of tasks in
     /// the `JoinSet`.
     pub wanted: Option<u64>,
+    /// The tasks that acquired the permits of the semaphore, the oldest first: at most
+    /// [`MAX_PERMIT_HOLDERS`](crate::waits::MAX_PERMIT_HOLDERS). Empty if the entry has several
+    /// semaphores, or one that is used as a lock and is in [`Group::locks`](super::Group::locks).
+    #[serde(deserialize_with = "permit_holder_list")]
+    pub permit_holders: Vec<PermitHolder>,
+    /// Number of holders that were left out because there are too many.
+    pub permit_holders_left_out: u64,
     /// Number of tasks, also of those in other groups, that await this primitive. `None` if the
     /// entry has several primitives, or if not all waiting tasks were polled.
     pub waiters_len: Option<u64>,
@@ -79,10 +88,9 @@ impl Resource {
             kind @ ("mpsc" | "oneshot" | "broadcast" | "watch") => self.channel(kind),
             "semaphore" => {
                 let permits = self.permits.unwrap_or(0);
-                format!(
-                    "semaphore with {permits} available, {} wanted (owners of the others: unknown)",
-                    wanted("permit")
-                )
+                let total = self.capacity.map(|total| format!(" of {}", counted(total, "permit"))).unwrap_or_default();
+                let holders = if self.permit_holders.is_empty() { " (holders: unknown)" } else { "" };
+                format!("semaphore with {permits}{total} available, {} wanted{holders}", wanted("permit"))
             }
             "notify" => "Notify (notifiers: unknown)".to_owned(),
             "rwlock_read" => "RwLock for read access (holders: not recorded, as for several readers)".to_owned(),

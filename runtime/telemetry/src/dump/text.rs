@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Write as _};
 
 use super::{BlockOn, Dump, Group, Link, Running, TaskRef};
 use crate::text::{counted, duration};
+use crate::waits::permit_holders;
 
 impl Dump {
     /// Returns the dump as text, one line per call.
@@ -76,6 +77,7 @@ impl Group {
             let is_of_some = resource.tasks < self.tasks;
             let tasks = if is_of_some { format!("{}: ", counted(resource.tasks, "task")) } else { String::new() };
             lines.push(format!("{tasks}{}", resource.describe()));
+            lines.extend(permit_holders(&resource.permit_holders, resource.permit_holders_left_out, duration));
             lines.extend(resource.waiters().map(|waiters| format!("awaited by {waiters}")));
         }
         if self.resources_left_out > 0 {

@@ -1,7 +1,8 @@
 //! The task dump: each waiting task's chain of awaits, with the lines of this file. `polls` has
 //! what tasks do in the polls of a dump, `block_on` the futures that are not tasks, `local_set` the
 //! tasks of such a set, `repeat` the next dumps of the same tasks, `resources` the primitives that
-//! they wait for, and `runtimes` the runtimes that cannot run it as usual.
+//! they wait for, `permits` the holders of permits, and `runtimes` the runtimes that cannot run it
+//! as usual.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use volt::{Builder, Runtime};
 
 mod block_on;
 mod local_set;
+mod permits;
 mod polls;
 mod repeat;
 mod resources;
@@ -46,6 +48,11 @@ fn dump(runtime: &Runtime, query: &Query, is_as_expected: impl Fn(&Dump) -> bool
 
 fn waits(count: u64) -> impl Fn(&Dump) -> bool {
     move |dump| dump.waiting == count && dump.read == count
+}
+
+/// Returns the number in the id of a task.
+fn id<T>(task: &volt::task::JoinHandle<T>) -> u64 {
+    task.id().to_string().parse().unwrap()
 }
 
 /// The functions of a chain without their modules, with the lines of this file.

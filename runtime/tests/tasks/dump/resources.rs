@@ -48,8 +48,8 @@ fn a_dump_shows_the_numbers_of_what_tasks_wait_for() {
             "1 × mpsc channel with 2 senders, 1 of 1 message (owner of the receiver: unknown)",
             "1 × mpsc channel with 3 senders, 0 of 8 messages (owners of the senders: unknown)",
             "1 × oneshot channel with 1 sender (owner of the sender: unknown)",
-            "1 × semaphore with 0 available, 2 permits wanted (owners of the others: unknown)",
-            "2 × semaphore with 0 available, 2 permits wanted (owners of the others: unknown)",
+            "1 × semaphore with 0 of 1 permit available, 2 permits wanted (holders: unknown)",
+            "2 × semaphore with 0 of 3 permits available, 2 permits wanted",
         ]
     );
     let filtered = |filter: &str| dump_with(&runtime, Query { filter: filter.into(), ..Query::default() }).read;
@@ -57,11 +57,6 @@ fn a_dump_shows_the_numbers_of_what_tasks_wait_for() {
     let unpolled = dump_with(&runtime, Query { polls: false, ..Query::default() });
     assert!(unpolled.groups.iter().all(|group| group.resources.is_empty()), "not known without a poll");
     drop((senders, sender, unbounded, full, answer, permits));
-}
-
-/// Returns the number in the id of a task.
-fn id<T>(task: &volt::task::JoinHandle<T>) -> u64 {
-    task.id().to_string().parse().unwrap()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The locks that the tasks of a dump await, and their holders.
+//! The locks that the tasks of a dump await, and their holders, and the holders of permits.
 //!
 //! The copies of the holders (`task::waits`) are taken once, after the tasks were polled. A lock
 //! that is handed on meanwhile may have another holder by then.
@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use volt_telemetry::dump::{Group, Lock, MAX_EXAMPLES, MAX_LOCKS};
+use volt_telemetry::waits::PermitHolder;
 
 use crate::clock;
 use crate::scheduler::readers::holders::Holders;
@@ -40,6 +41,12 @@ impl Locks {
         awaited.truncate(MAX_LOCKS);
         group.locks =
             awaited.into_iter().map(|(tasks, held, holding)| self.lock(tasks, held, holding, registry)).collect();
+    }
+
+    /// Returns the holders of the permits of this semaphore, and the number of those that are left
+    /// out.
+    pub(super) fn permit_holders(&self, semaphore: u64, registry: &Registry) -> (Vec<PermitHolder>, u64) {
+        self.holders.permits().holders(semaphore, self.now_ns, registry)
     }
 
     fn lock(&self, tasks: u64, held: &Held, holding: Holding, registry: &Registry) -> Lock {

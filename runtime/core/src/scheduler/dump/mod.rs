@@ -466,7 +466,7 @@ impl Maker<'_> {
             ..Group::default()
         };
         locks.add_to(&mut group, &members.lockers, &self.shared.workers.registry);
-        members.resources.add_to(&mut group, &self.primitives, &self.shared.workers.registry);
+        members.resources.add_to(&mut group, &self.primitives, locks, &self.shared.workers.registry);
         Some(group)
     }
 }

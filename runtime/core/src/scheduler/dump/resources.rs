@@ -9,6 +9,8 @@
 //! They are listed by their last wake-ups. That is the order in which they began to wait, unless
 //! something else, such as another branch of a `select!`, has woken one meanwhile.
 //!
+//! If it is a semaphore, the holders of its permits are listed, too (`readers::permits`).
+//!
 //! Bounds: [`PRIMITIVES_MAX`] primitives of a dump and [`ENTRIES_MAX`] entries of a group are
 //! counted.
 //!
@@ -22,6 +24,7 @@ use std::mem;
 
 use volt_telemetry::dump::{Group, MAX_EXAMPLES, MAX_RESOURCES, Resource};
 
+use super::locks::Locks;
 use crate::task::registry::Registry;
 use crate::task::resources::{Awaited, Key, Noted};
 
@@ -127,7 +130,7 @@ impl Resources {
     }
 
     /// Adds the entries to the group, those that most tasks await first.
-    pub(super) fn add_to(self, group: &mut Group, primitives: &Primitives, registry: &Registry) {
+    pub(super) fn add_to(self, group: &mut Group, primitives: &Primitives, locks: &Locks, registry: &Registry) {
         let of = |(numbers, numbered): (Resource, Numbered)| {
             let Numbered { tasks, keys, is_cut, awaited_tasks, .. } = numbered;
             let count = (!is_cut).then_some(keys.len() as u64);
@@ -136,7 +139,12 @@ impl Resources {
             if let (Some(1), [only]) = (count, &resource.awaited_tasks[..]) {
                 resource.awaited_name = registry.name_by_id(*only);
             }
-            let only = keys.iter().next().filter(|_| count == Some(1) && primitives.is_complete && !primitives.is_cut);
+            let only = keys.iter().next().filter(|_| count == Some(1));
+            if let Some(Key::Semaphore(semaphore)) = only {
+                (resource.permit_holders, resource.permit_holders_left_out) =
+                    locks.permit_holders(*semaphore, registry);
+            }
+            let only = only.filter(|_| primitives.is_complete && !primitives.is_cut);
             if let Some(waiters) = only.and_then(|key| primitives.waiters.get(key)) {
                 resource.waiters_len = Some(waiters.tasks);
                 resource.queue = waiters.first.iter().map(|&(_, task)| task).collect();
@@ -183,7 +191,7 @@ mod tests {
             &mut primitives,
         );
         let mut group = Group::default();
-        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         let [resource] = &group.resources[..] else { panic!("one entry") };
         assert_eq!((resource.tasks, resource.primitives), (1, Some(2)));
     }
@@ -194,7 +202,7 @@ mod tests {
             (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
         resources.add(Noted { is_cut: true, ..noted([channel(1)]) }, 1, 9, &mut primitives);
         let mut group = Group::default();
-        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         assert_eq!((group.resources[0].primitives, group.resources[0].waiters_len), (None, None));
     }
 
@@ -207,7 +215,7 @@ mod tests {
             resources.add(noted([channel(7), other]), 100 * task, task, &mut primitives);
         }
         let mut group = Group::default();
-        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         for resource in &group.resources {
             assert_eq!((resource.tasks, resource.primitives, resource.waiters_len), (20, Some(1), Some(20)));
             assert_eq!(resource.queue, (1..=MAX_EXAMPLES as u64).collect::<Vec<_>>());
@@ -224,7 +232,7 @@ mod tests {
             resources.add(noted([channel(task)]), 1, task, &mut primitives);
         }
         let mut group = Group::default();
-        resources.add_to(&mut group, &primitives, &Registry::new(1));
+        resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         let [resource] = &group.resources[..] else { panic!("one entry") };
         assert_eq!((resource.tasks, resource.primitives, resource.waiters_len), (tasks, None, None));
         assert!(resource.queue.is_empty());

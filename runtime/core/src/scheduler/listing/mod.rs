@@ -76,7 +76,7 @@ impl Shared {
         rows.sort_by_key(|task| (query.key(task.weight(query.rank)), task.id));
         rows.truncate(query.limit as usize);
         let holders = self.holders_for(rows.iter().map(|row| row.awaits.as_deref()));
-        rows.iter_mut().for_each(|row| holders.add_to(row, now_ns));
+        rows.iter_mut().for_each(|row| holders.add_to(row, now_ns, &self.workers.registry));
         let ([completed, cancelled, panicked], [inside, outside]) = self.count_tasks();
         TaskList {
             runtime: self.identity.name.clone(),

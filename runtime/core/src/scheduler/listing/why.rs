@@ -78,6 +78,8 @@ impl Shared {
             link.held_at = holding.map(|holding| holding.at.to_string());
             let held_since_ns = holding.and_then(|holding| holding.since_ns);
             link.held_ns = held_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
+            (link.permit_holders, link.permit_holders_left_out) =
+                holders.permit_holders(link.task, now_ns, &self.workers.registry);
         }
         (!why.links.is_empty()).then_some(why)
     }

@@ -20,6 +20,7 @@ pub(in crate::scheduler) mod chosen;
 mod joins;
 
 mod graph;
+pub(in crate::scheduler) mod permits;
 
 pub(crate) mod deadlocks;
 

@@ -61,11 +61,17 @@
 //! wait, if its task also receives from a channel (`receivers`). The receiver may be moved to
 //! another task that has not received yet, so an edge through a channel is never certain.
 //!
+//! A semaphore of several permits has no holder, but a record for each acquisition (`permits`). An
+//! operation that waits for it has an entry, too, with the number of the semaphore instead of a
+//! copy of the holder. It is no edge of the graph, since any of the permits may end the wait.
+//!
 //! Rejected: an entry per guard (a look-up for each acquisition); a pointer from the table to the
 //! lock (a forgotten operation keeps it beyond the life of the lock); a field in the task's header
 //! (16 bytes per task, after the allocator's rounding).
 
 mod holder;
+#[cfg(not(loom))]
+mod permits;
 #[cfg(not(loom))]
 mod receivers;
 mod shard;
@@ -79,8 +85,12 @@ mod tests;
 
 pub use holder::{Guard, Holder};
 #[cfg(not(loom))]
+pub use permits::{Acquired, SemaphoreId};
+#[cfg(not(loom))]
 pub use table::Wait;
 
 pub(crate) use holder::Holding;
+#[cfg(not(loom))]
+pub(crate) use permits::{Acquisition, acquisitions};
 #[cfg(not(loom))]
 pub(crate) use table::{Held, Waiter, held, is_any};

@@ -31,6 +31,8 @@ pub(crate) struct Waiter {
     /// Whether the operation has the waker of the task itself. A combinator may use a separate
     /// waker for each of its futures.
     pub(crate) has_own_waker: bool,
+    /// The semaphore whose permits are recorded one by one; 0 for a lock, which has a holder.
+    pub(super) semaphore: u64,
 }
 
 impl Ticketed for Waiter {
@@ -48,12 +50,19 @@ impl Ticketed for Waiter {
 pub struct Wait<'a> {
     holder: &'a Holder,
     ticket: Option<u64>,
+    semaphore: u64,
 }
 
 impl<'a> Wait<'a> {
     /// Returns a wait for the lock of this holder that has not begun yet.
     pub fn new(holder: &'a Holder) -> Self {
-        Self { holder, ticket: None }
+        Self { holder, ticket: None, semaphore: 0 }
+    }
+
+    /// Returns a wait for permits of the semaphore with this number, which has many holders. The
+    /// wait is listed under the address of the unused `holder` in the semaphore.
+    pub fn for_permits(holder: &'a Holder, semaphore: u64) -> Self {
+        Self { holder, ticket: None, semaphore }
     }
 
     /// Records that a poll of the operation is pending, after the operation joined the lock's
@@ -69,7 +78,16 @@ impl<'a> Wait<'a> {
             return;
         }
         let has_own_waker = current::is_woken_by(cx.waker());
-        self.enter(Waiter { ticket: 0, task, submitted_at_ns, since_ns: submitted_at_ns, awaits, at, has_own_waker });
+        self.enter(Waiter {
+            ticket: 0,
+            task,
+            submitted_at_ns,
+            since_ns: submitted_at_ns,
+            awaits,
+            at,
+            has_own_waker,
+            semaphore: self.semaphore,
+        });
     }
 
     /// Records that a thread is about to block until it has the lock.
@@ -84,6 +102,7 @@ impl<'a> Wait<'a> {
             awaits,
             at,
             has_own_waker: false,
+            semaphore: self.semaphore,
         };
         self.enter(waiter);
     }
@@ -128,6 +147,8 @@ pub(crate) struct Held {
     /// Identifies the lock while operations wait for it.
     pub(crate) key: usize,
     pub(crate) holding: Option<Holding>,
+    /// The number of the semaphore, if its permits have a record each.
+    pub(crate) semaphore: Option<u64>,
     /// The first of those that wait, in the order in which they began to.
     pub(crate) waiters: Vec<Waiter>,
     /// How many wait.
@@ -159,7 +180,10 @@ pub(crate) fn held(max: usize, waiters_max: usize) -> Vec<Held> {
             let len = resource.waiters.len().min(waiters_max).min(left);
             left -= len;
             let waiters = resource.waiters.iter().take(len).copied().collect();
-            held.push(Held { key, holding: resource.holding, waiters, waiting: resource.waiters.len() });
+            // An operation may have begun to wait before the semaphore had more than one permit.
+            let semaphore = resource.waiters.iter().map(|waiter| waiter.semaphore).max().filter(|id| *id > 0);
+            let holding = resource.holding.filter(|_| semaphore.is_none());
+            held.push(Held { key, holding, semaphore, waiters, waiting: resource.waiters.len() });
         }
     }
     held

@@ -2,23 +2,27 @@
 //!
 //! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. Once
 //! permits were added or forgotten, the semaphore is no longer a lock, and no holder is recorded.
+//! In a semaphore that is no lock, each acquisition has a record (`task::waits` in the engine),
+//! which its permit owns. Permits that were added or forgotten have none.
 
 use std::fmt::{self, Debug};
 use std::future::poll_fn;
 use std::mem;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{AcquireError, TryAcquireError};
 use volt_core::context::expect_may_block;
 use volt_core::coop::{self, Unit};
 use volt_core::task::details::awaits::Awaits;
 use volt_core::task::resources::{Awaited, Key};
-use volt_core::task::waits::{Guard, Holder, Wait};
+use volt_core::task::waits::{Acquired, Guard};
 use volt_telemetry::dump::Resource;
 
+use self::owners::Owners;
 use super::spend::spend_queued_at;
+
+mod owners;
 
 /// A counting semaphore: limits concurrent access to N holders.
 ///
@@ -38,9 +42,7 @@ use super::spend::spend_queued_at;
 /// ```
 pub struct Semaphore {
     permits: tokio::sync::Semaphore,
-    holder: Holder,
-    /// Whether it was created with one permit, and no permit was added or forgotten.
-    is_exclusive: AtomicBool,
+    owners: Owners,
 }
 
 impl Debug for Semaphore {
@@ -59,11 +61,7 @@ impl Semaphore {
     /// Panics if `permits` exceeds [`MAX_PERMITS`](Self::MAX_PERMITS).
     #[track_caller]
     pub fn new(permits: usize) -> Self {
-        Self {
-            permits: tokio::sync::Semaphore::new(permits),
-            holder: Holder::new(),
-            is_exclusive: AtomicBool::new(permits == 1),
-        }
+        Self { permits: tokio::sync::Semaphore::new(permits), owners: Owners::new(permits) }
     }
 
     /// Creates a semaphore with `permits` permits in a constant context.
@@ -71,11 +69,7 @@ impl Semaphore {
     /// # Panics
     /// Same as [`new`](Self::new); in a constant, compilation fails instead.
     pub const fn const_new(permits: usize) -> Self {
-        Self {
-            permits: tokio::sync::Semaphore::const_new(permits),
-            holder: Holder::new(),
-            is_exclusive: AtomicBool::new(permits == 1),
-        }
+        Self { permits: tokio::sync::Semaphore::const_new(permits), owners: Owners::new(permits) }
     }
 
     /// Returns the number of permits that are currently available.
@@ -89,7 +83,7 @@ impl Semaphore {
     /// Panics if the total would exceed [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn add_permits(&self, permits: usize) {
         if permits > 0 {
-            self.is_no_lock();
+            self.owners.lose_total();
         }
         self.permits.add_permits(permits);
     }
@@ -97,7 +91,7 @@ impl Semaphore {
     /// Removes up to `permits` available permits for good, and returns how many were removed.
     pub fn forget_permits(&self, permits: usize) -> usize {
         if permits > 0 {
-            self.is_no_lock();
+            self.owners.lose_total();
         }
         self.permits.forget_permits(permits)
     }
@@ -172,8 +166,8 @@ impl Semaphore {
     #[track_caller]
     pub fn try_acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         let permit = self.permits.try_acquire_many(permits)?;
-        self.own(permit, Location::caller(), Guard::Borrowed);
-        Ok(SemaphorePermit { sem: self, permits: permits as usize })
+        let acquired = self.own(permit, Location::caller(), Guard::Borrowed);
+        Ok(SemaphorePermit { sem: self, permits: permits as usize, acquired })
     }
 
     /// Acquires a permit like [`try_acquire`](Self::try_acquire), and returns an owned permit that
@@ -193,8 +187,8 @@ impl Semaphore {
     /// Returns an error if fewer permits are available or the semaphore is closed.
     #[track_caller]
     pub fn try_acquire_many_owned(self: Arc<Self>, permits: u32) -> Result<OwnedSemaphorePermit, TryAcquireError> {
-        self.own(self.permits.try_acquire_many(permits)?, Location::caller(), Guard::Owned);
-        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize })
+        let acquired = self.own(self.permits.try_acquire_many(permits)?, Location::caller(), Guard::Owned);
+        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize, acquired })
     }
 
     /// Acquires a permit, blocking the current thread until one is available.
@@ -218,8 +212,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
         expect_may_block("Semaphore::acquire");
-        self.acquire_blocking(Location::caller(), 1, Guard::Borrowed)?;
-        Ok(SemaphorePermit { sem: self, permits: 1 })
+        let acquired = self.acquire_blocking(Location::caller(), 1, Guard::Borrowed)?;
+        Ok(SemaphorePermit { sem: self, permits: 1, acquired })
     }
 
     /// Acquires `permits` permits together, blocking the current thread until all are available.
@@ -232,8 +226,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire_many(&self, permits: u32) -> Result<SemaphorePermit<'_>, AcquireError> {
         expect_may_block("Semaphore::acquire_many");
-        self.acquire_blocking(Location::caller(), permits, Guard::Borrowed)?;
-        Ok(SemaphorePermit { sem: self, permits: permits as usize })
+        let acquired = self.acquire_blocking(Location::caller(), permits, Guard::Borrowed)?;
+        Ok(SemaphorePermit { sem: self, permits: permits as usize, acquired })
     }
 
     /// Acquires a permit like [`blocking_acquire`](Self::blocking_acquire), and returns an owned
@@ -247,8 +241,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
         expect_may_block("Semaphore::acquire_owned");
-        self.acquire_blocking(Location::caller(), 1, Guard::Owned)?;
-        Ok(OwnedSemaphorePermit { sem: self, permits: 1 })
+        let acquired = self.acquire_blocking(Location::caller(), 1, Guard::Owned)?;
+        Ok(OwnedSemaphorePermit { sem: self, permits: 1, acquired })
     }
 
     /// Acquires permits like [`blocking_acquire_many`](Self::blocking_acquire_many), and returns an
@@ -262,8 +256,8 @@ impl Semaphore {
     #[track_caller]
     pub fn blocking_acquire_many_owned(self: Arc<Self>, permits: u32) -> Result<OwnedSemaphorePermit, AcquireError> {
         expect_may_block("Semaphore::acquire_many_owned");
-        self.acquire_blocking(Location::caller(), permits, Guard::Owned)?;
-        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize })
+        let acquired = self.acquire_blocking(Location::caller(), permits, Guard::Owned)?;
+        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize, acquired })
     }
 
     /// Closes the semaphore: all pending and future attempts to acquire a permit fail.
@@ -281,8 +275,12 @@ impl Semaphore {
         at: &'static Location<'static>,
         permits: u32,
     ) -> Result<SemaphorePermit<'_>, AcquireError> {
-        self.wait(at, permits, Guard::Borrowed).await?;
-        Ok(SemaphorePermit { sem: self, permits: permits as usize })
+        let acquired = match self.permits.try_acquire_many(permits) {
+            // Without the queue, as in `lock`, and without the state of another future.
+            Ok(permit) if coop::try_proceed() => self.own(permit, at, Guard::Borrowed),
+            permit => self.wait(permit.ok(), at, permits, Guard::Borrowed).await?,
+        };
+        Ok(SemaphorePermit { sem: self, permits: permits as usize, acquired })
     }
 
     async fn acquire_owned_at(
@@ -290,76 +288,76 @@ impl Semaphore {
         at: &'static Location<'static>,
         permits: u32,
     ) -> Result<OwnedSemaphorePermit, AcquireError> {
-        self.wait(at, permits, Guard::Owned).await?;
-        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize })
+        let acquired = match self.permits.try_acquire_many(permits) {
+            Ok(permit) if coop::try_proceed() => self.own(permit, at, Guard::Owned),
+            permit => self.wait(permit.ok(), at, permits, Guard::Owned).await?,
+        };
+        Ok(OwnedSemaphorePermit { sem: self, permits: permits as usize, acquired })
     }
 
-    /// Acquires permits, which the caller must release. Cancel safe.
-    async fn wait(&self, at: &'static Location<'static>, permits: u32, guard: Guard) -> Result<(), AcquireError> {
-        // Without the queue, as in `lock`.
-        if let Ok(permit) = self.permits.try_acquire_many(permits) {
+    /// Acquires permits, which the caller must release, unless it already has them as `permit` and
+    /// only waits until its budget is filled. Cancel safe.
+    async fn wait(
+        &self,
+        permit: Option<tokio::sync::SemaphorePermit<'_>>,
+        at: &'static Location<'static>,
+        permits: u32,
+        guard: Guard,
+    ) -> Result<Acquired, AcquireError> {
+        if let Some(permit) = permit {
             poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
-            self.own(permit, at, guard);
-            return Ok(());
+            return Ok(self.own(permit, at, guard));
         }
         let own = |permit: Result<_, _>, _| permit.map(|permit| self.own(permit, at, guard));
         let acquire = self.permits.acquire_many(permits);
-        let resource = || {
-            let (available, wanted) = (self.available_permits() as u64, u64::from(permits));
-            let (permits, wanted) = (Some(available), Some(wanted));
-            // The only permit of a semaphore has a holder, which is shown instead.
-            (self.holder().is_none() || wanted > Some(1))
-                .then(|| Awaited::new(Key::of(self), "semaphore", Resource { permits, wanted, ..Resource::default() }))
-        };
-        spend_queued_at(at, Awaits::Permits, self.holder(), resource, acquire, own).await
+        spend_queued_at(at, Awaits::Permits, self.owners.wait(), || self.awaited(permits), acquire, own).await
     }
 
     /// Acquires permits like [`wait`](Self::wait), and blocks the thread meanwhile.
-    fn acquire_blocking(&self, at: &'static Location<'static>, permits: u32, guard: Guard) -> Result<(), AcquireError> {
-        let mut wait = self.holder().map(Wait::new);
-        if let Some(wait) = &mut wait
-            && self.available_permits() == 0
-        {
+    fn acquire_blocking(
+        &self,
+        at: &'static Location<'static>,
+        permits: u32,
+        guard: Guard,
+    ) -> Result<Acquired, AcquireError> {
+        let mut wait = self.owners.wait();
+        if self.available_permits() == 0 {
             wait.blocking(Awaits::Permits, at);
         }
-        self.own(self.permits.blocking_acquire_many(permits)?, at, guard);
-        Ok(())
+        Ok(self.own(self.permits.blocking_acquire_many(permits)?, at, guard))
     }
 
+    /// Returns what a task waits for that requires this number of permits.
+    #[cold]
+    fn awaited(&self, permits: u32) -> Option<Awaited> {
+        // The only permit of a semaphore has a holder, which is shown instead.
+        if self.owners.holder().is_some() && permits <= 1 {
+            return None;
+        }
+        let numbers = Resource {
+            permits: Some(self.available_permits() as u64),
+            capacity: self.owners.total().map(|total| total as u64),
+            wanted: Some(u64::from(permits)),
+            ..Resource::default()
+        };
+        Some(Awaited::new(Key::Semaphore(self.owners.id()), "semaphore", numbers))
+    }
+
+    /// Records who has acquired `permit`, which the caller must release.
     #[inline]
-    fn own(&self, permit: tokio::sync::SemaphorePermit<'_>, at: &'static Location<'static>, guard: Guard) {
-        // A caller may acquire no permit while another one has the only one.
-        let is_any = permit.num_permits() > 0;
+    fn own(&self, permit: tokio::sync::SemaphorePermit<'_>, at: &'static Location<'static>, guard: Guard) -> Acquired {
+        let permits = permit.num_permits();
         // Not the permit's method, which then drops it, by a call.
         mem::forget(permit);
-        if let Some(holder) = self.holder()
-            && is_any
-        {
-            holder.acquired(at, guard);
-        }
+        self.owners.acquired(permits, at, guard)
     }
 
     #[inline]
-    fn release(&self, permits: usize) {
+    fn release(&self, permits: usize, acquired: &mut Acquired) {
         if permits > 0 {
-            self.holder.released();
+            self.owners.release(acquired);
             self.permits.add_permits(permits);
         }
-    }
-
-    /// Returns the record of the holder, if there can be only one.
-    #[inline]
-    fn holder(&self) -> Option<&Holder> {
-        // ORDERING: Relaxed: a hint for reports. A thread that does not see the change yet records
-        // itself, and removes that when it releases its permit.
-        self.is_exclusive.load(Ordering::Relaxed).then_some(&self.holder)
-    }
-
-    /// Called before permits are added or forgotten.
-    fn is_no_lock(&self) {
-        // ORDERING: Relaxed: as in `holder`.
-        self.is_exclusive.store(false, Ordering::Relaxed);
-        self.holder.released();
     }
 }
 
@@ -378,17 +376,18 @@ impl Semaphore {
 /// ```
 #[must_use = "if unused, the permits return to the semaphore immediately"]
 #[clippy::has_significant_drop]
-#[derive(Debug)]
 pub struct SemaphorePermit<'a> {
     sem: &'a Semaphore,
     permits: usize,
+    acquired: Acquired,
 }
 
 impl SemaphorePermit<'_> {
     /// Drops the permits without returning them to the semaphore.
     pub fn forget(mut self) {
+        self.acquired.release();
         if mem::take(&mut self.permits) > 0 {
-            self.sem.is_no_lock();
+            self.sem.owners.lose_total();
         }
     }
 
@@ -400,12 +399,13 @@ impl SemaphorePermit<'_> {
     pub fn merge(&mut self, mut other: Self) {
         assert!(std::ptr::eq(self.sem, other.sem), "merging permits from different semaphore instances");
         self.permits += mem::take(&mut other.permits);
+        self.acquired.merge(mem::take(&mut other.acquired));
     }
 
     /// Takes `n` permits out of this one, or returns `None` if it has fewer.
     pub fn split(&mut self, n: usize) -> Option<Self> {
         self.permits = self.permits.checked_sub(n)?;
-        Some(Self { sem: self.sem, permits: n })
+        Some(Self { sem: self.sem, permits: n, acquired: self.acquired.split(n) })
     }
 
     /// Returns a reference to the semaphore.
@@ -419,9 +419,15 @@ impl SemaphorePermit<'_> {
     }
 }
 
+impl Debug for SemaphorePermit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SemaphorePermit").field("sem", &self.sem).field("permits", &self.permits).finish()
+    }
+}
+
 impl Drop for SemaphorePermit<'_> {
     fn drop(&mut self) {
-        self.sem.release(self.permits);
+        self.sem.release(self.permits, &mut self.acquired);
     }
 }
 
@@ -438,17 +444,18 @@ impl Drop for SemaphorePermit<'_> {
 /// ```
 #[must_use = "if unused, the permits return to the semaphore immediately"]
 #[clippy::has_significant_drop]
-#[derive(Debug)]
 pub struct OwnedSemaphorePermit {
     sem: Arc<Semaphore>,
     permits: usize,
+    acquired: Acquired,
 }
 
 impl OwnedSemaphorePermit {
     /// Drops the permits without returning them to the semaphore.
     pub fn forget(mut self) {
+        self.acquired.release();
         if mem::take(&mut self.permits) > 0 {
-            self.sem.is_no_lock();
+            self.sem.owners.lose_total();
         }
     }
 
@@ -460,12 +467,13 @@ impl OwnedSemaphorePermit {
     pub fn merge(&mut self, mut other: Self) {
         assert!(Arc::ptr_eq(&self.sem, &other.sem), "merging permits from different semaphore instances");
         self.permits += mem::take(&mut other.permits);
+        self.acquired.merge(mem::take(&mut other.acquired));
     }
 
     /// Takes `n` permits out of this one, or returns `None` if it has fewer.
     pub fn split(&mut self, n: usize) -> Option<Self> {
         self.permits = self.permits.checked_sub(n)?;
-        Some(Self { sem: self.sem.clone(), permits: n })
+        Some(Self { sem: self.sem.clone(), permits: n, acquired: self.acquired.split(n) })
     }
 
     /// Returns a reference to the `Arc` of the semaphore.
@@ -479,8 +487,14 @@ impl OwnedSemaphorePermit {
     }
 }
 
+impl Debug for OwnedSemaphorePermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedSemaphorePermit").field("sem", &self.sem).field("permits", &self.permits).finish()
+    }
+}
+
 impl Drop for OwnedSemaphorePermit {
     fn drop(&mut self) {
-        self.sem.release(self.permits);
+        self.sem.release(self.permits, &mut self.acquired);
     }
 }
