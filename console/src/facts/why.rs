@@ -1,6 +1,6 @@
 //! The text of a chain of wake-ups: why a task was polled last.
 
-use volt_telemetry::waits::holder;
+use volt_telemetry::waits::{holder, permit_holders};
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
 use crate::text::awaits::awaited;
@@ -14,8 +14,16 @@ pub fn text(why: &Why) -> String {
     for (index, link) in why.links.iter().enumerate() {
         let arrow = if index == 0 { "" } else { "  ← " };
         text.push_str(&format!("{arrow}{}\n", line(link)));
+        let mut has_holders = false;
         for resource in &link.resources {
             text.push_str(&format!("      awaits {}\n", resource.describe()));
+            let holders = permit_holders(&resource.permit_holders, resource.permit_holders_left_out, duration);
+            has_holders |= !holders.is_empty();
+            holders.iter().for_each(|holder| text.push_str(&format!("        {holder}\n")));
+        }
+        if !has_holders {
+            let holders = permit_holders(&link.permit_holders, link.permit_holders_left_out, duration);
+            holders.iter().for_each(|holder| text.push_str(&format!("      {holder}\n")));
         }
         has_later |= link.woken.as_ref().is_some_and(|woken| woken.is_later);
     }
@@ -92,6 +100,7 @@ fn end(why: &Why) -> String {
 #[cfg(test)]
 mod tests {
     use volt_telemetry::dump::Resource;
+    use volt_telemetry::waits::PermitHolder;
 
     use super::*;
 
@@ -133,6 +142,30 @@ mod tests {
         let expected =
             "waiting for 4.0s at src/a.rs:2:3 for a lock, held by task 7 for 9.0s, acquired at src/b.rs:5:6; woken";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn a_link_names_the_holders_of_the_permits_once() {
+        let holder = PermitHolder {
+            permits: 2,
+            task: Some(7),
+            acquired_at: "src/b.rs:5:6".into(),
+            acquired_ago_ns: Some(9_000_000_000),
+            ..PermitHolder::default()
+        };
+        let mut link = Link {
+            awaits: Some("permits".into()),
+            permit_holders: vec![holder.clone()],
+            permit_holders_left_out: 1,
+            ..link(1, "timer", None)
+        };
+        let shown = |link: &Link| text(&Why { links: vec![link.clone()], end: End::Source, ..Why::default() });
+        let first = "\n      2 permits acquired by task 7 9.0s ago at src/b.rs:5:6";
+        let expected = format!("{first}\n      and permits with 1 other holder\n");
+        assert!(shown(&link).contains(&expected), "{}", shown(&link));
+        let resource = Resource { kind: "semaphore".into(), permit_holders: vec![holder], ..Resource::default() };
+        link.resources.push(resource);
+        assert_eq!(shown(&link).matches("acquired by task 7").count(), 1, "{}", shown(&link));
     }
 
     #[test]

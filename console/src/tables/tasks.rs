@@ -5,7 +5,7 @@
 
 use volt_telemetry::dump::{DUMP_PLACE, is_of_dump};
 use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, Rank, State, Task, TaskList};
-use volt_telemetry::waits::holder;
+use volt_telemetry::waits::{holder, permit_holders};
 
 use crate::facts::Tone;
 use crate::tables::cell::Cell;
@@ -87,7 +87,12 @@ pub fn held_by(task: &Task) -> Option<String> {
     Some(holder(task.held_by, None, task.held_at.as_deref()?, task.held_ns.map(duration)))
 }
 
-/// Returns the position of a task among those that wait for the same lock: `3 of 43`.
+/// Returns who acquired the permits of the semaphore that a task awaits, one per line.
+pub fn permits_of(task: &Task) -> Vec<String> {
+    permit_holders(&task.permit_holders, task.permit_holders_left_out, duration)
+}
+
+/// Returns the position of a task among those that wait for the same lock or semaphore: `3 of 43`.
 pub fn position(task: &Task) -> Option<String> {
     let position = count(task.waiter_index? + 1);
     Some(task.waiters_len.map_or_else(|| position.clone(), |waiters| format!("{position} of {}", count(waiters))))
@@ -163,6 +168,8 @@ mod tests {
             held_by: None,
             held_at: None,
             held_ns: None,
+            permit_holders: Vec::new(),
+            permit_holders_left_out: 0,
             waiter_index: None,
             waiters_len: None,
             waker_task: None,

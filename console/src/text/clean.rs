@@ -12,6 +12,7 @@ use volt_telemetry::processes::ProcessList;
 use volt_telemetry::snapshot::{Program, Snapshot};
 use volt_telemetry::tasks::TaskList;
 use volt_telemetry::text::is_invisible;
+use volt_telemetry::waits::PermitHolder;
 use volt_telemetry::why::Why;
 use volt_telemetry::wire::Hello;
 
@@ -108,6 +109,7 @@ pub fn tasks(mut list: TaskList) -> TaskList {
             .into_iter()
             .flatten()
             .for_each(in_place);
+        task.permit_holders.iter_mut().for_each(permit_holder_in_place);
     }
     list
 }
@@ -189,6 +191,12 @@ pub fn dump(mut dump: Dump) -> Dump {
 fn resource_in_place(resource: &mut dump::Resource) {
     in_place(&mut resource.kind);
     resource.awaited_name.iter_mut().for_each(in_place);
+    resource.permit_holders.iter_mut().for_each(permit_holder_in_place);
+}
+
+fn permit_holder_in_place(holder: &mut PermitHolder) {
+    in_place(&mut holder.acquired_at);
+    holder.name.iter_mut().for_each(in_place);
 }
 
 fn link_in_place(link: &mut dump::Link) {
@@ -205,6 +213,7 @@ pub fn why(mut why: Why) -> Why {
             .flatten()
             .for_each(in_place);
         link.resources.iter_mut().for_each(resource_in_place);
+        link.permit_holders.iter_mut().for_each(permit_holder_in_place);
         if let Some(woken) = &mut link.woken {
             in_place(&mut woken.by);
             woken.spawned_at.iter_mut().for_each(in_place);

@@ -250,6 +250,7 @@ pub(super) const WAITS: &[Section] = &[
                 "the pending operation, and the line of the application that awaits it; running: the task is being polled",
             ),
             ("held by", "the task that holds the lock"),
+            ("permits acquired by", "the tasks that acquired the permits of the semaphore"),
             ("and 1 more", "the task waits for several operations; the last one is shown"),
         ],
     },
@@ -261,6 +262,7 @@ pub(super) const WAITS: &[Section] = &[
             ("tasks", "some of the tasks"),
             ("held by", "the holder of the lock, since when, and where it acquired it"),
             ("awaits", "the state of the channel, semaphore or other object"),
+            ("permits", "the tasks that acquired the semaphore's permits, when and where; they may have moved them"),
             ("waiters", "the tasks in its queue, the first one first"),
             (
                 "chain",

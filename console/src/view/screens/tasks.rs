@@ -9,7 +9,9 @@ use volt_telemetry::tasks::{LONGEST_FROM_NS, Query, State, Task};
 use crate::facts::why;
 use crate::facts::{LONG_NS, Tone};
 use crate::model::Model;
-use crate::tables::tasks::{COLUMNS, NAME_TITLE, awaits, held_by, is_await_unknown, place, position, summary};
+use crate::tables::tasks::{
+    COLUMNS, NAME_TITLE, awaits, held_by, is_await_unknown, permits_of, place, position, summary,
+};
 use crate::text::figures::{ABSENT, count, duration, head, maybe_duration, tail, width, wrapped};
 use crate::view::hits::Hits;
 use crate::view::parts::layout::{self, TITLE_WIDTH, draw_message, rows};
@@ -117,8 +119,12 @@ fn detail_lines(task: &Task, chain: &[String], columns: usize, theme: Theme) -> 
     if let Some(holder) = held_by(task) {
         lines.extend(fact("held by", holder, Tone::Plain));
     }
+    for holder in permits_of(task) {
+        lines.extend(fact("permits", holder, Tone::Plain));
+    }
     if let Some(position) = position(task) {
-        lines.extend(fact("queue", format!("{position} in the queue of the lock"), Tone::Plain));
+        let what = if task.awaits.as_deref() == Some("permits") { "semaphore" } else { "lock" };
+        lines.extend(fact("queue", format!("{position} in the queue of the {what}"), Tone::Plain));
     }
     lines.extend(fact("polls", polls, tone_of_polls));
     lines.extend(fact("delay", delay, Tone::Plain));

@@ -5,6 +5,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::{Line, Span};
 use volt_telemetry::dump::{Dump, Link, TaskRef, rows as chain_rows};
+use volt_telemetry::waits::permit_holders;
 
 use crate::facts::Tone;
 use crate::model::{Model, WaitRow};
@@ -107,6 +108,9 @@ fn what(row: &WaitRow<'_>, room: usize) -> String {
     let others = row.chain.windows(2).filter(|pair| pair[1].depth <= pair[0].depth).count();
     let holders: Vec<_> = row.locks.iter().filter_map(|lock| Some(format!("#{}", lock.held_by?))).collect();
     let held = if holders.is_empty() { String::new() } else { format!("  held by {}", holders.join(", ")) };
+    let permits = row.resources.iter().flat_map(|resource| &resource.permit_holders);
+    let permits: Vec<_> = permits.filter_map(|holder| Some(format!("#{}", holder.task?))).collect();
+    let held = if permits.is_empty() { held } else { format!("{held}  permits acquired by {}", permits.join(", ")) };
     let others = if others > 0 { format!("  and {others} more") } else { String::new() };
     // Of a long path, the end is worth more than the beginning.
     let used = width(name) + width(&others) + width(&held) + 2;
@@ -144,6 +148,9 @@ fn detail_lines(row: &WaitRow<'_>, columns: usize, theme: Theme) -> Vec<Line<'st
     }
     for resource in row.resources {
         lines.extend(fact_lines("awaits", &resource.describe(), room, theme.label(), theme));
+        for holder in permit_holders(&resource.permit_holders, resource.permit_holders_left_out, duration) {
+            lines.extend(fact_lines("permits", &holder, room, theme.strong(), theme));
+        }
         let waiters = resource.waiters();
         lines.extend(waiters.iter().flat_map(|waiters| fact_lines("waiters", waiters, room, theme.label(), theme)));
     }
@@ -176,6 +183,7 @@ fn label(task: &TaskRef) -> String {
 #[cfg(test)]
 mod tests {
     use volt_telemetry::dump::{BlockOn, Group, Resource, Running};
+    use volt_telemetry::waits::PermitHolder;
 
     use super::*;
     use crate::model::Message;
@@ -248,5 +256,24 @@ mod tests {
         {
             assert!(shown.iter().any(|line| line.trim() == wanted), "{shown:#?}");
         }
+    }
+
+    #[test]
+    fn a_group_names_the_tasks_that_acquired_the_permits() {
+        let (permits, acquired_at) = (2, "src/pool.rs:9:5".to_owned());
+        let holder = PermitHolder { permits, task: Some(7), acquired_at, ..PermitHolder::default() };
+        let kind = "semaphore".to_owned();
+        let resource = Resource { kind, tasks: 1, permit_holders: vec![holder], ..Resource::default() };
+        let group = Group { tasks: 1, resources: vec![resource], ..Group::default() };
+        let chain = crate::fixture::dump().groups[0].chain.clone();
+        let dump = Dump { groups: vec![Group { chain, ..group }], ..crate::fixture::dump() };
+        let mut model = crate::fixture::model(2, 2);
+        model.update(Message::Dump(Box::new(dump)));
+        let rows = model.wait_rows();
+        let lines = |row: &WaitRow<'_>| detail_lines(row, 120, Theme::new(true)).iter().map(Line::to_string).collect();
+        let shown: Vec<Vec<String>> = rows.iter().map(lines).collect();
+        let wanted = "permits   2 permits acquired by task 7 at src/pool.rs:9:5";
+        assert!(shown.iter().flatten().any(|line| line.trim() == wanted), "{shown:#?}");
+        assert!(rows.iter().any(|row| what(row, 120).ends_with("permits acquired by #7")));
     }
 }
