@@ -3,7 +3,7 @@
 use volt_core::context::expect_may_block;
 use volt_core::task::details::awaits::Awaits;
 
-use super::handles::{OfReceiver, OfSender, OfWeakSender};
+use super::handles::{Lag, OfReceiver, OfSender, OfWeakSender};
 use super::spend::spend;
 use super::wrapper::impl_debug;
 
@@ -31,19 +31,28 @@ pub use tokio::sync::broadcast::error;
 #[track_caller]
 pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::broadcast::channel(capacity);
-    let handle = OfSender::default();
-    let of_receiver = handle.receiver();
-    (Sender(sender, handle), Receiver(receiver, of_receiver))
+    let sender = Sender::with(sender, capacity);
+    let of_receiver = sender.1.receiver();
+    (sender, Receiver(receiver, of_receiver))
+}
+
+/// The channel, and how many values it keeps.
+struct Values<T>(tokio::sync::broadcast::WeakSender<T>, usize);
+
+impl<T> Lag for Values<T> {
+    fn messages(&self) -> Option<(usize, usize)> {
+        Some((self.0.upgrade()?.len(), self.1))
+    }
 }
 
 /// Sends values to all associated [`Receiver`]s.
-pub struct Sender<T>(tokio::sync::broadcast::Sender<T>, OfSender);
+pub struct Sender<T>(tokio::sync::broadcast::Sender<T>, OfSender<Values<T>>);
 
 /// A [`Sender`] that does not keep its channel open.
-pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>, OfWeakSender);
+pub struct WeakSender<T>(tokio::sync::broadcast::WeakSender<T>, OfWeakSender<Values<T>>);
 
 /// Receives the values that were sent after it was created.
-pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>, OfReceiver);
+pub struct Receiver<T>(tokio::sync::broadcast::Receiver<T>, OfReceiver<Values<T>>);
 
 impl_debug!([T] Sender<T>, [T] WeakSender<T>, [T] Receiver<T>);
 
@@ -55,7 +64,12 @@ impl<T> Sender<T> {
     /// Same as [`channel`].
     #[track_caller]
     pub fn new(capacity: usize) -> Self {
-        Self(tokio::sync::broadcast::Sender::new(capacity), OfSender::default())
+        Self::with(tokio::sync::broadcast::Sender::new(capacity), capacity)
+    }
+
+    fn with(sender: tokio::sync::broadcast::Sender<T>, capacity: usize) -> Self {
+        let values = Values(sender.downgrade(), capacity.next_power_of_two());
+        Self(sender, OfSender::new(values))
     }
 
     /// Sends `value` to all receivers without waiting, and returns the number of receivers.
@@ -108,7 +122,8 @@ impl<T> Sender<T> {
 
     /// Returns the number of [`WeakSender`]s.
     pub fn weak_count(&self) -> usize {
-        self.0.weak_count()
+        // Without that of the channel's `Values`.
+        self.0.weak_count().saturating_sub(1)
     }
 
     /// Waits until all receivers are dropped.
@@ -117,7 +132,7 @@ impl<T> Sender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
-        let resource = || Some(self.1.awaited("broadcast", self.receiver_count(), Some(self.len())));
+        let resource = || Some(self.1.awaited("broadcast", self.receiver_count()));
         spend(Awaits::Others, resource, self.0.closed())
     }
 }
@@ -143,7 +158,7 @@ impl<T> WeakSender<T> {
 
     /// Returns the number of [`WeakSender`]s.
     pub fn weak_count(&self) -> usize {
-        self.0.weak_count()
+        self.0.weak_count().saturating_sub(usize::from(self.1.has_senders()))
     }
 }
 
@@ -217,7 +232,7 @@ impl<T> Receiver<T> {
 
     /// Returns the number of [`WeakSender`]s.
     pub fn sender_weak_count(&self) -> usize {
-        self.0.sender_weak_count()
+        self.0.sender_weak_count().saturating_sub(usize::from(self.1.has_senders()))
     }
 
     /// Returns `true` if all senders are dropped.

@@ -28,16 +28,16 @@ pub use tokio::sync::watch::{Ref, error};
 /// ```
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let (sender, receiver) = tokio::sync::watch::channel(value);
-    let handle = OfSender::default();
+    let handle = OfSender::new(());
     let of_receiver = handle.receiver();
     (Sender(sender, handle), Receiver(receiver, of_receiver))
 }
 
 /// Sends values to the associated [`Receiver`]s.
-pub struct Sender<T>(tokio::sync::watch::Sender<T>, OfSender);
+pub struct Sender<T>(tokio::sync::watch::Sender<T>, OfSender<()>);
 
 /// Receives values from the associated [`Sender`]s.
-pub struct Receiver<T>(tokio::sync::watch::Receiver<T>, OfReceiver);
+pub struct Receiver<T>(tokio::sync::watch::Receiver<T>, OfReceiver<()>);
 
 impl_debug!([T: Debug] Sender<T>, [T: Debug] Receiver<T>);
 
@@ -45,7 +45,7 @@ impl<T> Sender<T> {
     /// Creates a channel that has no receiver yet. [`subscribe`](Self::subscribe) creates
     /// receivers.
     pub fn new(value: T) -> Self {
-        Self(tokio::sync::watch::Sender::new(value), OfSender::default())
+        Self(tokio::sync::watch::Sender::new(value), OfSender::new(()))
     }
 
     /// Replaces the value and notifies all receivers.
@@ -133,7 +133,7 @@ impl<T> Sender<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn closed(&self) -> impl Future<Output = ()> {
-        spend(Awaits::Others, || Some(self.1.awaited("watch", self.receiver_count(), None)), self.0.closed())
+        spend(Awaits::Others, || Some(self.1.awaited("watch", self.receiver_count())), self.0.closed())
     }
 }
 

@@ -28,10 +28,12 @@ pub struct Resource {
     pub senders: Option<u64>,
     /// Number of receivers of the channel that exist.
     pub receivers: Option<u64>,
-    /// Number of messages in the channel, and of those that have a reserved place.
+    /// Number of messages in the channel, and of those that have a reserved place. For a
+    /// `broadcast` channel, the number of those that its slowest receiver has not received.
     pub messages: Option<u64>,
-    /// Number of messages that a bounded channel has room for, or of permits that a semaphore has
-    /// in total. `None` for a semaphore if permits were added or forgotten.
+    /// Number of messages that a bounded channel has room for or a `broadcast` channel keeps, or of
+    /// permits that a semaphore has in total. `None` for a semaphore if permits were added or
+    /// forgotten.
     pub capacity: Option<u64>,
     /// The task that received from the bounded `mpsc` channel, as recorded last, if the task waits
     /// for room. The receiver may have been moved since.
@@ -115,6 +117,12 @@ impl Resource {
 
     fn channel(&self, kind: &str) -> String {
         let messages = match (self.messages, self.capacity) {
+            (Some(0), _) if kind == "broadcast" => String::new(),
+            (Some(messages), capacity) if kind == "broadcast" => {
+                // A receiver that is further behind loses messages.
+                let more = if Some(messages) >= capacity { " or more" } else { "" };
+                format!(", the slowest receiver is {}{more} behind", counted(messages, "message"))
+            }
             (Some(messages), Some(capacity)) => format!(", {messages} of {}", counted(capacity, "message")),
             (Some(messages), None) => format!(", {}", counted(messages, "message")),
             _ => String::new(),

@@ -102,7 +102,9 @@ fn a_dump_shows_the_numbers_of_values_notices_and_ends() {
             "1 × Notify (notifiers: unknown)".into(),
             "1 × RwLock for write access (holders: not recorded, as for several readers)".into(),
             "1 × broadcast channel with 2 senders and 2 receivers (owners of the senders: unknown)".into(),
-            "1 × broadcast channel with 3 receivers, 1 message (owners of the receivers: unknown)".into(),
+            "1 × broadcast channel with 3 receivers, the slowest receiver is 1 message behind (owners of the receivers: \
+             unknown)"
+                .into(),
             format!("1 × end of task #{paid} \"pay\""),
             "1 × watch channel with 1 receiver (owner of the receiver: unknown)".into(),
             "1 × watch channel with 2 senders and 4 receivers, value seen (owners of the senders: unknown)".into(),
@@ -159,6 +161,34 @@ fn a_dump_shows_the_order_of_tasks_at_a_semaphore_and_channel() {
     let alone = dump_with(&runtime, Query { task: Some(at_pool[0].to_string()), ..Query::default() });
     assert_eq!(alone.groups[0].resources[0].waiters_len, None, "{}", alone.text());
     drop(permits);
+}
+
+#[test]
+fn a_dump_shows_how_far_the_slowest_receiver_is_behind() {
+    let runtime = runtime(2);
+    let (news, mut keeps_up) = broadcast::channel(5);
+    let mut lags = news.subscribe();
+    runtime.spawn(async move { while keeps_up.recv().await.is_ok() {} });
+    let shown = |behind: &str| {
+        let rest = "(owners of the senders: unknown)";
+        let expected = [format!("1 × broadcast channel with 1 sender and 2 receivers{behind} {rest}")];
+        dump(&runtime, &Query::default(), |dump| waits(1)(dump) && resources(dump) == expected);
+    };
+    shown("");
+    (0..3).for_each(|number| assert_eq!(news.send(number).unwrap(), 2));
+    shown(", the slowest receiver is 3 messages behind");
+    // It loses the oldest of these: the channel keeps 8.
+    (3..10).for_each(|number| assert_eq!(news.send(number).unwrap(), 2));
+    shown(", the slowest receiver is 8 messages or more behind");
+    assert!(matches!(lags.try_recv(), Err(broadcast::error::TryRecvError::Lagged(2))));
+    assert_eq!(lags.try_recv(), Ok(2));
+    shown(", the slowest receiver is 7 messages behind");
+    while lags.try_recv().is_ok() {}
+    shown("");
+    let weak = news.downgrade();
+    assert_eq!((news.weak_count(), weak.weak_count(), lags.sender_weak_count()), (1, 1, 1));
+    drop(news);
+    assert_eq!((weak.weak_count(), lags.sender_weak_count(), weak.strong_count()), (1, 1, 0));
 }
 
 #[test]
