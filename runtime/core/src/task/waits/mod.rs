@@ -70,6 +70,8 @@
 //! (16 bytes per task, after the allocator's rounding).
 
 mod holder;
+mod record;
+
 #[cfg(not(loom))]
 mod permits;
 #[cfg(not(loom))]
@@ -91,6 +93,8 @@ pub use table::Wait;
 
 pub(crate) use holder::Holding;
 #[cfg(not(loom))]
-pub(crate) use permits::{Acquisition, acquisitions};
+pub(crate) use permits::acquisitions;
+#[cfg(not(loom))]
+pub(crate) use record::Acquisition;
 #[cfg(not(loom))]
 pub(crate) use table::{Held, Waiter, held, is_any};

@@ -4,22 +4,13 @@
 //! not enough. Each thread has a *page* of records. A *record* is one acquisition: which semaphore,
 //! how many permits, which task, where, and when. The permit contains a reference to its record.
 //!
-//! An ordinary case: task 1 acquires a permit. Its thread finds a free record in its page, writes
-//! it, and the permit keeps it. The permit is moved to another thread and dropped there, which
-//! clears the record before the permit returns to the semaphore. A dump reads all records, and
-//! selects those of the semaphores that tasks wait for.
+//! An ordinary case: task 1 acquires a permit. Its thread checks a few records of its page, the one
+//! that it used last first. It writes the first free one, and the permit keeps it. The permit is
+//! moved to another thread and dropped there, which clears the record before the permit returns to
+//! the semaphore. A dump reads all records, and selects those of the semaphores that tasks wait
+//! for.
 //!
-//! The race: a dump reads a record while it is cleared and written again, and has words of two
-//! acquisitions. So the dump reads each record twice, and leaves it out if a word has changed. If
-//! none has, the words were in the record together, between the two reads. That is certain unless
-//! words changed and changed back. Even then the task and the time are those of one poll, since a
-//! task is polled only once at a time, and the task acquired permits in this poll.
-//!
-//! Protocol:
-//! 1. Acquire: the thread checks a few records of its page, the one that it used last first. If one
-//!    is free, it writes the task, the time and the line, and then the semaphore.
-//! 2. Release: the owner of the permit clears the semaphore, before the permit is returned.
-//! 3. Read: load the semaphore, then the other words; and all of them once more.
+//! `record` has the race of a dump with these threads, and the protocol.
 //!
 //! Writers: the thread of the page, to free records only; the owner of the permit, to its own
 //! record. So neither needs a read-modify-write. Readers: threads that list tasks or make dumps.
@@ -40,8 +31,9 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use super::record::{Acquisition, Record};
 use crate::task::current;
 
 /// The number of records in a page: more than the permits that a thread acquires and that exist at
@@ -49,10 +41,6 @@ use crate::task::current;
 const RECORDS: usize = 256;
 /// The number of records that are checked for an acquisition.
 const CHECKED_MAX: usize = 4;
-/// The number of bits of `Record::what` with the number of permits.
-const PERMITS_BITS: u32 = 24;
-/// More permits than this are recorded as this number.
-const PERMITS_MAX: u64 = (1 << PERMITS_BITS) - 1;
 
 /// The number of a semaphore, which is assigned when it is needed first.
 #[derive(Debug, Default)]
@@ -62,18 +50,6 @@ pub struct SemaphoreId(AtomicU64);
 /// [`release`](Self::release) before it returns the permits.
 #[derive(Debug, Default)]
 pub struct Acquired(Option<&'static Record>);
-
-/// An acquisition.
-#[derive(Debug)]
-struct Record {
-    /// `| number of the semaphore 40 | number of permits 24 |`; 0 if the record is free.
-    what: AtomicU64,
-    /// The id of the task; 0 if that was no task.
-    task: AtomicU64,
-    /// When the task was woken for the poll in which it acquired the permits, ns.
-    since_ns: AtomicU64,
-    at: AtomicPtr<Location<'static>>,
-}
 
 /// The records of a thread.
 struct Page {
@@ -88,7 +64,7 @@ struct Page {
 static PAGES: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 
 /// Stands for the record that was used last, in a thread that has no page. It is never free.
-static NO_RECORD: Record = Record { what: AtomicU64::new(u64::MAX), ..Record::FREE };
+static NO_RECORD: Record = Record::never_free();
 
 thread_local! {
     // Without destructors, so that an access needs no check.
@@ -153,9 +129,7 @@ impl Acquired {
     #[inline]
     pub fn release(&mut self) {
         if let Some(record) = self.0.take() {
-            // ORDERING: Release; pairs with the Acquire in `free_record`: the thread that writes
-            // the next acquisition sees all that was written for this one.
-            record.what.store(0, Ordering::Release);
+            record.clear();
         }
     }
 
@@ -164,7 +138,7 @@ impl Acquired {
     pub fn merge(&mut self, mut other: Self) {
         match (&self.0, &other.0) {
             (None, _) => return std::mem::swap(self, &mut other),
-            (Some(record), Some(added)) if record.source() == added.source() => {
+            (Some(record), Some(added)) if record.has_source_of(added) => {
                 record.set_permits(record.permits().saturating_add(added.permits()));
             }
             _ => {}
@@ -184,87 +158,7 @@ impl Acquired {
             return std::mem::take(self);
         }
         record.set_permits(left);
-        let (task, at) = record.source();
-        // ORDERING: Relaxed; this thread owns the permits, and so the record.
-        let [what, since_ns] = [&record.what, &record.since_ns].map(|word| word.load(Ordering::Relaxed));
-        // SAFETY: the record is in use, so `fill` has stored a `&'static Location`.
-        let at = unsafe { &*at };
-        Self(free_record().inspect(|record| record.fill(what >> PERMITS_BITS, taken, task, since_ns, at)))
-    }
-}
-
-impl Record {
-    const FREE: Self = Self {
-        what: AtomicU64::new(0),
-        task: AtomicU64::new(0),
-        since_ns: AtomicU64::new(0),
-        at: AtomicPtr::new(ptr::null_mut()),
-    };
-
-    #[inline]
-    fn is_free(&self) -> bool {
-        // ORDERING: Acquire; pairs with the Release in `Acquired::release`.
-        self.what.load(Ordering::Acquire) == 0
-    }
-
-    /// Writes an acquisition. Only for the thread of the page, if the record is free.
-    #[inline]
-    fn fill(&self, semaphore: u64, permits: u64, task: u64, since_ns: u64, at: &'static Location<'static>) {
-        // ORDERING: a Release fence; pairs with the Acquire fence in `read`: a reader that loads
-        // one of the words below also sees that the record was free before.
-        fence(Ordering::Release);
-        // ORDERING: Relaxed; no other thread writes to a free record.
-        self.task.store(task, Ordering::Relaxed);
-        self.since_ns.store(since_ns, Ordering::Relaxed);
-        self.at.store(ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
-        // ORDERING: Release; pairs with the Acquire in `words`: the words above are complete.
-        self.what.store(semaphore << PERMITS_BITS | permits.min(PERMITS_MAX), Ordering::Release);
-    }
-
-    // ORDERING: Relaxed, in the next ones: the caller owns the permits, so no other thread writes.
-
-    fn permits(&self) -> u64 {
-        self.what.load(Ordering::Relaxed) & PERMITS_MAX
-    }
-
-    fn set_permits(&self, permits: u64) {
-        let what = self.what.load(Ordering::Relaxed);
-        // ORDERING: Release; pairs with the Acquire in `words`, as in `fill`, whose words the
-        // owner of the permits has seen.
-        self.what.store(what & !PERMITS_MAX | permits.min(PERMITS_MAX), Ordering::Release);
-    }
-
-    /// Returns the task and the location.
-    fn source(&self) -> (u64, *const Location<'static>) {
-        (self.task.load(Ordering::Relaxed), self.at.load(Ordering::Relaxed))
-    }
-
-    /// Loads all words. If `what` is not 0, the others are those of the same acquisition, or of
-    /// later ones.
-    fn words(&self) -> (u64, u64, u64, *const Location<'static>) {
-        // ORDERING: Acquire; pairs with the Release in `fill`. The others are Relaxed: `read`
-        // compares them.
-        let what = self.what.load(Ordering::Acquire);
-        let (task, since_ns) = (self.task.load(Ordering::Relaxed), self.since_ns.load(Ordering::Relaxed));
-        (what, task, since_ns, self.at.load(Ordering::Relaxed))
-    }
-
-    /// Protocol (3).
-    fn read(&self) -> Option<Acquisition> {
-        let words = self.words();
-        // ORDERING: an Acquire fence; pairs with the Release fence in `fill`. If a word is from a
-        // later acquisition, the second load of `what` returns 0, or what that acquisition or a
-        // later one stored. Then the other words are at least as late.
-        fence(Ordering::Acquire);
-        if words.0 == 0 || self.words() != words {
-            return None;
-        }
-        let (what, task, since_ns, at) = words;
-        // SAFETY: `fill` has stored a `&'static Location` before it stored `what`, and nothing else
-        // is ever stored.
-        let at = unsafe { at.as_ref() }?;
-        let (task, since_ns) = ((task > 0).then_some(task), (task > 0).then_some(since_ns));
-        Some(Acquisition { semaphore: what >> PERMITS_BITS, permits: what & PERMITS_MAX, task, at, since_ns })
+        Self(free_record().inspect(|free| record.copy_to(free, taken)))
     }
 }
 
@@ -297,7 +191,7 @@ fn take_page() -> Option<&'static Page> {
     let take = |page: &&Page| page.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
     let page = pages().find(take).unwrap_or_else(|| {
         let is_taken = AtomicBool::new(true);
-        let page = Box::leak(Box::new(Page { records: [Record::FREE; RECORDS], is_taken, next: None }));
+        let page = Box::leak(Box::new(Page { records: [const { Record::new() }; RECORDS], is_taken, next: None }));
         // ORDERING: Acquire; pairs with the Release below: the next page is complete.
         let mut head = PAGES.load(Ordering::Acquire);
         loop {
@@ -319,20 +213,6 @@ fn pages() -> impl Iterator<Item = &'static Page> {
     // SAFETY: null, or a page that was leaked.
     let first = unsafe { PAGES.load(Ordering::Acquire).as_ref() };
     std::iter::successors(first, |page| page.next)
-}
-
-/// A copy of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Acquisition {
-    /// The number of the semaphore.
-    pub(crate) semaphore: u64,
-    pub(crate) permits: u64,
-    /// The task that acquired the permits; `None` if that was no task.
-    pub(crate) task: Option<u64>,
-    pub(crate) at: &'static Location<'static>,
-    /// When the task was woken for the poll in which it acquired the permits, on the program's
-    /// clock. `None` if it was no task.
-    pub(crate) since_ns: Option<u64>,
 }
 
 /// Returns the permits of all semaphores that are in use and have a record.
