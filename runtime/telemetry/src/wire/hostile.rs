@@ -166,6 +166,15 @@ fn messages_are_read_as_they_were_written() {
 }
 
 #[test]
+fn a_key_that_is_a_number_is_read_as_by_rmp_serde() {
+    let numbers = [&b"\x01"[..], b"\xcc\x01", b"\xcd\x72\x75", b"\xce\0\0\0\x01", b"\xcf\0\0\0\0\0\0\0\x01", b"\xff"];
+    for number in numbers {
+        let body = [b"\x83\xa4type\xa9subscribe\xabinterval_ms\x07", number, b"\xc0"].concat();
+        read_as_rmp_serde_does::<Request>(&body);
+    }
+}
+
+#[test]
 fn excessive_nesting_is_an_error_on_a_small_stack() {
     let nested = |open: &[u8]| open.iter().copied().cycle().take(60_000).collect::<Vec<u8>>();
     let ignored = b"\x82\xa4type\xa5hello\xa1x";

@@ -55,6 +55,10 @@ pub(super) struct Unpacker<'de> {
 enum Head {
     Nil,
     Bool(bool),
+    // With their widths: serde accepts the number of a field in some of them only.
+    Byte(u8),
+    Short(u16),
+    Word(u32),
     Unsigned(u64),
     Signed(i64),
     Float(f32),
@@ -97,7 +101,7 @@ impl<'de> Unpacker<'de> {
     fn head(&mut self) -> Result<Head, UnpackError> {
         let [marker] = self.array()?;
         Ok(match marker {
-            0x00..=0x7f => Head::Unsigned(marker.into()),
+            0x00..=0x7f => Head::Byte(marker),
             0x80..=0x8f => Head::Map((marker & 0x0f).into()),
             0x90..=0x9f => Head::List((marker & 0x0f).into()),
             0xa0..=0xbf => Head::Text((marker & 0x1f).into()),
@@ -106,7 +110,10 @@ impl<'de> Unpacker<'de> {
             0xc4..=0xc6 => Head::Bytes(self.len(1 << (marker - 0xc4))?),
             0xca => Head::Float(f32::from_be_bytes(self.array()?)),
             0xcb => Head::Double(f64::from_be_bytes(self.array()?)),
-            0xcc..=0xcf => Head::Unsigned(self.unsigned(1 << (marker - 0xcc))?),
+            0xcc => Head::Byte(u8::from_be_bytes(self.array()?)),
+            0xcd => Head::Short(u16::from_be_bytes(self.array()?)),
+            0xce => Head::Word(u32::from_be_bytes(self.array()?)),
+            0xcf => Head::Unsigned(u64::from_be_bytes(self.array()?)),
             0xd0 => Head::Signed(i8::from_be_bytes(self.array()?).into()),
             0xd1 => Head::Signed(i16::from_be_bytes(self.array()?).into()),
             0xd2 => Head::Signed(i32::from_be_bytes(self.array()?).into()),
@@ -149,6 +156,9 @@ impl<'de> de::Deserializer<'de> for &mut Unpacker<'de> {
         match self.head()? {
             Head::Nil => visitor.visit_unit(),
             Head::Bool(value) => visitor.visit_bool(value),
+            Head::Byte(value) => visitor.visit_u8(value),
+            Head::Short(value) => visitor.visit_u16(value),
+            Head::Word(value) => visitor.visit_u32(value),
             Head::Unsigned(value) => visitor.visit_u64(value),
             Head::Signed(value) => visitor.visit_i64(value),
             Head::Float(value) => visitor.visit_f32(value),

@@ -12,6 +12,11 @@ use volt_telemetry::waits::{MAX_PERMIT_HOLDERS, PermitHolder};
 use crate::task::registry::Registry;
 use crate::task::waits::{Acquisition, acquisitions};
 
+/// A task, if it was one, and the location where it acquired permits.
+type Source = (Option<u64>, &'static Location<'static>);
+/// The number of permits, and since when the first of them are held.
+type Held = (u64, Option<u64>);
+
 /// The permits of all semaphores, by the number of the semaphore.
 #[derive(Default)]
 pub(in crate::scheduler) struct Permits(HashMap<u64, Vec<Acquisition>>);
@@ -37,7 +42,7 @@ impl Permits {
         registry: &Registry,
     ) -> (Vec<PermitHolder>, u64) {
         // A task may have acquired permits at a line several times.
-        let mut by_source: HashMap<(Option<u64>, &'static Location<'static>), (u64, Option<u64>)> = HashMap::new();
+        let mut by_source: HashMap<Source, Held> = HashMap::new();
         for acquisition in self.0.get(&semaphore).into_iter().flatten() {
             let Acquisition { permits, task, at, since_ns, .. } = *acquisition;
             let known = by_source.entry((task, at)).or_insert((0, since_ns));
@@ -51,14 +56,13 @@ impl Permits {
         });
         let left_out = holders.len().saturating_sub(MAX_PERMIT_HOLDERS) as u64;
         holders.truncate(MAX_PERMIT_HOLDERS);
-        let named =
-            |((task, at), (permits, since_ns)): ((Option<u64>, &Location<'_>), (u64, Option<u64>))| PermitHolder {
-                permits,
-                task,
-                name: task.and_then(|task| registry.name_by_id(task)),
-                acquired_at: at.to_string(),
-                acquired_ago_ns: since_ns.map(|since_ns| now_ns.saturating_sub(since_ns)),
-            };
+        let named = |((task, at), (permits, since_ns)): (Source, Held)| PermitHolder {
+            permits,
+            task,
+            name: task.and_then(|task| registry.name_by_id(task)),
+            acquired_at: at.to_string(),
+            acquired_ago_ns: since_ns.map(|since_ns| now_ns.saturating_sub(since_ns)),
+        };
         (holders.into_iter().map(named).collect(), left_out)
     }
 }
