@@ -17,11 +17,13 @@
 //! *No other website*: a request needs the header [`HEADER`]. A page of another website can have
 //! the visitor's browser send requests to this exporter, but a header that is not a standard one
 //! only after the browser has requested permission, with the method OPTIONS. The exporter never
-//! grants it. *One at a time*: a program has at most one request in progress, and rests for as long
-//! as the request took, at most [`REST_MAX`] ([`Turns`]). *Bounded*: at most [`REQUESTS_MAX`]
-//! threads; at most [`GROUPS_MAX`] groups, [`RUNNING_MAX`] running tasks and [`ROWS_MAX`] rows in a
-//! reply. A dump takes at most 20 s in its program, and a sidecar waits at most 45 s for it. A
-//! client that disconnects does not end it.
+//! grants it. A website whose name resolves to the exporter is not another one to the browser; on a
+//! loopback address, the exporter refuses its requests by their `Host`. *One at a time*: a program
+//! has at most one request in progress, and rests for as long as the request took, at most
+//! [`REST_MAX`] ([`Turns`]). *Bounded*: at most [`REQUESTS_MAX`] threads; at most [`GROUPS_MAX`]
+//! groups, [`RUNNING_MAX`] running tasks and [`ROWS_MAX`] rows in a reply. A dump takes at most
+//! 20 s in its program, and a sidecar waits at most 45 s for it. A client that disconnects does not
+//! end it.
 //!
 //! Rejected: a check of `Sec-Fetch-Site`, which old browsers do not send.
 
@@ -236,7 +238,7 @@ impl IntoResponse for Refusal {
         let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
         let response = (self.status, headers, json!({ "error": self.text }).to_string());
         match self.wait {
-            Some(wait) => ([(RETRY_AFTER, wait.as_secs().max(1).to_string())], response).into_response(),
+            Some(wait) => ([(RETRY_AFTER, wait.as_secs_f64().ceil().max(1.0).to_string())], response).into_response(),
             None => response.into_response(),
         }
     }
@@ -281,7 +283,7 @@ impl Turns {
             Some(State::RestsUntil(until)) => {
                 let wait = *until - now;
                 let text = format!(
-                    "the last dump or list of this program took long: try again in {:.1} s",
+                    "this program rests after a dump or list for as long as that took: try again in {:.1} s",
                     wait.as_secs_f64()
                 );
                 return too_many(&text, wait);
@@ -339,7 +341,7 @@ mod tests {
         turn.began_at = long_ago;
         drop(turn);
         let refusal = turns.take(program(1)).unwrap_err();
-        assert!(refusal.text.contains("took long: try again in"), "{}", refusal.text);
+        assert!(refusal.text.contains("for as long as that took: try again in"), "{}", refusal.text);
         assert!(refusal.wait.is_some_and(|wait| wait <= REST_MAX));
         turns.0.lock().unwrap().insert(program(1), State::RestsUntil(Instant::now()));
         assert!(turns.take(program(1)).is_ok(), "its rest is over");

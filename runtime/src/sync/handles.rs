@@ -6,7 +6,8 @@
 //! the future of their operation borrows them while it waits.
 //!
 //! The channel also measures how far its slowest receiver is behind ([`Lag`]), for which a dump
-//! upgrades a weak sender for a moment.
+//! upgrades a weak sender for a moment. In this moment, the number of senders that Tokio counts is
+//! one higher, and if the last sender is dropped, the channel is closed only afterwards.
 //!
 //! Writers: handles that are created, cloned and dropped. Reader: a dump.
 //!

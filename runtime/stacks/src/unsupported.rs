@@ -124,6 +124,9 @@ impl Tape {
     /// Does nothing.
     pub fn note() {}
 
+    /// Does nothing.
+    pub fn leave_out() {}
+
     /// Returns no stacks.
     pub fn take(&mut self) -> Recorded {
         Recorded::default()

@@ -84,6 +84,7 @@ fn a_dump_names_the_awaits_of_a_local_set() {
     assert_eq!(block_on.error, None);
 }
 
+#[cfg_attr(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))), ignore)]
 #[test]
 fn a_dump_reports_the_tasks_of_a_set_that_it_left_out() {
     let end = Arc::new(Notify::new());

@@ -72,7 +72,7 @@ impl Shared {
         for link in why.links.iter_mut().filter(|link| link.awaits.is_some()) {
             let woken_at_ns = link.woken.as_ref().map_or(0, |woken| now_ns.saturating_sub(woken.ago_ns));
             link.awaited_task = holders.awaited_task(link.task, link.awaits.as_deref(), woken_at_ns);
-            let Some((since_ns, holding)) = holders.of(link.task) else { continue };
+            let Some((since_ns, holding)) = holders.of(link.task, link.awaits.as_deref()) else { continue };
             link.waiting_ns = Some(now_ns.saturating_sub(since_ns));
             link.held_by = holding.and_then(|holding| holding.task);
             link.held_at = holding.map(|holding| holding.at.to_string());

@@ -20,6 +20,8 @@ pub(in crate::scheduler) struct Graph {
     pub(in crate::scheduler) held: Vec<Held>,
     /// The index of the lock and of the operation, by task; `None` for a task with several.
     waits: HashMap<u64, Option<(usize, usize)>>,
+    /// The same for semaphores of several permits. These waits are no edges.
+    permits: HashMap<u64, Option<(usize, usize)>>,
     joins: Edges,
 }
 
@@ -48,14 +50,23 @@ impl Graph {
     /// Copies the table of waits, and adds these edges.
     pub(in crate::scheduler) fn with(joins: Edges) -> Self {
         let held = if waits::is_any() { waits::held(EDGES_MAX, WAITERS_MAX) } else { Vec::new() };
-        let mut waits = HashMap::new();
+        let (mut waits, mut permits) = (HashMap::new(), HashMap::new());
         for (lock, held) in held.iter().enumerate() {
+            let of_kind = if held.semaphore.is_some() { &mut permits } else { &mut waits };
             for (index, waiter) in held.waiters.iter().enumerate() {
                 let Some(task) = waiter.task else { continue };
-                waits.entry(task).and_modify(|known| *known = None).or_insert(Some((lock, index)));
+                of_kind.entry(task).and_modify(|known| *known = None).or_insert(Some((lock, index)));
             }
         }
-        Self { held, waits, joins }
+        Self { held, waits, permits, joins }
+    }
+
+    /// Returns what this task waits for, a lock or a semaphore of several permits, and the task's
+    /// index among those that wait. `None` if it waits for several.
+    pub(in crate::scheduler) fn wait_of(&self, task: u64) -> Option<(&Held, usize)> {
+        let (wait, other) = (self.waits.get(&task), self.permits.get(&task));
+        let &(lock, index) = if other.is_none() { wait } else { other.filter(|_| wait.is_none()) }?.as_ref()?;
+        Some((&self.held[lock], index))
     }
 
     /// Returns the lock that this task waits for, if it waits for one, and the task's index among

@@ -58,23 +58,26 @@ impl Holders {
         }
     }
 
-    /// Returns since when this task has waited for a lock, and the lock's holder if it is known.
-    pub(in crate::scheduler) fn of(&self, task: u64) -> Option<(u64, Option<Holding>)> {
+    /// Returns since when this task, which `awaits` something, has waited for a lock, and the
+    /// lock's holder if it is known. An operation that the task began and no longer polls may wait
+    /// for another lock.
+    pub(in crate::scheduler) fn of(&self, task: u64, awaits: Option<&str>) -> Option<(u64, Option<Holding>)> {
         let (held, index) = self.lock_of(task)?;
-        Some((held.waiters[index].since_ns, held.holding))
+        let waiter = &held.waiters[index];
+        (awaits == Some(waiter.awaits.name())).then_some((waiter.since_ns, held.holding))
     }
 
     /// Returns the lock that this task waits for, and the task's index among the lock's waiters. A
     /// channel is no lock.
     pub(in crate::scheduler) fn lock_of(&self, task: u64) -> Option<(&Held, usize)> {
-        self.graph.lock_of(task).filter(|(held, index)| held.waiters[*index].awaits != Awaits::Room)
+        self.graph.wait_of(task).filter(|(held, index)| held.waiters[*index].awaits != Awaits::Room)
     }
 
     /// Adds what is known to the row of a waiting task.
     pub(in crate::scheduler) fn add_to(&self, row: &mut Task, now_ns: u64, registry: &Registry) {
         let woken_at_ns = row.woken_ago_ns.map_or(0, |ago_ns| now_ns.saturating_sub(ago_ns));
         row.awaited_task = self.awaited_task(row.id, row.awaits.as_deref(), woken_at_ns);
-        let Some((since_ns, holding)) = row.awaits.as_ref().and_then(|_| self.of(row.id)) else { return };
+        let Some((since_ns, holding)) = self.of(row.id, row.awaits.as_deref()) else { return };
         row.waiting_ns = Some(now_ns.saturating_sub(since_ns));
         if let Some((held, index)) = self.lock_of(row.id) {
             row.waiter_index = Some(index as u64);

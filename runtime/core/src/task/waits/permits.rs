@@ -39,8 +39,11 @@ use crate::task::current;
 /// The number of records in a page: more than the permits that a thread acquires and that exist at
 /// the same time, in most programs.
 const RECORDS: usize = 256;
-/// The number of records that are checked for an acquisition.
+/// The number of neighbouring records that are checked at a place in the page.
 const CHECKED_MAX: usize = 4;
+/// The number of places that are checked for an acquisition, and their distance.
+const PLACES: usize = 3;
+const STEP: usize = 90;
 
 /// The number of a semaphore, which is assigned when it is needed first.
 #[derive(Debug, Default)]
@@ -139,6 +142,10 @@ impl Acquired {
         match (&self.0, &other.0) {
             (None, _) => return std::mem::swap(self, &mut other),
             (Some(record), Some(added)) if record.has_source_of(added) => {
+                if added.is_older_than(record) {
+                    std::mem::swap(self, &mut other);
+                    return self.merge(other);
+                }
                 record.set_permits(record.permits().saturating_add(added.permits()));
             }
             _ => {}
@@ -174,10 +181,12 @@ fn free_record() -> Option<&'static Record> {
 fn next_free_record() -> Option<&'static Record> {
     let (page, first) = PAGE.get();
     let page = page.or_else(take_page)?;
-    let mut records = (first..first + CHECKED_MAX).map(|index| &page.records[index % RECORDS]);
-    let found = records.position(Record::is_free);
-    PAGE.set((Some(page), (first + found.map_or(CHECKED_MAX, |checked| checked + 1)) % RECORDS));
-    let record = &page.records[(first + found?) % RECORDS];
+    // Permits that were acquired one after the other, and are kept, are neighbours in the page. So
+    // the search goes on elsewhere.
+    let checked = (0..PLACES).flat_map(|place| (0..CHECKED_MAX).map(move |next| first + place * STEP + next));
+    let found = checked.map(|index| index % RECORDS).find(|&index| page.records[index].is_free());
+    PAGE.set((Some(page), found.map_or(first + STEP / 2, |index| index + 1) % RECORDS));
+    let record = &page.records[found?];
     LAST.set(record);
     Some(record)
 }
@@ -283,6 +292,44 @@ mod tests {
         none.merge(whole.split(5));
         none.release();
         assert!(permits_of(&semaphore).is_empty());
+    }
+
+    #[test]
+    fn merged_permits_have_the_time_of_the_oldest() {
+        let (semaphore, here) = (SemaphoreId::new(), Location::caller());
+        let acquired = |since_ns| {
+            let record = free_record().unwrap();
+            record.fill(semaphore.get(), 1, 9, since_ns, here);
+            Acquired(Some(record))
+        };
+        for [first, second] in [[50, 70], [70, 50]] {
+            let mut all = acquired(first);
+            all.merge(acquired(second));
+            let found: Vec<_> = acquisitions().filter(|one| one.semaphore == semaphore.get()).collect();
+            assert_eq!((found.len(), found[0].permits, found[0].since_ns), (1, 2, Some(50)));
+            all.release();
+        }
+    }
+
+    #[test]
+    fn permits_that_are_kept_do_not_hide_the_next_ones() {
+        let semaphore = SemaphoreId::new();
+        let in_thread = thread::spawn(move || {
+            let acquire = || Acquired::new(semaphore.get(), 1, Location::caller());
+            let mut kept: Vec<_> = (0..RECORDS / 3).map(|_| acquire()).collect();
+            let recorded = permits_of(&semaphore).len();
+            let mut missed = 0;
+            for _ in 0..4 * RECORDS {
+                let mut next = acquire();
+                missed += usize::from(permits_of(&semaphore).len() == recorded);
+                // So that the search goes on, as by a thread that alternates.
+                LAST.set(&NO_RECORD);
+                next.release();
+            }
+            assert!(missed <= 8, "{missed}");
+            kept.iter_mut().for_each(Acquired::release);
+        });
+        in_thread.join().unwrap();
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl<W: Ticketed> Shard<W> {
         self.last_ticket
     }
 
+    /// Returns the number of operations that wait for the lock of this holder.
+    pub(super) fn waiting_for(&self, holder: &Holder) -> usize {
+        self.resources.get(&holder.key()).map_or(0, |resource| resource.waiters.len())
+    }
+
     /// Removes the waiter with this ticket.
     pub(super) fn leave(&mut self, holder: &Holder, ticket: u64) {
         let Some(resource) = self.resources.get_mut(&holder.key()) else { return };

@@ -14,6 +14,9 @@ use volt_stacks::fork::PerProcess;
 
 /// The number of shards of the table: more than threads that wait at the same moment.
 const SHARDS: usize = 64;
+/// The number of entries of one semaphore. Each that is removed out of order, as after a time-out,
+/// moves half of the others under the shard's lock.
+const PERMIT_WAITERS_MAX: usize = 1000;
 
 /// An operation that waits for a lock.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +112,10 @@ impl<'a> Wait<'a> {
 
     fn enter(&mut self, waiter: Waiter) {
         let mut shard = shard_of(self.holder.key());
+        let is_new = self.semaphore > 0 && self.ticket.is_none();
+        if is_new && shard.waiting_for(self.holder) >= PERMIT_WAITERS_MAX {
+            return;
+        }
         self.ticket = Some(shard.enter(self.holder, self.ticket, waiter));
     }
 }
@@ -181,7 +188,7 @@ pub(crate) fn held(max: usize, waiters_max: usize) -> Vec<Held> {
             left -= len;
             let waiters = resource.waiters.iter().take(len).copied().collect();
             // An operation may have begun to wait before the semaphore had more than one permit.
-            let semaphore = resource.waiters.iter().map(|waiter| waiter.semaphore).max().filter(|id| *id > 0);
+            let semaphore = resource.waiters.back().map(|waiter| waiter.semaphore).filter(|id| *id > 0);
             let holding = resource.holding.filter(|_| semaphore.is_none());
             held.push(Held { key, holding, semaphore, waiters, waiting: resource.waiters.len() });
         }

@@ -6,8 +6,8 @@
 //! The race: a dump reads a record while it is cleared and written again, and has words of two
 //! acquisitions. So the dump reads each record twice, and leaves it out if a word has changed. If
 //! none has, the words are those of one acquisition, as the fences in [`Record::fill`] and
-//! [`Record::read`] ensure: a dump that has read a word of a later acquisition also learns in its
-//! second look that the former one has ended. That is certain unless *what* was changed and changed
+//! [`Record::read`] ensure: if a word of a later acquisition was loaded, the second load of *what*
+//! returns 0 or a later value. That is certain unless *what* was changed and changed
 //! back, as when permits are split and merged. Even then the task and the line are those of the
 //! permits.
 //!
@@ -135,6 +135,10 @@ impl Record {
     pub(super) fn has_source_of(&self, other: &Self) -> bool {
         let source = |record: &Self| (record.task.load(Ordering::Relaxed), record.at.load(Ordering::Relaxed));
         source(self) == source(other)
+    }
+
+    pub(super) fn is_older_than(&self, other: &Self) -> bool {
+        self.since_ns.load(Ordering::Relaxed) < other.since_ns.load(Ordering::Relaxed)
     }
 
     /// Writes a free record `to` for this number of the permits of this one.
