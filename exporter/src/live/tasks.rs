@@ -180,14 +180,28 @@ impl Target {
                 Box::new(move || client.tasks(Some(&wanted.runtime), query).map_err(|error| Refusal::of_client(&error)))
             }
         };
-        let deadline = Instant::now() + LIST_TIMEOUT;
-        loop {
-            let list = request()?;
-            if list.query == query || Instant::now() > deadline {
-                return Ok(list);
-            }
-            std::thread::sleep(LIST_PAUSE);
+        list_of(&query, LIST_TIMEOUT, &mut *request)
+    }
+}
+
+/// Requests the list of this query again until it is complete: a program makes one list at a time,
+/// and returns that of another query while another client requests it.
+fn list_of(
+    query: &tasks::Query,
+    timeout: Duration,
+    request: &mut dyn FnMut() -> Result<TaskList, Refusal>,
+) -> Result<TaskList, Refusal> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let list = request()?;
+        if list.query == *query {
+            return Ok(list);
         }
+        if Instant::now() > deadline {
+            let text = "another client lists other tasks of this program, as on the console's screen: try again later";
+            return Err(Refusal { wait: Some(timeout), ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text) });
+        }
+        std::thread::sleep(LIST_PAUSE);
     }
 }
 
@@ -326,6 +340,18 @@ mod tests {
 
     fn program(pid: usize) -> Origin {
         vec!["shop".into(), pid.to_string()]
+    }
+
+    #[test]
+    fn a_list_of_another_query_is_never_returned() {
+        let query = tasks::Query { limit: 5, ..tasks::Query::default() };
+        let list =
+            |limit| Ok(TaskList { query: tasks::Query { limit, ..tasks::Query::default() }, ..TaskList::default() });
+        let refused = list_of(&query, Duration::ZERO, &mut || list(6)).unwrap_err();
+        assert_eq!((refused.status, refused.wait.is_some()), (StatusCode::SERVICE_UNAVAILABLE, true));
+        let mut limits = [6, 5].into_iter();
+        let found = list_of(&query, LIST_TIMEOUT, &mut || list(limits.next().unwrap())).unwrap();
+        assert_eq!(found.query, query);
     }
 
     #[test]
