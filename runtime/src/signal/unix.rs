@@ -160,8 +160,9 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
         let text = format!("signal {number} cannot be listened for: it reports a fault, or it cannot have a handler");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    let kind = usize::try_from(kind.0).ok().and_then(|number| KINDS.get(number)).ok_or(io::ErrorKind::InvalidInput)?;
-    kind.count(number)?;
+    let kind = usize::try_from(number).ok().and_then(|number| KINDS.get(number)).ok_or_else(|| unknown(number))?;
+    kind.count(number)
+        .map_err(|error| if error.kind() == io::ErrorKind::InvalidInput { unknown(number) } else { error })?;
     let (receiver, sender) = io::pipe()?;
     let (receiver, sender) = (OwnedFd::from(receiver), OwnedFd::from(sender));
     for end in [&receiver, &sender] {
@@ -184,6 +185,14 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     // ORDERING: Acquire; pairs with the Release in `Seen::report`.
     let seen = Seen { kind, count: kind.reported.load(Ordering::Acquire) };
     Ok(Signal { io, id, seen })
+}
+
+/// The error for a number that is not that of a signal.
+fn unknown(number: i32) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("{number} is not the number of a signal; `SignalKind` has functions for the usual ones"),
+    )
 }
 
 /// The most kinds of signals that a supported system has, plus 1: FreeBSD has 126.
