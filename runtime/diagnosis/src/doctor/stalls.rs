@@ -359,8 +359,8 @@ pub(super) fn is_blame_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn no_yield_threshold() -> String {
     format!(
-        "Polls of one spawn location last {} or longer on average, without incidents. The delay that their tasks cause \
-         to other tasks, minus their own delay, is {} of the time or more, summed over tasks.",
+        "Tasks of one spawn location have polls of {} or longer on average, without incidents. The delay that they \
+         cause to other tasks, minus the delay that they suffer, is {} of the time or more, summed over tasks.",
         duration(LONG_POLL_NS),
         percent(NET_DELAY_RATIO)
     )

@@ -117,7 +117,8 @@ pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {
     for now in &span.now.blame {
         let then = span.then.blame.iter().find(|then| then.spawned_at == now.spawned_at);
         let (Some(stranded @ 1..), Some(1..)) = (now.stranded, then.and_then(|then| then.stranded)) else { continue };
-        let title = format!("{stranded} of the {} wait, and no waker for them is left", spawned(&now.spawned_at));
+        let waits = if stranded == 1 { "waits" } else { "wait" };
+        let title = format!("{stranded} of the {} {waits} without a waker", spawned(&now.spawned_at));
         let mut finding = Finding::new(Rule::LostWaker, Severity::Warning, title).count(
             "stranded_count",
             "waiting tasks without a waker",

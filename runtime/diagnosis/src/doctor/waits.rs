@@ -40,8 +40,8 @@ pub(super) fn are_deadlocks_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn deadlock_threshold() -> String {
     format!(
-        "Two snapshots find the same tasks in the same waits, in a cycle, for {} or more: each waits for a lock that \
-         the next one holds, for room in a channel from which the next one receives, or for the next one to end. The \
+        "In two snapshots, the same tasks wait for each other in a cycle, for {} or more: each waits for a lock that the \
+         next one holds, for room in a channel from which the next one receives, or for the next one to end. The \
          finding is {} if only an abort can end the cycle. It is a {}, after {}, if something else may, such as a \
          time-out, or if an owned guard or a channel is involved. Of channels, only bounded ones of `mpsc` are \
          checked, if the task that receives is known.",

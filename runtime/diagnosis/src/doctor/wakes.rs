@@ -112,8 +112,8 @@ pub(super) fn are_self_wakes_reported(snapshot: &Snapshot) -> bool {
 
 pub(super) fn self_wake_loop_threshold() -> String {
     format!(
-        "{SELF_WAKES_PER_SECOND} polls per second of one spawn location, and {} of all its polls, end with the task \
-         woken by itself. Its polls take less than {} on average.",
+        "Tasks of one spawn location wake themselves in {SELF_WAKES_PER_SECOND} polls per second, and in {} of all \
+         their polls. Their polls take less than {} on average.",
         percent(SELF_WAKES_RATIO),
         duration(EMPTY_POLL_NS)
     )
