@@ -37,7 +37,7 @@ fn check_exits_with_0_and_prints_the_margin_within_limits() {
             && text.contains("WITHIN    exporter: p99 poll"),
         "{text}"
     );
-    assert!(text.ends_with("All limits were kept.\n") && output.stderr.is_empty(), "{text}");
+    assert!(text.ends_with("No limit was exceeded.\n") && output.stderr.is_empty(), "{text}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ volt-console check shop --max-delay p99=20ms --max-delay 200ms --for 30s",
     (
         "Exit codes",
         "\
-0  All limits were kept
+0  No limit was exceeded
 1  At least one limit was exceeded
 2  The check itself failed, the program did no work, or the arguments are
    invalid",

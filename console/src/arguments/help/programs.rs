@@ -176,8 +176,8 @@ settings  placement: queue for tasks from outside the workers; global check
         "\
 state   ○ parked; ● awake, or being woken; ◇ ◆ the same for a spare worker
         (s2), which replaces a stuck one. busy; search: searching for work;
-        parked; driver: parked in the I/O driver; maintenance; stuck in a
-        poll; blocking: in block_in_place; stopped
+        parked; driver: parked in the I/O driver; maintenance: timers, I/O
+        and statistics; stuck in a poll; blocking: in block_in_place; stopped
 since   time in this state
 time    share of time in the states busy, search, parked, driver and
         maintenance, which add up to 100 %
@@ -194,8 +194,8 @@ tasks   stolen by this worker; given: stolen by others from this worker
 unparks why the worker woke up: notified by another thread; io; timer;
         timed out; spurious: no known reason
 
-Counters are per second. Marks: ! warning, !! alarm; 10 ms and 100 ms for
-polls and delays.",
+Counters are per second. Marks: ! warning, !! alarm. Polls and delays have
+! from 10 ms on, and !! from 100 ms on.",
     ),
     (
         "Examples",

@@ -187,7 +187,7 @@ fn text(program: &Program, watched: Duration, broke: Option<&str>, verdicts: &[V
         text.push_str(&paragraph("", "", &format!("The check ended early: {broke}"), columns));
     }
     match exceeded {
-        0 => text.push_str("\nAll limits were kept.\n"),
+        0 => text.push_str("\nNo limit was exceeded.\n"),
         _ => {
             let (pid, all) = (program.pid, verdicts.len());
             text.push_str(&format!("\n{exceeded} of {all} limits exceeded. Next steps:\n"));

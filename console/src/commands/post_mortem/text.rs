@@ -61,7 +61,7 @@ fn verdict(found: &Found) -> String {
     let lived = black_box.last_sign_ns().saturating_sub(black_box.identity.anchor.at_ns);
     let lived = duration(lived);
     match found.how {
-        How::Runs => format!("still runs, for {lived}; the state below is that of {last}"),
+        How::Runs => format!("still runs after {lived}; the state below is from {last}"),
         How::ShutDown => format!("the runtime was shut down at {last}, after {lived}"),
         How::Exited => format!("the program exited at {last}, after {lived}, without shutting the runtime down"),
         How::Killed => {

@@ -31,7 +31,7 @@ pub(super) const TASKS: &[Section] = &[
             ("woken", "time since its last wake-up"),
             (
                 "by",
-                "what woke it last: io (a socket), timer, another task, spawn, or outside (a thread that is no worker)",
+                "what woke it last: io (a socket), timer, another task, spawn, or outside (a thread that is not a worker)",
             ),
             ("wakers", "wakers of it that exist, including abort handles"),
             ("age", "time since it was spawned"),
@@ -55,7 +55,7 @@ pub(super) const TASKS: &[Section] = &[
         title: "Tasks with an unknown await",
         entries: &[(
             "awaits -",
-            "the task awaits a timer, a socket, or a future of another crate, which Volt does not record; screen 0 (press w) finds the line: for it, the program polls each waiting task once",
+            "the task awaits a timer, a socket, or a future of another crate, which Volt does not record; screen 0 (press w) finds the line: to do so, the program polls each waiting task once",
         )],
     },
 ];

@@ -268,8 +268,8 @@ pub(super) const WORKERS: &[Section] = &[
             ("spurious", "wake-ups without a known reason"),
             ("wakes sent", "times that it woke another worker"),
             ("park time-out", "limit of its latest sleep; it doubles while the worker finds no tasks"),
-            ("spins: helped", "short waits without sleep in which a task came"),
-            ("in vain", "short waits without sleep in which no task came"),
+            ("spins: helped", "short waits without sleep in which a task arrived"),
+            ("in vain", "short waits without sleep in which no task arrived"),
         ],
     },
     Section {

@@ -33,7 +33,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
         let spawned_at = &row.item.spawned_at;
         let incident = latest(scene.snapshot, |incident| incident.spawned_at == *spawned_at);
         let meaning = [
-            "caused: delay of other tasks by polls of these   now: tasks delayed at a time",
+            "caused: delay of other tasks by polls of these   now: tasks delayed on average",
             "suffered: delay of these by others   stuck: stuck polls   stranded: no waker",
         ];
         let meaning = meaning.map(|text| Line::styled(format!(" {text}"), theme.label()));

@@ -40,7 +40,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
             count(route.abandoned)
         );
         let each = format!(
-            "{} to the response   {} on a worker   {} delay",
+            "{} to the response, {} in polls, {} delay",
             mean(route.duration.sum_ns(), route.duration.count()),
             mean(route.busy_ns, begun),
             mean(route.delay_ns, begun)
