@@ -265,7 +265,7 @@ fn serve(path: &Path, received: &Receiver<()>, to_page: &SyncSender<Answer>) -> 
             // The program is up, but it did not send a snapshot.
             Err(error) if error.is_answer() => {
                 if !std::mem::replace(&mut is_warned, true) {
-                    tracing::warn!(socket = %path.display(), why = %error, "the metrics of this program are missing from one page");
+                    tracing::warn!(socket = %path.display(), why = %error, "the metrics of this program are missing from a scrape; later failures are not logged");
                 }
                 Program { pid, name: program.clone(), ..Program::default() }
             }

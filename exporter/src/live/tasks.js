@@ -139,7 +139,7 @@ function renderDump(dump) {
     ...dump.block_on.map(blockOnOf),
   ].map(renderWait);
   waits.slice(0, OPEN_AT_FIRST).forEach((wait) => (wait.open = true));
-  const nothing = waits.length ? [] : [element("p", "", "No task waits or runs that matches the filter.")];
+  const nothing = waits.length ? [] : [element("p", "", "No waiting or running task matches the filter.")];
   return [element("p", "", text), ...dump.notes.map((note) => element("p", "note", `Note: ${note}`)), ...nothing, ...waits];
 }
 

@@ -198,7 +198,7 @@ fn list_of(
             return Ok(list);
         }
         if Instant::now() > deadline {
-            let text = "another client lists other tasks of this program, as on the console's screen: try again later";
+            let text = "another client, such as a console, is listing other tasks of this program: try again later";
             return Err(Refusal { wait: Some(timeout), ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text) });
         }
         std::thread::sleep(LIST_PAUSE);
@@ -297,7 +297,7 @@ impl Turns {
             Some(State::RestsUntil(until)) => {
                 let wait = *until - now;
                 let text = format!(
-                    "this program rests after a dump or list for as long as that took: try again in {:.1} s",
+                    "the program pauses after a dump or list for as long as that took: try again in {:.1} s",
                     wait.as_secs_f64()
                 );
                 return too_many(&text, wait);

@@ -154,7 +154,7 @@ impl Pushes {
             }
             Err(Failure { text: error, retry_after }) => {
                 if self.failures == 0 {
-                    tracing::warn!(%collector, error, "cannot push metrics; retrying at each interval, this message appears once");
+                    tracing::warn!(%collector, error, "cannot push metrics; retrying at each interval, without a message until a push succeeds");
                 }
                 self.failures += 1;
                 retry_after

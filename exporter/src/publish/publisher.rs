@@ -151,7 +151,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if thread::panicking() {
-            tracing::error!("stopped publishing metrics after a panic, which is probably one of the recorder");
+            tracing::error!("stopped publishing metrics after a panic, probably in the recorder");
         }
         *state() = State::Idle(mem::take(&mut self.0));
     }

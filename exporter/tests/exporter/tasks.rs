@@ -164,7 +164,7 @@ fn a_second_dump_of_a_program_meanwhile_is_refused() {
     // If this thread is very slow, the first dump has ended early, and the program rests.
     let (status, json) = get(address, "dump.json", "slow", HEADER);
     let error = json["error"].as_str().unwrap();
-    let is_due = error.contains("in progress") || error.contains("rests after a dump") && first.is_finished();
+    let is_due = error.contains("in progress") || error.contains("pauses after a dump") && first.is_finished();
     assert!(status == 429 && is_due, "{json}");
     // The exporter responds in the meantime.
     assert_eq!(

@@ -9,9 +9,9 @@ use crate::error::Error;
 
 /// Build and run Tokio programs on the Volt runtime
 ///
-/// Replaces the crate `tokio`, in the project and in all its dependencies, by one with the same API
-/// on Volt. Cargo.toml, Cargo.lock, `target/debug` and `target/release` stay as they are; the
-/// results are in `target/volt`. To inspect the running program, use `volt-console`.
+/// Replaces the crate `tokio`, in the project and in all its dependencies, with one that has the
+/// same API on Volt. Cargo.toml, Cargo.lock, `target/debug` and `target/release` stay as they are;
+/// the results are in `target/volt`. To inspect the running program, use `volt-console`.
 #[derive(Parser)]
 #[command(
     name = "cargo volt",

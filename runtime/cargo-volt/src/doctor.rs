@@ -241,7 +241,7 @@ pub(crate) fn of_unstable(cargo: &Cargo, layers: &Layers) -> Option<String> {
     let keys: Vec<_> = keys.into_iter().collect();
     Some(format!(
         "[unstable] of cargo's configuration takes effect in this build ({}), because `cargo volt` has to enable an \
-         unstable option of Cargo {}; from Cargo 1.97 on, it does not",
+         unstable option of Cargo {}; with Cargo 1.97 or later, it need not",
         keys.join(", "),
         cargo.release
     ))

@@ -200,7 +200,10 @@ fn log(runtime: &str, failure: Failure, error: &str, times: u64) {
         // A write to an eventfd succeeds as long as it exists. If it fails after all, the next
         // event or timer ends the sleep.
         Failure::DriverNotWoken => {
-            tracing::error!(target: "volt", runtime, error, times, "the I/O driver cannot be woken");
+            tracing::error!(
+                target: "volt", runtime, error, times,
+                "the I/O driver could not be woken; it continues at its next event or timer"
+            );
         }
         Failure::NoBlockingThread => tracing::error!(
             target: "volt", runtime, error, times,

@@ -264,7 +264,7 @@ impl Session {
     /// has ended, which the tasks detect by themselves.
     async fn publish(&self, subject: String, payload: Bytes) {
         if let Err(error) = self.client.publish_with_reply(subject, self.subjects.frame(self.me), payload).await {
-            tracing::warn!(target: "volt::process", %error, "a message to the NATS server was not published");
+            tracing::warn!(target: "volt::process", %error, "a message could not be published to the NATS server");
         }
     }
 
@@ -408,7 +408,7 @@ fn sign(session: &Session, incoming: &Incoming, known: &mut Presence, peer: Peer
         Sign::Own => {}
         Sign::Stale => count(&session.state.rejected),
         Sign::Double { is_earlier: false } => {
-            tracing::error!(target: "volt::process", node = %peer.node, "another node took this node's name, and has to leave");
+            tracing::error!(target: "volt::process", node = %peer.node, "another node started later with this node's name, and has to leave the cluster: give it a different name");
         }
         Sign::Double { is_earlier: true } => {
             tracing::error!(target: "volt::process", node = %peer.node, "another node already uses this name, so this node reaches no other node: choose a different name");

@@ -137,7 +137,10 @@ impl<L: AsRawFd> Acceptor<L> {
         self.backoff_ms.store((delay_ms * 2).min(MAX_BACKOFF_MS), Ordering::Relaxed);
         self.io.driver().count_accept_backoff();
         if planned_ms == 0 {
-            tracing::warn!(%error, fd = self.io.source().as_raw_fd(), "accept waits until the program has resources again");
+            tracing::warn!(
+                %error, fd = self.io.source().as_raw_fd(),
+                "cannot accept connections for lack of a resource, such as file descriptors (ulimit -n); retrying"
+            );
         }
         Duration::from_millis(u64::from(delay_ms))
     }

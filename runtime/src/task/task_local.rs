@@ -237,7 +237,9 @@ impl<T: 'static, F: Future> Future for TaskLocalFuture<T, F> {
         let mut this = self.project();
         let key = *this.key;
         let poll = || {
-            let Some(future) = this.future.as_mut().as_pin_mut() else { panic!("polled after its end") };
+            let Some(future) = this.future.as_mut().as_pin_mut() else {
+                panic!("TaskLocalFuture polled after it completed")
+            };
             let polled = future.poll(cx);
             if polled.is_ready() {
                 this.future.set(None);

@@ -84,7 +84,7 @@ impl Registry {
                 }
                 Err(error) => {
                     run.end(&mut self.lock());
-                    tracing::warn!(target: "volt::observe", %error, "the control socket was closed: its poll failed");
+                    tracing::warn!(target: "volt::observe", %error, "the control socket was closed, because polling it failed: consoles cannot attach until another runtime is built");
                 }
             }
         }

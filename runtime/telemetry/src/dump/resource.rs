@@ -95,8 +95,12 @@ impl Resource {
                 format!("semaphore with {permits}{total} available, {} wanted{holders}", wanted("permit"))
             }
             "notify" => "Notify (notifiers: unknown)".to_owned(),
-            "rwlock_read" => "RwLock for read access (holders: not recorded, as for several readers)".to_owned(),
-            "rwlock_write" => "RwLock for write access (holders: not recorded, as for several readers)".to_owned(),
+            "rwlock_read" => {
+                "RwLock for read access (holders: not recorded, because there were several readers)".to_owned()
+            }
+            "rwlock_write" => {
+                "RwLock for write access (holders: not recorded, because there were several readers)".to_owned()
+            }
             "barrier" => format!("barrier for {}", wanted("task")),
             "join_handle" => match (&self.awaited_tasks[..], &self.awaited_name) {
                 ([only], Some(name)) => format!("end of task #{only} {name:?}"),
@@ -131,7 +135,7 @@ impl Resource {
         let seen = if kind == "watch" && self.senders.is_some() { ", value seen" } else { "" };
         let is_full = self.capacity.is_some_and(|capacity| self.messages >= Some(capacity));
         if let Some(task) = self.received_by {
-            return format!("{kind} channel{}{messages} (received from by task #{task})", self.handles());
+            return format!("{kind} channel{}{messages} (task #{task} received from it last)", self.handles());
         }
         let owners = match (self.senders, self.receivers) {
             (None, Some(receivers)) if receivers > 1 => "owners of the receivers",

@@ -81,7 +81,7 @@ impl Group {
             lines.extend(resource.waiters().map(|waiters| format!("awaited by {waiters}")));
         }
         if self.resources_left_out > 0 {
-            lines.push(format!("and {} with other numbers", counted(self.resources_left_out, "resource")));
+            lines.push(format!("and {} in other states", counted(self.resources_left_out, "more object")));
         }
         lines.extend(self.error.as_ref().map(|error| format!("({error})")));
         lines

@@ -100,7 +100,7 @@ fn a_dump_shows_the_numbers_of_values_notices_and_ends() {
         [
             format!("1 × JoinSet with 2 tasks: {}", ids.map(|id| format!("#{id}")).join(", ")),
             "1 × Notify (notifiers: unknown)".into(),
-            "1 × RwLock for write access (holders: not recorded, as for several readers)".into(),
+            "1 × RwLock for write access (holders: not recorded, because there were several readers)".into(),
             "1 × broadcast channel with 2 senders and 2 receivers (owners of the senders: unknown)".into(),
             "1 × broadcast channel with 3 receivers, the slowest receiver is 1 message behind (owners of the receivers: \
              unknown)"
@@ -201,7 +201,8 @@ fn a_dump_names_the_task_that_receives_from_a_full_channel() {
     });
     runtime.spawn(async move { while sender.send(1).await.is_ok() {} });
     let full = dump(&runtime, &Query::default(), waits(2));
-    let expected = format!("1 × mpsc channel with 1 sender, 1 of 1 message (received from by task #{})", id(&receives));
+    let expected =
+        format!("1 × mpsc channel with 1 sender, 1 of 1 message (task #{} received from it last)", id(&receives));
     assert_eq!(resources(&full), [expected]);
 }
 

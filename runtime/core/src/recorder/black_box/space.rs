@@ -132,7 +132,11 @@ impl BlackBox {
             // ORDERING: Relaxed; only a count.
             if self.rings_refused.fetch_add(1, Ordering::Relaxed) == 0 {
                 let path = self.path.display();
-                tracing::warn!(target: "volt::observe", %path, %error, "no room for events in the black box");
+                tracing::warn!(
+                    target: "volt::observe", %path, %error,
+                    "the black box has no room for the events of some threads: free some space in its directory before the \
+                     next start"
+                );
             }
             return None;
         }
