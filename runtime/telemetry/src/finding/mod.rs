@@ -25,7 +25,7 @@ pub enum Severity {
     /// Work is delayed more than necessary, or resources are wasted. A severity that a later
     /// version of Volt added is read as this one.
     Warning,
-    /// Work has stopped, or will stop.
+    /// Work has stopped or is badly delayed.
     Critical,
 }
 
