@@ -279,8 +279,9 @@ impl Builder {
     /// [`max_park_timeout`](Self::max_park_timeout), or `None` for no timeout; default 10 ms. It
     /// doubles as long as the worker finds no work. It is a safety net below the wake-up protocol,
     /// so leave it enabled unless a test needs workers to sleep undisturbed.
-    /// `volt_worker_lost_wakeup_rescues_total` counts the tasks that only this timeout found and
-    /// should stay 0; `volt_worker_unparks_total{reason="timeout"}` counts the timeouts.
+    /// `volt_worker_unparks_total{reason="timeout"}` counts the timeouts, and
+    /// `volt_worker_lost_wakeup_rescues_total` those that found a task for which the worker should
+    /// have been woken; it should stay 0.
     pub fn park_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.config.park_timeout = timeout;
         self
@@ -297,9 +298,9 @@ impl Builder {
 
     /// Sets whether a thread that waits (a parked worker, a thread in `block_on`, an idle blocking
     /// thread) spins for a moment before it sleeps. Default [`ParkSpin::Adaptive`] with `at_most`
-    /// 40 µs; its bounds are above 0 and at most 1 ms. A thread spins only if its last waits were
-    /// about that short, and never on a machine with one processor. Disable it if processor time
-    /// matters more than latency. `volt_worker_spins_total` counts the spins, and those that
+    /// 40 µs; `at_most` must be above 0 and at most 1 ms. A thread spins only if its last waits
+    /// were about that short, and never on a machine with one processor. Disable it if processor
+    /// time matters more than latency. `volt_worker_spins_total` counts the spins, by whether they
     /// helped.
     ///
     /// ```
