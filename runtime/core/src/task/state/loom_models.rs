@@ -135,7 +135,7 @@ fn wake_here(state: &State) -> Wake {
 
 #[test]
 fn loom_a_wake_with_a_first_try_loses_no_wake_and_no_reference() {
-    holds(None, || {
+    holds(Some(2), || {
         wake_model(|state| {
             state.add_reference();
             wake_here(state)
