@@ -230,13 +230,14 @@ pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
 }
 
 impl Awaits {
-    /// Records that the task polled on this thread waits for this, at that code location.
+    /// Records that the task polled on this thread waits for this, at that code location, unless it
+    /// already has a record in this poll that explains more.
     pub fn note(self, at: &'static Location<'static>) {
         let awaits = Note::of(self, at);
-        HERE.with(|here| here.set_awaits(awaits));
+        HERE.with(|here| here.set_awaits(awaits.max(here.marks.get().awaits())));
     }
 
-    /// Withdraws that record, if no later one has replaced it: the operation is dropped although it
+    /// Withdraws that record, if no other one has replaced it: the operation is dropped although it
     /// is pending, and the task goes on without it.
     #[cold]
     pub fn withdraw(self, at: &'static Location<'static>) {

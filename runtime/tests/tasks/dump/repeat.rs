@@ -98,3 +98,43 @@ fn every_dump_finds_what_the_first_one_found() {
     }
     drop(spawned);
 }
+
+/// `select!` polls its branches in a random order.
+#[test]
+fn a_lock_is_named_in_every_dump_beside_other_waits() {
+    let runtime = runtime(2);
+    let lock = Arc::new(Mutex::new(()));
+    let (_end, ended) = oneshot::channel::<()>();
+    let holder = {
+        let lock = lock.clone();
+        runtime.spawn(async move {
+            let _held = lock.lock().await;
+            let _ = ended.await;
+        })
+    };
+    while lock.try_lock().is_ok() {
+        std::thread::yield_now();
+    }
+    let (shutdown, _is_running) = watch::channel(());
+    let (shutdown, stop) = (Arc::new(shutdown), Arc::new(Notify::new()));
+    for _ in 0..2 {
+        let (lock, shutdown, stop) = (lock.clone(), shutdown.clone(), stop.clone());
+        runtime.spawn(async move {
+            volt::select! {
+                _held = lock.lock() => {}
+                () = shutdown.closed() => {}
+                () = stop.notified() => {}
+            }
+        });
+    }
+    for round in 0..20 {
+        let query = Query { polls: round % 2 == 0, ..Query::default() };
+        let dump = dump(&runtime, &query, waits(3));
+        let [group] = &dump.groups.iter().filter(|group| group.tasks == 2).collect::<Vec<_>>()[..] else {
+            panic!("the two form a group: {}", dump.text());
+        };
+        assert_eq!(group.awaits.as_deref(), Some("lock"), "{}", dump.text());
+        let [held] = &group.locks[..] else { panic!("one lock: {}", dump.text()) };
+        assert_eq!((held.tasks, held.held_by.map(|id| id.to_string())), (2, Some(holder.id().to_string())));
+    }
+}

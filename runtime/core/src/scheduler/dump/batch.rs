@@ -42,7 +42,7 @@ pub(super) struct Target {
     pub(super) since_ns: u64,
     /// Whether the query's filter accepts it without its chain.
     pub(super) is_chosen: bool,
-    /// The await that it has recorded.
+    /// The await that it has recorded. That of the poll for the dump, if it was polled.
     pub(super) awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
 }
 
@@ -160,7 +160,7 @@ impl Future for Polls {
 }
 
 /// Polls one task, if it still waits. `None` while the runtime shuts down.
-fn trace(worker: &Worker, target: Target, tape: &mut Tape) -> Option<Traced> {
+fn trace(worker: &Worker, mut target: Target, tape: &mut Tape) -> Option<Traced> {
     let shared = worker.shared();
     if shared.is_closed() {
         return None;
@@ -168,5 +168,9 @@ fn trace(worker: &Worker, target: Target, tape: &mut Tape) -> Option<Traced> {
     let claimed = shared.workers.registry.get(target.id, target.place).and_then(|task| task.claim());
     let (still_waits, resources) =
         resources::recorded_in(|| claimed.is_some_and(|task| worker.poll_traced(task, tape)));
+    if still_waits {
+        let awaits = shared.workers.registry.look_up(target.id, target.place, |task| task.header().awaits());
+        target.awaits = awaits.unwrap_or(target.awaits);
+    }
     Some(Traced { target, still_waits, recorded: tape.take(), resources })
 }

@@ -129,7 +129,7 @@ struct Key {
 /// The stacks of a task.
 #[derive(Default)]
 struct Stacks {
-    /// The distinct ones.
+    /// The distinct ones, in the order of the code.
     calls: Vec<Calls>,
     /// How often each of them occurred.
     times: Vec<u32>,
@@ -342,18 +342,18 @@ impl Maker<'_> {
 
     fn unwind(&mut self, recorded: &Recorded) -> Stacks {
         let marker = Tape::marker();
-        let mut stacks = Stacks { left_out: recorded.left_out > 0, ..Stacks::default() };
+        let mut distinct: Vec<(Calls, u32)> = Vec::new();
         for stack in &recorded.stacks {
             let calls = self.resolver.calls(stack, marker);
-            match stacks.calls.iter().position(|known| *known == calls) {
-                Some(at) => stacks.times[at] += 1,
-                None => {
-                    stacks.calls.push(calls);
-                    stacks.times.push(1);
-                }
+            match distinct.iter_mut().find(|(known, _)| *known == calls) {
+                Some((_, times)) => *times += 1,
+                None => distinct.push((calls, 1)),
             }
         }
-        stacks
+        // `select!` polls its branches in a random order. Tasks of the same branches are a group.
+        distinct.sort_by(|(one, _), (other, _)| one.cmp_code(other));
+        let (calls, times) = distinct.into_iter().unzip();
+        Stacks { calls, times, left_out: recorded.left_out > 0 }
     }
 
     fn add(&mut self, target: &Target, stacks: Stacks, awaited: Noted) {

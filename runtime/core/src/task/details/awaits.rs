@@ -1,13 +1,17 @@
 //! The await of a task (of a lock, a message, …) and its location, for dumps and task lists.
 //!
-//! Shape: `| number of the location 11 | Awaits 3 |`. During the poll the thread stores it
+//! Shape: `| Awaits 3 | number of the location 11 |`. During the poll the thread stores it
 //! (`current`), and at the end of the poll it moves to the task's account. A pending operation of
 //! `sync` records itself in every poll. So a record need not be removed from later polls: an
 //! operation that has completed, was dropped, or moved to another task takes no part in them. Only
 //! if it is dropped in the poll in which it was pending, as by a time-out or by another branch of
 //! `select!`, it withdraws its record from that poll ([`Pending`]). Functions such as `poll_recv`
-//! have no future, and cannot do so. If a task waits for several operations, the one that was
-//! polled last is reported.
+//! have no future, and cannot do so.
+//!
+//! If a task waits for several operations, the record with the largest value remains, whatever the
+//! order of the polls: `select!` polls its branches in a random order, and the report should not
+//! change with each poll. The kinds of [`Awaits`] are numbered accordingly. A lock, which some task
+//! holds, explains more than the request to shut down for which a server waits all the time.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.
@@ -20,31 +24,33 @@ use std::panic::Location;
 use crate::stats::locations::{PLACES as LOCATIONS_MAX, number_of, of_number};
 
 const KIND_BITS: u32 = 3;
+const PLACE_BITS: u32 = 11;
 
-/// The kinds of things that a task may wait for.
+/// The kinds of things that a task may wait for. If it waits for several, the last kind of this list
+/// is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Awaits {
-    /// A lock.
-    Lock = 1,
-    /// The permits of a semaphore.
-    Permits,
     /// A notification, or the change of a value.
-    Notice,
-    /// A message in a channel.
-    Message,
-    /// Free capacity in a channel.
-    Room,
-    /// A value that another task sends or sets once.
-    Value,
+    Notice = 1,
     /// Other tasks: their arrival at a barrier, their end, or that one of them initializes a value.
     /// For a JoinHandle, the location is that of the spawn.
     Others,
+    /// A message in a channel.
+    Message,
+    /// A value that another task sends or sets once.
+    Value,
+    /// Free capacity in a channel.
+    Room,
+    /// The permits of a semaphore.
+    Permits,
+    /// A lock.
+    Lock,
 }
 
 impl Awaits {
     const ALL: [Awaits; 7] =
-        [Awaits::Lock, Awaits::Permits, Awaits::Notice, Awaits::Message, Awaits::Room, Awaits::Value, Awaits::Others];
+        [Awaits::Notice, Awaits::Others, Awaits::Message, Awaits::Value, Awaits::Room, Awaits::Permits, Awaits::Lock];
 
     /// Returns the name of the kind, as in JSON.
     pub(crate) fn name(self) -> &'static str {
@@ -106,12 +112,12 @@ impl Drop for Pending {
 }
 
 /// The await of a task, with the location. See the module documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Note(u16);
 
 impl Note {
     /// The number of bits of a note.
-    pub(crate) const BITS: u32 = KIND_BITS + 11;
+    pub(crate) const BITS: u32 = KIND_BITS + PLACE_BITS;
     pub(crate) const MASK: u64 = (1 << Self::BITS) - 1;
     #[cfg(test)]
     pub(crate) const NOTHING: Note = Note(0);
@@ -119,7 +125,7 @@ impl Note {
     /// Returns a note that the task waits for `awaits` at the location `at`.
     #[inline]
     pub(crate) fn of(awaits: Awaits, at: &'static Location<'static>) -> Self {
-        Self(number_of(at) << KIND_BITS | awaits as u16)
+        Self((awaits as u16) << PLACE_BITS | number_of(at))
     }
 
     #[inline]
@@ -135,10 +141,10 @@ impl Note {
 
     /// Returns what the task waits for, and the location if it has a number.
     pub(crate) fn read(self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
-        let kind = self.0 & ((1 << KIND_BITS) - 1);
+        let (kind, place) = (self.0 >> PLACE_BITS, self.0 & ((1 << PLACE_BITS) - 1));
         let awaits = Awaits::ALL.into_iter().find(|&awaits| awaits as u16 == kind)?;
-        Some((awaits, of_number(self.0 >> KIND_BITS)))
+        Some((awaits, of_number(place)))
     }
 }
 
-const _: () = assert!(LOCATIONS_MAX < 1 << (Note::BITS - KIND_BITS));
+const _: () = assert!(LOCATIONS_MAX < 1 << PLACE_BITS);
