@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::watchdog::{builder, watched};
+use crate::watchdog::{alone_with, builder, watched};
 use volt::task::{spawn_blocking, yield_now};
 use volt::telemetry::{Phase, Worker};
 use volt::{Builder, Runtime};
@@ -304,5 +304,15 @@ fn dropping_a_runtime_waits_up_to_its_limit() {
         };
         // The default is ten seconds, which would be exceeded each time.
         assert!((0..5).any(|_| drop_takes() < Duration::from_secs(10)));
+    });
+}
+
+#[test]
+fn the_environment_sets_spare_workers_unless_the_builder_does() {
+    alone_with(&[("VOLT_MAX_SPARE_WORKERS", "9")], || {
+        let spares = |builder: Builder| builder.build().unwrap().handle().snapshot().sentinel.max_spares;
+        assert_eq!(spares(builder(1)), 9);
+        assert_eq!(spares(builder(1).max_spare_workers(2)), 2);
+        assert_eq!(spares(Builder::new_current_thread()), 0);
     });
 }

@@ -1,5 +1,7 @@
 //! Checks the settings. The error for a setting out of bounds names the setting and a remedy.
 
+use std::env;
+use std::ffi::OsString;
 use std::thread;
 use std::time::Duration;
 
@@ -7,6 +9,9 @@ use super::{Builder, DEFAULT_NAME};
 use crate::builder::error::BuildError;
 use crate::config::{self, Config, ParkSpin, Placement};
 use crate::task::details::origin::MAX_NAME_BYTES;
+
+/// The variable with the number of spare workers, for programs that do not set it.
+const MAX_SPARE_WORKERS: &str = "VOLT_MAX_SPARE_WORKERS";
 
 impl Builder {
     /// Returns the name, or why it cannot be used.
@@ -115,9 +120,27 @@ impl Builder {
             config.workers = thread::available_parallelism().map_or(1, usize::from).min(config::MAX_WORKERS);
         }
         let spares = config.workers.clamp(config::MIN_SPARE_WORKERS, config::MAX_SPARE_WORKERS);
-        config.max_spare_workers = self.spare_workers.unwrap_or(spares);
+        let wanted = match self.spare_workers {
+            None => wanted_spares(env::var_os(MAX_SPARE_WORKERS))?,
+            wanted => wanted,
+        };
+        config.max_spare_workers = wanted.unwrap_or(spares);
         in_range("max_spare_workers", config.max_spare_workers as u64, 0, config::MAX_WORKERS as u64)?;
         Ok(config)
+    }
+}
+
+/// Returns the value of the variable [`MAX_SPARE_WORKERS`], if it is set and not empty.
+pub(super) fn wanted_spares(value: Option<OsString>) -> Result<Option<usize>, BuildError> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
+    let spares =
+        value.to_str().and_then(|text| text.trim().parse().ok()).filter(|&spares| spares <= config::MAX_WORKERS);
+    match spares {
+        Some(spares) => Ok(Some(spares)),
+        None => {
+            let remedy = format_args!("give 0 to {}, or unset it", config::MAX_WORKERS);
+            Err(BuildError::invalid(MAX_SPARE_WORKERS, format_args!("{value:?}"), remedy))
+        }
     }
 }
 

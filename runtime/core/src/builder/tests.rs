@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::check::wanted_spares;
 use super::{Builder, DEFAULT_NAME};
 use crate::config::{Backend, ParkSpin};
 use crate::runtime::Runtime;
@@ -81,4 +82,14 @@ fn runtime_names_are_unique_and_freed_with_the_runtime() {
     let nameless = [(); 2].map(|()| Builder::new_multi_thread().worker_threads(1).build().unwrap());
     let [one, other] = nameless.each_ref().map(name_of);
     assert!(one != other && [&one, &other].into_iter().all(|name| name.starts_with(DEFAULT_NAME)), "{one} {other}");
+}
+
+#[test]
+fn the_variable_for_spare_workers_is_a_count_or_an_error() {
+    let of = |value: &str| wanted_spares(Some(value.into())).map_err(|error| error.to_string());
+    assert_eq!((wanted_spares(None).unwrap(), of(""), of("0"), of("16 ")), (None, Ok(None), Ok(Some(0)), Ok(Some(16))));
+    for bad in ["-1", "many", "1025"] {
+        let expected = format!("VOLT_MAX_SPARE_WORKERS is \"{bad}\": give 0 to 1024, or unset it");
+        assert_eq!(of(bad), Err(expected));
+    }
 }

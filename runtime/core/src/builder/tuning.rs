@@ -325,11 +325,12 @@ impl Builder {
 
     /// Sets how many spare workers may replace workers that are stuck in a poll or in
     /// [`block_in_place`](crate::context::block_in_place::block_in_place): 0 to 1024; 0
-    /// disables them. Default: as many as there are workers, but at least 4 and at most 64. Spare
-    /// workers start when they are needed, stop running tasks one second after the last stall, and
-    /// exit 10 s after that. Raise it if many tasks block at a time. `volt_spare_workers` reports
-    /// those that run tasks now. `volt_sentinel_capped_total` counts the checks of the sentinel in
-    /// which a spare worker was needed, and none was available.
+    /// disables them. Default: the value of the environment variable `VOLT_MAX_SPARE_WORKERS`, or
+    /// else as many as there are workers, but at least 4 and at most 64. Spare workers start when
+    /// they are needed, stop running tasks one second after the last stall, and exit 10 s after
+    /// that. Raise it if many tasks block at a time. `volt_spare_workers` reports those that run
+    /// tasks now. `volt_sentinel_capped_total` counts the checks of the sentinel in which a spare
+    /// worker was needed, and none was available.
     pub fn max_spare_workers(mut self, spares: usize) -> Self {
         self.spare_workers = Some(spares);
         self

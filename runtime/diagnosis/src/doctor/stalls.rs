@@ -467,8 +467,8 @@ pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
             .to_owned()
     } else {
         format!(
-            "See `stalled-poll` for the long polls{held}. Raise Builder::max_spare_workers if more workers block at \
-             the same time than there are spare workers."
+            "See `stalled-poll` for the long polls{held}. If more workers block at the same time than there are spare \
+             workers, raise Builder::max_spare_workers, or start the program with VOLT_MAX_SPARE_WORKERS=N."
         )
     };
     vec![finding.advice(advice)]

@@ -26,8 +26,8 @@ use crate::stats::locations::{PLACES as LOCATIONS_MAX, number_of, of_number};
 const KIND_BITS: u32 = 3;
 const PLACE_BITS: u32 = 11;
 
-/// The kinds of things that a task may wait for. If it waits for several, the last kind of this list
-/// is reported.
+/// The kinds of things that a task may wait for. If it waits for several, the last kind of this
+/// list is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Awaits {
