@@ -1,7 +1,6 @@
 //! Stand-ins for systems on which stacks are not supported. This module defines the same names, but
 //! most of its types have no values.
 
-use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,11 +89,6 @@ impl Calls {
     /// Why calls are missing.
     pub fn error(&self) -> Option<&str> {
         None
-    }
-
-    /// Compares the addresses of the calls.
-    pub fn cmp_code(&self, _other: &Self) -> Ordering {
-        Ordering::Equal
     }
 }
 

@@ -32,7 +32,6 @@
 //!   code is inlined.
 //! * A child process (`addr2line`): it is not installed in production.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -95,12 +94,6 @@ impl Calls {
     /// Why calls are missing, if some are.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
-    }
-
-    /// Compares the addresses of the calls, the outermost first: stacks that part in one function
-    /// are then in the order of its code.
-    pub fn cmp_code(&self, other: &Self) -> Ordering {
-        self.calls.iter().rev().cmp(other.calls.iter().rev())
     }
 }
 

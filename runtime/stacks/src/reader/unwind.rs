@@ -70,7 +70,7 @@ impl Marker {
 }
 
 /// One call: the address at which it will continue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
     pub(super) address: u64,
     /// An address inside the calling instruction, for lookups: the next instruction may belong to

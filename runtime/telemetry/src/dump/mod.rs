@@ -235,7 +235,7 @@ pub struct TaskRef {
 }
 
 /// A call in a chain. The list of links is a tree in preorder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Link {
     /// The number of calls between this one and the task. The call above is the nearest previous

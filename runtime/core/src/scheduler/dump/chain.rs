@@ -50,8 +50,12 @@ const CLONE: &str = "volt_core::task::waker::clone_traced";
 pub(super) fn of(stacks: &[(Vec<Frame>, u32)], is_whole: bool) -> Vec<Link> {
     let has_user = |frames: &[Frame]| frames.iter().any(|frame| frame.is_user_code);
     let mut stacks: Vec<_> = stacks.iter().map(|(frames, times)| (of_task(frames), times)).collect();
-    // The application's branches come first. The sort is stable.
-    stacks.sort_by_key(|(own, _)| !has_user(own));
+    // The application's branches come first, then those that are first in the code: the order in
+    // which they were polled may differ from dump to dump.
+    stacks.sort_by(|(own, _), (other, _)| {
+        let by_code = || own.iter().rev().map(place).cmp(other.iter().rev().map(place));
+        has_user(other).cmp(&has_user(own)).then_with(by_code)
+    });
     let is_of_user = stacks.first().is_some_and(|(own, _)| has_user(own));
     let mut root = Vec::new();
     for (own, times) in stacks {
@@ -65,6 +69,11 @@ pub(super) fn of(stacks: &[(Vec<Frame>, u32)], is_whole: bool) -> Vec<Link> {
     let mut links = Vec::new();
     flatten(&root, 0, &mut links);
     links
+}
+
+/// Returns the place of a frame in the code, for sorting.
+fn place(frame: &Frame) -> (Option<&str>, Option<u32>, Option<&str>) {
+    (frame.file.as_deref(), frame.line, frame.function.as_deref())
 }
 
 /// Returns the frames without those that note the stack and those that poll the task.
@@ -330,9 +339,11 @@ mod tests {
         let leaf = |name: &str| frame(name, "/x/registry/src/i/tokio-1.0/src/a.rs", false);
         let serve = frame("shop::serve", "src/serve.rs", true);
         let (left, right) = (stack(&[leaf("recv"), serve.clone()]), stack(&[leaf("sleep"), serve]));
-        let links = of(&[left, (right.0, 20)], false);
+        let (left, right) = (left, (right.0, 20));
+        let links = of(&[left.clone(), right.clone()], false);
         assert_eq!(names(&links), ["shop::serve", " tokio::a::recv", " tokio::a::sleep"]);
         assert_eq!((links[1].times, links[2].times), (1, 20));
+        assert_eq!(of(&[right, left], false), links, "whatever the order of their polls");
     }
 
     #[test]

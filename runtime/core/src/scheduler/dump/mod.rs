@@ -14,7 +14,8 @@
 //! spawns a *batch* ([`batch`]): a task of the runtime that polls the first of these tasks, one
 //! after the other, in its own polls. After each of its polls, a *slice*, it sends the stacks to
 //! the thread, which unwinds them meanwhile. When the batch has ended, the thread spawns the next
-//! one. It groups equal stacks, resolves each group once ([`chain`]), and replies.
+//! one. It groups equal stacks, resolves each group once ([`chain`]), unites groups with the same
+//! chain ([`groups`]), and replies.
 //!
 //! # The race
 //!
@@ -71,18 +72,19 @@
 //! traced. Also rejected: unwinding on the worker, which takes ten times longer than the copy.
 
 use std::collections::HashMap;
-use std::panic::Location;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use volt_stacks::{Calls, Recorded, Resolver, Tape};
-use volt_telemetry::dump::{Dump, Group, Link, MAX_EXAMPLES, MAX_GROUPS, Query, TaskRef};
+use volt_telemetry::dump::{Dump, Group, Link, MAX_GROUPS, Query, TaskRef};
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
+use self::groups::{Found, Key, Shown, Stacks};
 use self::locks::Locks;
-use self::resources::{Primitives, Resources};
+use self::resources::Primitives;
 use self::select::{Listed, Selection};
 use super::ends::Ends;
 use super::readers::limit::{Limit, TIME_MAX};
@@ -100,6 +102,8 @@ mod resources;
 mod running;
 mod select;
 
+mod groups;
+
 /// The number of tasks in a batch.
 const BATCH: usize = 128;
 /// How long a dump waits for a slice of a batch before it gives up. Workers that are stuck are
@@ -115,85 +119,6 @@ const CANCELLED: &str = "the dump was cancelled";
 const NO_WAKER: &str = "no waker registered: nothing can wake it, or its future keeps its first waker";
 /// Why a part of a chain is missing.
 const LEFT_OUT: &str = "it waits for more operations than are shown";
-
-/// A task's location, and where it waits. Tasks with the same key form a group.
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    spawned_at: &'static Location<'static>,
-    /// The distinct stacks.
-    stacks: Vec<Calls>,
-    awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
-    left_out: bool,
-}
-
-/// The stacks of a task.
-#[derive(Default)]
-struct Stacks {
-    /// The distinct ones, in the order of the code.
-    calls: Vec<Calls>,
-    /// How often each of them occurred.
-    times: Vec<u32>,
-    left_out: bool,
-}
-
-/// The tasks of a group.
-#[derive(Default)]
-struct Members {
-    tasks: u64,
-    oldest_ns: u64,
-    newest_ns: u64,
-    /// The tasks that wait longest, in no order.
-    examples: Vec<TaskRef>,
-    /// The ids of those that may await a lock.
-    lockers: Vec<u64>,
-    resources: Resources,
-}
-
-/// The tasks with the same key.
-#[derive(Default)]
-struct Found {
-    /// How often each of the stacks occurred in the first task.
-    times: Vec<u32>,
-    /// Those that the filter accepts without their chain.
-    chosen: Members,
-    /// Those that match only if their chain does.
-    others: Members,
-}
-
-impl Members {
-    fn add(&mut self, task: TaskRef) {
-        let waiting_ns = task.waiting_ns;
-        self.count(1, waiting_ns, waiting_ns);
-        self.name(task);
-    }
-
-    fn add_all(&mut self, others: Self) {
-        self.lockers.extend(others.lockers);
-        self.resources.add_all(others.resources);
-        self.count(others.tasks, others.newest_ns, others.oldest_ns);
-        others.examples.into_iter().for_each(|task| self.name(task));
-    }
-
-    fn count(&mut self, tasks: u64, newest_ns: u64, oldest_ns: u64) {
-        if tasks > 0 {
-            self.newest_ns = if self.tasks == 0 { newest_ns } else { self.newest_ns.min(newest_ns) };
-            self.oldest_ns = self.oldest_ns.max(oldest_ns);
-            self.tasks += tasks;
-        }
-    }
-
-    /// Adds an example, if it is among those that wait longest.
-    fn name(&mut self, task: TaskRef) {
-        let waiting_ns = task.waiting_ns;
-        if self.examples.len() < MAX_EXAMPLES {
-            self.examples.push(task);
-        } else if let Some(shortest) = self.examples.iter_mut().min_by_key(|task| task.waiting_ns)
-            && shortest.waiting_ns < waiting_ns
-        {
-            *shortest = task;
-        }
-    }
-}
 
 impl Shared {
     /// Makes a dump of the tasks that match `query`, within `limit`. Blocks for as long as it
@@ -342,18 +267,18 @@ impl Maker<'_> {
 
     fn unwind(&mut self, recorded: &Recorded) -> Stacks {
         let marker = Tape::marker();
-        let mut distinct: Vec<(Calls, u32)> = Vec::new();
+        let mut stacks = Stacks { left_out: recorded.left_out > 0, ..Stacks::default() };
         for stack in &recorded.stacks {
             let calls = self.resolver.calls(stack, marker);
-            match distinct.iter_mut().find(|(known, _)| *known == calls) {
-                Some((_, times)) => *times += 1,
-                None => distinct.push((calls, 1)),
+            match stacks.calls.iter().position(|known| *known == calls) {
+                Some(at) => stacks.times[at] += 1,
+                None => {
+                    stacks.calls.push(calls);
+                    stacks.times.push(1);
+                }
             }
         }
-        // `select!` polls its branches in a random order. Tasks of the same branches are a group.
-        distinct.sort_by(|(one, _), (other, _)| one.cmp_code(other));
-        let (calls, times) = distinct.into_iter().unzip();
-        Stacks { calls, times, left_out: recorded.left_out > 0 }
+        stacks
     }
 
     fn add(&mut self, target: &Target, stacks: Stacks, awaited: Noted) {
@@ -376,19 +301,29 @@ impl Maker<'_> {
             return self.dump;
         }
         let mut found: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
-        found.sort_by_key(|(_, found)| {
-            let Found { chosen, others, .. } = found;
-            std::cmp::Reverse((chosen.oldest_ns.max(others.oldest_ns), chosen.tasks + others.tasks))
-        });
-        let (mut errors, locks) = (Vec::new(), Locks::new());
-        for (index, (key, found)) in found.into_iter().enumerate() {
-            if self.dump.groups.len() == MAX_GROUPS || index == RESOLVED_MAX {
-                self.dump.groups_left_out += u64::from(found.chosen.tasks > 0);
-                self.dump.read += found.chosen.tasks;
-                self.unread += found.others.tasks;
+        found.sort_by_key(|(_, found)| found.rank());
+        let unresolved = found.split_off(found.len().min(RESOLVED_MAX));
+        unresolved.into_iter().for_each(|(_, found)| self.leave_out(found));
+        let mut errors = Vec::new();
+        let mut shown: HashMap<Shown, (Vec<Link>, Found)> = HashMap::new();
+        for (key, mut found) in found {
+            let (chain, error, known) = self.chain(&key.stacks, std::mem::take(&mut found.times));
+            errors.extend(known);
+            let same = self.shown(key, &chain, error);
+            match shown.entry(same) {
+                Entry::Occupied(mut same) => same.get_mut().1.add_all(found),
+                Entry::Vacant(new) => drop(new.insert((chain, found))),
+            }
+        }
+        let mut shown: Vec<_> = shown.into_iter().collect();
+        shown.sort_by_key(|(_, (_, found))| found.rank());
+        let locks = Locks::new();
+        for (shown, (chain, found)) in shown {
+            if self.dump.groups.len() == MAX_GROUPS {
+                self.leave_out(found);
                 continue;
             }
-            let group = self.group(key, found, &locks, &mut errors);
+            let group = self.group(shown, chain, found, &locks);
             self.dump.groups.extend(group);
         }
         self.dump.groups.sort_by_key(|group| std::cmp::Reverse((group.oldest_ns, group.tasks)));
@@ -426,10 +361,28 @@ impl Maker<'_> {
         (chain::of(&frames, self.query.is_whole), error, known)
     }
 
-    /// Returns the tasks with this key that match the query, if there are any.
-    fn group(&mut self, key: Key, found: Found, locks: &Locks, errors: &mut Vec<String>) -> Option<Group> {
-        let Found { times, chosen: mut members, others } = found;
-        let (chain, mut error, known) = self.chain(&key.stacks, times);
+    /// Counts the tasks of a group that is not shown.
+    fn leave_out(&mut self, found: Found) {
+        self.dump.groups_left_out += u64::from(found.chosen.tasks > 0);
+        self.dump.read += found.chosen.tasks;
+        self.unread += found.others.tasks;
+    }
+
+    /// Returns what the dump shows of tasks with this key and this chain, which may have an error.
+    fn shown(&self, key: Key, chain: &[Link], mut error: Option<String>) -> Shown {
+        if self.query.polls && key.stacks.is_empty() {
+            error = Some(NO_WAKER.to_owned());
+        }
+        if key.left_out {
+            error = Some(LEFT_OUT.to_owned());
+        }
+        let chain = chain.iter().map(|link| Link { times: 0, ..link.clone() }).collect();
+        Shown { spawned_at: key.spawned_at, chain, awaits: key.awaits, error }
+    }
+
+    /// Returns the tasks of this group that match the query, if there are any.
+    fn group(&mut self, shown: Shown, chain: Vec<Link>, found: Found, locks: &Locks) -> Option<Group> {
+        let Found { chosen: mut members, others, .. } = found;
         self.dump.read += members.tasks;
         let has_resource = || others.resources.has(|resource| self.selection.has_resource(resource));
         if others.tasks > 0 && (self.selection.has_chain(&chain) || has_resource()) {
@@ -440,21 +393,14 @@ impl Maker<'_> {
         if members.tasks == 0 {
             return None;
         }
-        errors.extend(known);
-        if self.query.polls && key.stacks.is_empty() {
-            error = Some(NO_WAKER.to_owned());
-        }
-        if key.left_out {
-            error = Some(LEFT_OUT.to_owned());
-        }
         let mut examples = members.examples;
         examples.sort_by_key(|task| std::cmp::Reverse(task.waiting_ns));
         for task in &mut examples {
             task.name = self.shared.workers.registry.name_by_id(task.id);
         }
-        let awaits = key.awaits;
+        let awaits = shown.awaits;
         let mut group = Group {
-            spawned_at: key.spawned_at.to_string(),
+            spawned_at: shown.spawned_at.to_string(),
             tasks: members.tasks,
             oldest_ns: members.oldest_ns,
             newest_ns: members.newest_ns,
@@ -462,7 +408,7 @@ impl Maker<'_> {
             chain,
             awaits: awaits.map(|(what, _)| what.name().to_owned()),
             awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
-            error,
+            error: shown.error,
             ..Group::default()
         };
         locks.add_to(&mut group, &members.lockers, &self.shared.workers.registry);
