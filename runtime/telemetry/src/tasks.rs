@@ -139,8 +139,8 @@ pub struct Task {
     pub woken_by: Option<String>,
     /// The task that woke it, if a task did.
     pub waker_task: Option<u64>,
-    /// What it awaits, if that is a primitive of `volt::sync`: `lock`, `permits`, `notice`,
-    /// `message`, `room`, `value`, `others`.
+    /// What it awaits, if that is a primitive of `volt::sync`: `lock`, `permits`, `room`, `value`,
+    /// `message`, `others`, `notice`. If it awaits several, the first of these.
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`. For a JoinHandle, the spawn location of the
     /// task that it awaits.
