@@ -1,6 +1,8 @@
 //! Text formatting: numbers in the notation that all of Volt's programs use, and the detection of
 //! invisible characters in names from other programs.
 
+use std::panic::Location;
+
 /// Returns `true` if `c` is invisible or reorders the text around it.
 ///
 /// These are zero-width characters, line separators, and bidirectional marks, overrides and
@@ -45,6 +47,37 @@ pub fn is_id_wanted(id: u64, wanted: &str) -> bool {
         Some(exact) => exact.parse() == Ok(id),
         None => id.to_string().contains(wanted),
     }
+}
+
+/// Parts of the paths of packages that cargo downloaded, before the name of their registry.
+const PACKAGE_FOLDERS: [&str; 2] = ["/registry/src/", "/git/checkouts/"];
+
+/// Returns the part of a package's path that begins with its name and version, or `None` if the
+/// file belongs to no package that cargo downloaded.
+///
+/// ```
+/// use volt_telemetry::text::package_path;
+///
+/// let file = "/home/me/.cargo/registry/src/index.crates.io-1/axum-0.8.9/src/serve/mod.rs";
+/// assert_eq!(package_path(file), Some("axum-0.8.9/src/serve/mod.rs"));
+/// assert_eq!(package_path("src/main.rs"), None);
+/// ```
+pub fn package_path(file: &str) -> Option<&str> {
+    let start = PACKAGE_FOLDERS.iter().find_map(|folder| Some(file.find(folder)? + folder.len()))?;
+    let rest = &file[start..];
+    Some(rest.split_once('/').map_or(rest, |(_registry, path)| path))
+}
+
+/// Formats a code location as `file:line:column`. The file of a package begins with the package's
+/// name and version: the directory of its registry differs between machines.
+///
+/// ```
+/// let here = std::panic::Location::caller();
+/// assert_eq!(volt_telemetry::text::location(here), here.to_string());
+/// ```
+pub fn location(location: &Location<'_>) -> String {
+    let file = package_path(location.file()).unwrap_or(location.file());
+    format!("{file}:{}:{}", location.line(), location.column())
 }
 
 /// Formats a duration with about two digits: `850 ns`, `4.2 ms`, `312 ms`, `17 s`, `1 min 42 s`.

@@ -18,6 +18,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use volt_telemetry::incident::Blame;
+use volt_telemetry::text;
 
 use super::numbers::{Counter, Gauge};
 
@@ -117,7 +118,7 @@ impl BlameTable {
             // SAFETY: only `seek` writes the pointer, from a `&'static Location`.
             let location = unsafe { location.as_ref() };
             let spawned_at = match location {
-                Some(location) => location.to_string(),
+                Some(location) => text::location(location),
                 None if index == OTHER && place.has_counted() => "other".to_owned(),
                 None => continue,
             };

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use volt_telemetry::listing::choice::{self, Choice, Highest};
 use volt_telemetry::processes::{Process, ProcessList, Query, Rank, State};
+use volt_telemetry::text;
 use volt_telemetry::text::contains_ignoring_case;
 
 use crate::entry::{Entry, Home};
@@ -82,7 +83,7 @@ fn has<S: Home>(entry: &Entry<S>, wanted: &str) -> bool {
         || has(entry.life().kind)
         || has(state_of(entry).name())
         || has(&entry.pid().to_string())
-        || has(&entry.location().to_string())
+        || has(&text::location(entry.location()))
 }
 
 /// Returns the value by which a process is ranked. Must agree with [`Process::weight`].
@@ -118,7 +119,7 @@ fn row<S: Home>(entry: &Entry<S>) -> Process {
         number: info.pid.number(),
         name: info.name,
         kind: info.kind.to_owned(),
-        spawned_at: entry.location().to_string(),
+        spawned_at: text::location(entry.location()),
         state: state_of(entry),
         mailbox_len: info.mailbox_len as u64,
         mailbox_high_water: info.mailbox_high_water as u64,

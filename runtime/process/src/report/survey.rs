@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use volt_telemetry::processes::{self, MAX_DEEPEST, Processes, SAMPLE_NS, States};
+use volt_telemetry::text;
 
 use crate::entry::mailbox::Depth;
 use crate::entry::{Entry, Home};
@@ -107,7 +108,7 @@ impl Survey {
             pid: entry.pid(),
             name: entry.name().map(Arc::from),
             kind: entry.life().kind,
-            spawned_at: entry.location().to_string(),
+            spawned_at: text::location(entry.location()),
             reason: reason.clone(),
             at: Instant::now(),
         };
@@ -181,7 +182,7 @@ impl Watched {
             pid: self.pid.to_string(),
             name: entry.name().map(str::to_owned),
             kind: entry.life().kind.to_owned(),
-            spawned_at: entry.location().to_string(),
+            spawned_at: text::location(entry.location()),
             task: entry.task().map(|task| task.id().as_u64()),
             len: depth.messages.into(),
             capacity: entry.mailbox.capacity() as u64,

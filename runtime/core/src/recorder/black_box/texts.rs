@@ -12,6 +12,7 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use volt_telemetry::text;
 use volt_telemetry::recording::black_box::{Layout, TEXT_HEAD_BYTES, TEXTS_BYTES, TEXTS_HEAD_WORDS, kind};
 use volt_telemetry::recording::flush::MAX_TEXT_BYTES;
 
@@ -85,7 +86,7 @@ impl Texts {
     pub(super) fn add_address(&mut self, mapping: &Mapping, location: &'static Location<'static>) {
         let address = ptr::from_ref(location).addr();
         if self.addresses.insert(address) {
-            self.add(mapping, kind::ADDRESS, address as u64, &location.to_string());
+            self.add(mapping, kind::ADDRESS, address as u64, &text::location(location));
         }
     }
 
@@ -99,7 +100,7 @@ impl Texts {
             if let Some(location) = locations::of_number(number)
                 && self.numbers.insert(number)
             {
-                self.add(mapping, kind::LOCATION, number.into(), &location.to_string());
+                self.add(mapping, kind::LOCATION, number.into(), &text::location(location));
             }
         }
         self.numbered = numbered;

@@ -4,6 +4,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use volt_telemetry::dump::BlockOn;
+use volt_telemetry::text;
 use volt_telemetry::text::counted;
 
 use super::{LEFT_OUT, Maker, NO_WAKER, Stacks};
@@ -66,12 +67,12 @@ impl Maker<'_> {
         }
         // Without a time it was polled for the first time, or for something else, before the dump.
         let waiting_ns = self.began_at_ns.saturating_sub(target.waits_since_ns.unwrap_or(self.began_at_ns));
-        BlockOn { called_at: target.called_at.to_string(), waiting_ns: Some(waiting_ns), chain, error }
+        BlockOn { called_at: text::location(target.called_at), waiting_ns: Some(waiting_ns), chain, error }
     }
 
     /// Returns the entry of one whose thread has not polled it for the dump.
     fn polled(&self, target: &Target) -> BlockOn {
-        let called_at = target.called_at.to_string();
+        let called_at = text::location(target.called_at);
         let Some(since_ns) = target.waits_since_ns else { return BlockOn { called_at, ..BlockOn::default() } };
         let waiting_ns = Some(self.began_at_ns.saturating_sub(since_ns));
         let error = Some(format!("its thread did not poll it within {TIMEOUT:?}"));

@@ -10,11 +10,10 @@
 
 use volt_telemetry::Frame;
 use volt_telemetry::dump::{Link, MAX_LINKS};
+use volt_telemetry::text::package_path;
 
 /// Parts of the paths of Rust's own sources.
 const STD_FOLDERS: [&str; 3] = ["/rustc/", "/lib/rustlib/src/rust/library/", "/rust/deps/"];
-/// Parts of the paths of packages.
-const PACKAGE_FOLDERS: [&str; 2] = ["/registry/src/", "/git/checkouts/"];
 /// The folder of the parts of Tokio that `cargo volt` puts beside Volt's crates.
 const TOKIO_FOLDER: &str = "/parts/src/";
 /// The source of the functions around the operations of `volt::sync`.
@@ -98,7 +97,7 @@ fn shown(frames: &[Frame]) -> Vec<&Frame> {
     let Some(innermost) = frames.iter().position(|frame| frame.is_user_code) else {
         // A task of a library: its own packages' frames, and what it awaits.
         let innermost = frames.iter().find(|frame| !is_std(frame));
-        let packages = frames.iter().filter(|frame| is_in(frame, &PACKAGE_FOLDERS));
+        let packages = frames.iter().filter(|frame| is_of_package(frame));
         let mut shown: Vec<&Frame> = packages.collect();
         if let Some(innermost) = innermost
             && !shown.first().is_some_and(|first| std::ptr::eq(*first, innermost))
@@ -116,7 +115,7 @@ fn shown(frames: &[Frame]) -> Vec<&Frame> {
     // Not the code of macros, which belongs to the application's function.
     let is_macro =
         |frame: &Frame| is_in(frame, &[MACROS]) || frame.function.is_some() && frame.function.as_ref() == user;
-    let is_wrapper = |frame: &Frame| match is_in(frame, &PACKAGE_FOLDERS) {
+    let is_wrapper = |frame: &Frame| match is_of_package(frame) {
         true => is_in(frame, &ADAPTERS),
         false => is_in(frame, &[WRAPPERS]),
     };
@@ -124,6 +123,11 @@ fn shown(frames: &[Frame]) -> Vec<&Frame> {
     let informative = outside().find(is_informative);
     shown.extend(informative.or_else(|| outside().next()).or(inner.last()));
     shown
+}
+
+/// Returns whether this is code of a package that cargo downloaded.
+fn is_of_package(frame: &Frame) -> bool {
+    frame.file.as_deref().is_some_and(|file| package_path(file).is_some())
 }
 
 fn is_in(frame: &Frame, folders: &[&str]) -> bool {
@@ -146,9 +150,10 @@ fn insert(level: &mut Vec<Node>, frames: &[&Frame], times: u32) {
     let link = Link {
         depth: 0,
         function: name_of(first),
-        file: first.file.as_deref().map(|file| match volt_path(first) {
-            Some(path) => format!("volt/{path}"),
-            None => short(file).to_owned(),
+        file: first.file.as_deref().map(|file| match (volt_path(first), tokio_path(first)) {
+            (Some(path), _) => format!("volt/{path}"),
+            (None, Some(path)) => format!("tokio/src/{path}"),
+            (None, None) => package_path(file).unwrap_or(file).to_owned(),
         }),
         line: first.line,
         is_user_code: first.is_user_code,
@@ -198,6 +203,12 @@ fn volt_path(frame: &Frame) -> Option<&str> {
     ends.find(|&(at, end)| is_whole_name(at) && is_source(&file[end..])).map(|(_, end)| &file[end..])
 }
 
+/// Returns the path of a part of Tokio that `cargo volt` uses: `sync/notify.rs`.
+fn tokio_path(frame: &Frame) -> Option<&str> {
+    let file = frame.file.as_deref().filter(|_| !frame.is_user_code)?;
+    file.split_once(TOKIO_FOLDER).map(|(_, path)| path)
+}
+
 /// Returns the module of one of Volt's sources: `volt::sync::mutex` for `src/sync/mutex.rs`,
 /// `volt_core::sleep` for `core/src/sleep.rs`.
 fn volt_module(path: &str) -> Option<String> {
@@ -239,8 +250,7 @@ fn module_of(file: &str) -> Option<String> {
     if let Some((_, path)) = file.split_once(TOKIO_FOLDER) {
         return Some(joined("tokio", path.strip_suffix(".rs")?));
     }
-    let (package, path) =
-        PACKAGE_FOLDERS.iter().any(|folder| file.contains(folder)).then(|| short(file))?.split_once("/src/")?;
+    let (package, path) = package_path(file)?.split_once("/src/")?;
     // The version begins at the last hyphen before a digit.
     let version = package
         .rmatch_indices('-')
@@ -255,15 +265,6 @@ fn module_of(file: &str) -> Option<String> {
 fn is_bare(name: &str) -> bool {
     ["async ", "closure", "coroutine", "impl"].iter().any(|kind| name.starts_with(kind)) && !name.contains("::")
         || name.contains(" inlined into ")
-}
-
-/// Shortens the path of a package's source: `tokio-1.48.0/src/sync/mutex.rs`.
-fn short(file: &str) -> &str {
-    let Some(start) = PACKAGE_FOLDERS.iter().find_map(|folder| Some(file.find(folder)? + folder.len())) else {
-        return file;
-    };
-    // Behind the name of the registry.
-    file[start..].split_once('/').map_or(&file[start..], |(_registry, path)| path)
 }
 
 /// Appends the tree in preorder.
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!(volt("core/src/sleep.rs"), ("volt_core::sleep".into(), "volt/core/src/sleep.rs".into()));
         assert_eq!(volt("src/net/mod.rs"), ("volt::net".into(), "volt/src/net/mod.rs".into()));
         let tokio = end("poll", "/t/sources/1.5/parts/src/sync/notify.rs");
-        assert_eq!(tokio, ("tokio::sync::notify".into(), "/t/sources/1.5/parts/src/sync/notify.rs".into()));
+        assert_eq!(tokio, ("tokio::sync::notify".into(), "tokio/src/sync/notify.rs".into()));
         assert_eq!(end("poll", "/other/net.rs"), ("poll".into(), "/other/net.rs".into()));
     }
 

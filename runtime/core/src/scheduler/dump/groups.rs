@@ -1,8 +1,8 @@
 //! The groups of a dump.
 //!
 //! Tasks with the same stacks are collected first ([`Key`]), so that each stack is resolved once.
-//! Their stacks may differ although their chains are the same: `select!` polls its branches in a
-//! random order, and the compiler copies code. So groups with the same chain become one ([`Shown`]).
+//! Stacks may differ although the chains are the same: `select!` polls its branches in a random
+//! order, and the compiler copies code. So groups with the same chain become one ([`Shown`]).
 
 use std::cmp::Reverse;
 use std::panic::Location;

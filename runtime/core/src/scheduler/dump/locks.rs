@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use volt_telemetry::dump::{Group, Lock, MAX_EXAMPLES, MAX_LOCKS};
+use volt_telemetry::text;
 use volt_telemetry::waits::PermitHolder;
 
 use crate::clock;
@@ -54,7 +55,7 @@ impl Locks {
             tasks,
             held_by: holding.task,
             held_by_name: holding.task.and_then(|task| registry.name_by_id(task)),
-            held_at: holding.at.to_string(),
+            held_at: text::location(holding.at),
             held_ns: holding.since_ns.map(|since_ns| self.now_ns.saturating_sub(since_ns)),
             queue: held.waiters.iter().filter_map(|waiter| waiter.task).take(MAX_EXAMPLES).collect(),
             waiters_len: Some(held.waiting as u64),

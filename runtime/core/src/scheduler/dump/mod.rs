@@ -79,6 +79,7 @@ use std::time::Duration;
 
 use volt_stacks::{Calls, Recorded, Resolver, Tape};
 use volt_telemetry::dump::{Dump, Group, Link, MAX_GROUPS, Query, TaskRef};
+use volt_telemetry::text;
 use volt_telemetry::text::counted;
 
 use self::batch::{Batch, Target, Traced};
@@ -400,14 +401,14 @@ impl Maker<'_> {
         }
         let awaits = shown.awaits;
         let mut group = Group {
-            spawned_at: shown.spawned_at.to_string(),
+            spawned_at: text::location(shown.spawned_at),
             tasks: members.tasks,
             oldest_ns: members.oldest_ns,
             newest_ns: members.newest_ns,
             examples,
             chain,
             awaits: awaits.map(|(what, _)| what.name().to_owned()),
-            awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
+            awaits_at: awaits.and_then(|(_, at)| Some(text::location(at?))),
             error: shown.error,
             ..Group::default()
         };

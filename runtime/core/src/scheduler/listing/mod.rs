@@ -26,6 +26,7 @@ use volt_telemetry::InFlight;
 use volt_telemetry::listing::choice::{self, Choice, Highest};
 use volt_telemetry::processes::ProcessList;
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
+use volt_telemetry::text;
 
 use self::task_filter::{TaskFilter, state_of};
 use super::shared::Shared;
@@ -178,7 +179,7 @@ fn row(header: &Header, poll: Option<&Poll>, now_ns: u64) -> Task {
     Task {
         id: header.id.as_u64(),
         name: header.name().map(str::to_owned),
-        spawned_at: header.location().to_string(),
+        spawned_at: text::location(header.location()),
         state: state_of(header, poll.is_some()),
         worker: poll.map(|poll| poll.worker),
         in_poll_ns,
@@ -191,7 +192,7 @@ fn row(header: &Header, poll: Option<&Poll>, now_ns: u64) -> Task {
         woken_by: Some(by.to_owned()),
         waker_task: wake.task,
         awaits: awaits.map(|(what, _)| what.name().to_owned()),
-        awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
+        awaits_at: awaits.and_then(|(_, at)| Some(text::location(at?))),
         wakers: Some(header.state.wakers()),
         ..Task::default()
     }

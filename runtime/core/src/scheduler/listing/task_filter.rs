@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::ptr;
 
 use volt_telemetry::tasks::{State, Task};
+use volt_telemetry::text;
 use volt_telemetry::text::{contains_ignoring_case as has_in, is_id_wanted};
 use volt_telemetry::waits;
 
@@ -58,7 +59,7 @@ impl TaskFilter {
 
     fn has_place(&mut self, location: &'static Location<'static>) -> bool {
         let wanted = &self.wanted;
-        let has = || has_in(&location.to_string(), wanted);
+        let has = || has_in(&text::location(location), wanted);
         *self.places.entry(ptr::from_ref(location).addr()).or_insert_with(has)
     }
 }

@@ -11,6 +11,7 @@
 //! recording shows that chain as its arrows.
 
 use volt_telemetry::recording::event::Waker as By;
+use volt_telemetry::text;
 use volt_telemetry::why::{End, Link, MAX_LINKS, State, Why, Woken};
 
 use crate::clock;
@@ -75,7 +76,7 @@ impl Shared {
             let Some((since_ns, holding)) = holders.of(link.task, link.awaits.as_deref()) else { continue };
             link.waiting_ns = Some(now_ns.saturating_sub(since_ns));
             link.held_by = holding.and_then(|holding| holding.task);
-            link.held_at = holding.map(|holding| holding.at.to_string());
+            link.held_at = holding.map(|holding| text::location(holding.at));
             let held_since_ns = holding.and_then(|holding| holding.since_ns);
             link.held_ns = held_since_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
             (link.permit_holders, link.permit_holders_left_out) =
@@ -112,7 +113,7 @@ impl Shared {
 
 fn of(header: &Header) -> Seen {
     let state = if header.state.is_idle() { State::Waits } else { State::Queued };
-    let (name, spawned_at) = (header.name().map(str::to_owned), header.location().to_string());
+    let (name, spawned_at) = (header.name().map(str::to_owned), text::location(header.location()));
     let awaits = if header.state.is_idle() { header.awaits() } else { None };
     let link = Link {
         task: header.id.as_u64(),
@@ -120,7 +121,7 @@ fn of(header: &Header) -> Seen {
         spawned_at,
         state,
         awaits: awaits.map(|(what, _)| what.name().to_owned()),
-        awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
+        awaits_at: awaits.and_then(|(_, at)| Some(text::location(at?))),
         ..Link::default()
     };
     Seen { link, wake: Some(header.last_wake()) }

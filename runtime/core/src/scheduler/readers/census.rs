@@ -35,6 +35,7 @@ use std::sync::Mutex;
 
 use rustix::time::{ClockId, clock_gettime};
 use volt_telemetry::incident::Blame;
+use volt_telemetry::text;
 
 use crate::clock;
 use crate::task::registry::Registry;
@@ -98,7 +99,7 @@ impl Census {
         counts.sort_unstable_by_key(|(location, count)| (Reverse(count.alive), ptr::from_ref(*location).addr()));
         for (location, count) in counts {
             let is_worth_a_row = count.alive >= ALIVE_WORTH_A_ROW && blame.len() - rows_len < ROWS_MAX;
-            let place = place_in(blame, other, location.to_string(), is_worth_a_row);
+            let place = place_in(blame, other, text::location(location), is_worth_a_row);
             place.alive = place.alive.map(|alive| alive + count.alive);
             place.stranded = place.stranded.map(|stranded| stranded + count.stranded);
         }

@@ -62,6 +62,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
+use volt_telemetry::text;
 use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, MAX_DEADLOCKS, MAX_HELD_LOCKS};
 
 use super::graph::{Edge, Fixed, Graph, Of, fixed};
@@ -204,11 +205,11 @@ impl Contended<'_> {
             name: holder.and_then(|holder| holder.name.clone()),
             spawned_at: holder.map(|holder| holder.spawned_at.clone()),
             holder_awaits: awaits.map(|(what, _)| what.name().to_owned()),
-            holder_awaits_at: awaits.and_then(|(_, at)| Some(at?.to_string())),
-            held_at: self.holding.at.to_string(),
+            holder_awaits_at: awaits.and_then(|(_, at)| Some(text::location(at?))),
+            held_at: text::location(self.holding.at),
             held_ns: now_ns.saturating_sub(self.since_ns),
             awaits: self.first.awaits.name().to_owned(),
-            awaits_at: self.first.at.to_string(),
+            awaits_at: text::location(self.first.at),
             waiting_ns: now_ns.saturating_sub(self.first.since_ns),
             waiting: self.held.waiting as u64,
         }
@@ -254,7 +255,7 @@ impl Facts {
             is_idle: header.state.is_idle(),
             wakers: header.state.wakers(),
             name: header.name().map(str::to_owned),
-            spawned_at: header.location().to_string(),
+            spawned_at: text::location(header.location()),
             awaits: if header.state.is_idle() { header.awaits() } else { None },
         }
     }
@@ -314,9 +315,9 @@ fn report(cycle: &[Edge<'_>], facts: &HashMap<u64, Facts>, now_ns: u64) -> Deadl
             name: facts.and_then(|facts| facts.name.clone()),
             spawned_at: facts.map_or(String::new(), |facts| facts.spawned_at.clone()),
             awaits: awaits.name().to_owned(),
-            awaits_at: awaits_at.to_string(),
+            awaits_at: text::location(awaits_at),
             waiting_ns: ago(edge.since_ns),
-            held_at: held.map(|holding| holding.at.to_string()),
+            held_at: held.map(|holding| text::location(holding.at)),
             held_ns: held.and_then(|holding| holding.since_ns).map(ago),
         }
     };

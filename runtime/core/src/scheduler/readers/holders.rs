@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 
 use volt_telemetry::tasks::Task;
+use volt_telemetry::text;
 use volt_telemetry::waits::PermitHolder;
 
 use super::graph::Graph;
@@ -86,7 +87,7 @@ impl Holders {
         (row.permit_holders, row.permit_holders_left_out) = self.permit_holders(row.id, now_ns, registry);
         if let Some(holding) = holding {
             row.held_by = holding.task;
-            row.held_at = Some(holding.at.to_string());
+            row.held_at = Some(text::location(holding.at));
             row.held_ns = holding.since_ns.map(|since_ns| now_ns.saturating_sub(since_ns));
         }
     }

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::panic::Location;
 
+use volt_telemetry::text;
 use volt_telemetry::waits::{MAX_PERMIT_HOLDERS, PermitHolder};
 
 use crate::task::registry::Registry;
@@ -60,7 +61,7 @@ impl Permits {
             permits,
             task,
             name: task.and_then(|task| registry.name_by_id(task)),
-            acquired_at: at.to_string(),
+            acquired_at: text::location(at),
             acquired_ago_ns: since_ns.map(|since_ns| now_ns.saturating_sub(since_ns)),
         };
         (holders.into_iter().map(named).collect(), left_out)

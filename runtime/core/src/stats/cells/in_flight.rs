@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use volt_telemetry::InFlight;
+use volt_telemetry::text;
 
 use super::WorkerCells;
 
@@ -72,7 +73,7 @@ impl WorkerCells {
         // since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
-        let poll = InFlight { task_id, spawned_at: location.to_string(), for_ns, ..InFlight::default() };
+        let poll = InFlight { task_id, spawned_at: text::location(location), for_ns, ..InFlight::default() };
         Some((poll, Keys { place, route: route.checked_sub(1).map(|route| route as usize) }))
     }
 

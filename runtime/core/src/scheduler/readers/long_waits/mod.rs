@@ -44,6 +44,7 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+use volt_telemetry::text;
 use volt_telemetry::waits::{LongWait, MAX_LONG_WAITS};
 
 use super::census::processor_ns;
@@ -160,11 +161,11 @@ impl Seen {
             let (name, spawned_at) = registry.look_up(oldest.id, oldest.place, |task| {
                 let header = task.header();
                 let still_waits = header.submitted_at_ns() == oldest.since_ns;
-                still_waits.then(|| (header.name().map(str::to_owned), header.location().to_string()))
+                still_waits.then(|| (header.name().map(str::to_owned), text::location(header.location())))
             })??;
             Some(LongWait {
                 awaits: awaits.name().to_owned(),
-                awaits_at: line.at.to_string(),
+                awaits_at: text::location(line.at),
                 waiting: line.waiting as u64,
                 waiting_ns,
                 task: oldest.id,
