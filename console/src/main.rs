@@ -98,7 +98,6 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
         Some(Verb::List { json }) => list::run(&environment, json, &mut out).map(|()| Done::Shown),
         Some(Verb::Attach { target, interval, drawing }) => {
             drop(out);
-            attach::check_terminal()?;
             let found = target::find(target.target.as_deref(), &environment)?;
             let options = attach::Options { interval, appearance: drawing.appearance(), ..attach::Options::default() };
             attach::attach_to(found, options).map(Done::Left)

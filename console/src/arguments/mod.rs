@@ -66,7 +66,8 @@ pub enum Verb {
     /// Show a program on a live screen
     ///
     /// Press ? for help and q to quit. If the program exits, waits until a program with its name
-    /// runs. A program that was selected by pid or socket path cannot come back.
+    /// runs. A program that was selected by pid or socket path cannot come back; its last data stay
+    /// on the screen.
     #[command(after_long_help = help::chapters(&help::ATTACH))]
     Attach {
         #[command(flatten)]

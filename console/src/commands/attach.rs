@@ -16,9 +16,10 @@ use volt_telemetry::socket::Environment;
 
 use crate::error::{Error, Instead};
 use crate::model::{DEFAULT_INTERVAL, Effect, Message, Model};
+use crate::programs::again::Again;
 use crate::programs::connection::Connection;
 use crate::programs::requester::Requester;
-use crate::programs::target::{Again, Found};
+use crate::programs::target::Found;
 use crate::terminal::Terminal;
 use crate::terminal::input::{self, Keyboard};
 use crate::view;
@@ -101,7 +102,7 @@ pub enum Ended {
 ///
 /// Returns an error if there is no terminal ([`Error::is_not_a_terminal`]), or if the program
 /// cannot be reached at the start ([`Error::is_connect`]). It is not an error if the program exits
-/// later: the screen reports it and waits for the program to come back.
+/// later: the screen reports it, and keeps the last data.
 pub fn attach(path: &Path, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
     let client = Client::connect(path)?;
@@ -134,10 +135,10 @@ pub(crate) fn check_terminal_or(instead: Instead) -> Result<(), Error> {
 /// Fails with [`Error::is_not_a_terminal`], or an error of the terminal.
 pub fn attach_to(found: Found, options: Options) -> Result<Ended, Error> {
     check_terminal()?;
-    let locate = || found.again.clone().locate(Environment::of_program());
-    let requester = Requester::start(locate()).map_err(Error::thread)?;
-    let locate = locate();
-    let connection = Connection::keep(found.client, options.interval, locate).map_err(Error::thread)?;
+    let Found { client, again } = found;
+    let locate = again.clone().locate(Environment::of_program());
+    let requester = Requester::start(locate).map_err(Error::thread)?;
+    let connection = Connection::keep(client, options.interval, again).map_err(Error::thread)?;
     let signals = Signals::take(options.takes_signals).map_err(Error::terminal)?;
     let mut terminal = Terminal::enter(!options.appearance.leaves_mouse).map_err(Error::terminal)?;
     run(&mut terminal, &connection, requester, &options, &signals)

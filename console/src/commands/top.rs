@@ -18,8 +18,9 @@ use volt_telemetry::socket::Environment;
 use crate::error::Error;
 use crate::facts::{Group, Scene};
 use crate::model::busiest;
+use crate::programs::again::Again;
 use crate::programs::connection::{FIRST_RETRY, LAST_RETRY, missed};
-use crate::programs::target::{Again, Found};
+use crate::programs::target::Found;
 use crate::tables::workers::{COLUMNS, IN_FLIGHT_TITLE, Row, group_titles, in_flight};
 use crate::terminal::input::is_output_closed;
 use crate::text::clean;
@@ -98,7 +99,7 @@ fn wait_for(again: &Again, environment: &Environment, mut reason: ConnectError) 
     let mut retry_in = FIRST_RETRY;
     let mut is_reported = false;
     loop {
-        if again.is_over() {
+        if again.exited().is_some() {
             return Err(reason.into());
         }
         if is_output_closed() {

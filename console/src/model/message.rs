@@ -35,6 +35,11 @@ pub enum Message {
         /// The time until the next attempt.
         retry_in: Duration,
     },
+    /// The program with this pid has exited and cannot come back, so no further attempt follows.
+    Exited {
+        /// Its pid.
+        pid: u32,
+    },
     /// A reply to a request for tasks.
     Tasks(Box<TaskList>),
     /// A reply to a request for processes.

@@ -75,6 +75,13 @@ pub enum Link {
         /// When the next attempt is due.
         retry_at: Duration,
     },
+    /// The program has exited and cannot come back.
+    Exited {
+        /// When the connection was lost, since the console started.
+        since: Duration,
+        /// The pid of the program.
+        pid: u32,
+    },
 }
 
 /// The position in a recording.
@@ -242,6 +249,9 @@ impl Model {
             Message::Missed(updates) => self.lost = self.lost.saturating_add(updates),
             Message::Snapshot { program, lost } => self.take(clean::program(*program), lost),
             Message::Disconnected { reason, retry_in } => self.lose(clean::text(&reason), retry_in),
+            Message::Exited { pid } => self.end(pid),
+            // The failure of a request that was under way must not hide the last data.
+            Message::Refused(_) if self.has_ended() => {}
             Message::Tasks(list) => self.take_tasks(clean::tasks(*list)),
             Message::Processes(list) => self.take_processes(clean::processes(*list)),
             Message::Why { task, why } => {
@@ -322,6 +332,11 @@ impl Model {
         self.state().earlier.as_ref()?.runtimes.iter().find(|runtime| runtime.runtime == *name)
     }
 
+    /// Returns whether the program has exited and cannot come back: no request gets a reply.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.link, Link::Exited { .. })
+    }
+
     /// Returns how long no snapshot has arrived over an open connection, if that is longer than
     /// expected.
     pub fn silent_for(&self) -> Option<Duration> {
@@ -376,15 +391,29 @@ impl Model {
     }
 
     fn lose(&mut self, reason: String, retry_in: Duration) {
-        let since = match self.link {
+        let since = self.lost_since();
+        if self.link == Link::Live {
+            self.live.log.add(self.now, "connection", "", format!("lost: {reason}"), Tone::Alarm);
+        }
+        self.link = Link::Lost { since, reason, retry_at: self.now + retry_in };
+    }
+
+    fn end(&mut self, pid: u32) {
+        let since = self.lost_since();
+        self.live.log.add(self.now, "connection", "", format!("ended: pid {pid} has exited"), Tone::Alarm);
+        (self.tasks.error, self.processes.error, self.waits.error) = (None, None, None);
+        self.link = Link::Exited { since, pid };
+    }
+
+    /// Returns when the connection was lost, which is now if it was live. Its curves then end.
+    fn lost_since(&mut self) -> Duration {
+        match self.link {
             Link::Live => {
                 self.live.histories.iter_mut().for_each(History::break_off);
-                self.live.log.add(self.now, "connection", "", format!("lost: {reason}"), Tone::Alarm);
                 self.now
             }
-            Link::Lost { since, .. } => since,
-        };
-        self.link = Link::Lost { since, reason, retry_at: self.now + retry_in };
+            Link::Lost { since, .. } | Link::Exited { since, .. } => since,
+        }
     }
 }
 

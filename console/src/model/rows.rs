@@ -197,7 +197,8 @@ impl Model {
     /// Returns the requests that the screen needs in addition to the snapshots.
     pub fn needs(&self) -> Needs {
         let runtime = self.scene().map(|scene| scene.snapshot.runtime.clone());
-        let Some(runtime) = runtime.filter(|_| self.played.is_none()) else { return Needs::default() };
+        let can_reply = self.played.is_none() && !self.has_ended();
+        let Some(runtime) = runtime.filter(|_| can_reply) else { return Needs::default() };
         match self.screen {
             Screen::Tasks => {}
             Screen::Processes => {

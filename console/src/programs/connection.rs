@@ -16,8 +16,10 @@
 //! 3. When the connection is closed, the thread reports it, waits, finds the program again, and
 //!    connects. The wait doubles from [`FIRST_RETRY`] to [`LAST_RETRY`], and starts over with the
 //!    first snapshot.
-//! 4. The thread exits when its [`Connection`] is dropped, at the latest after its current wait.
-//! 5. With the first snapshot of a new connection, it reports how many snapshots were missed.
+//! 4. With the first snapshot of a new connection, it reports how many snapshots were missed.
+//! 5. If the program was selected by pid or path and its process no longer exists, the thread
+//!    reports that, and stops connecting.
+//! 6. The thread exits when its [`Connection`] is dropped, at the latest after its current wait.
 //!
 //! # Invariants
 //!
@@ -25,13 +27,14 @@
 //! stops reading, and the server skips snapshots and counts them. *Only a running subscription is
 //! live*: a server that accepts the connection and sends nothing counts as lost again.
 
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use volt_telemetry::client::{Client, ConnectError};
+use volt_telemetry::socket::Environment;
 
 use crate::model::Message;
+use crate::programs::again::Again;
 
 /// The wait before the first attempt to connect again.
 pub const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -41,9 +44,6 @@ pub const LAST_RETRY: Duration = Duration::from_secs(5);
 const INBOX_MAX: usize = 4;
 /// How long the thread waits for the server before it checks for requests.
 const SLICE: Duration = Duration::from_millis(50);
-
-/// Finds the program's socket, each time that a connection is to be established.
-pub type Locate = Box<dyn FnMut() -> Result<PathBuf, ConnectError> + Send>;
 
 /// The handle of a kept connection.
 #[derive(Debug)]
@@ -55,15 +55,15 @@ pub struct Connection {
 
 impl Connection {
     /// Starts the thread with the connection `client`. After that connection is closed, the thread
-    /// connects to the program that `locate` finds.
+    /// connects to the program that `again` finds, unless that program cannot come back.
     ///
     /// # Errors
     ///
     /// Returns an error if the system cannot start a thread.
-    pub fn keep(client: Client, interval: Duration, locate: Locate) -> std::io::Result<Connection> {
+    pub fn keep(client: Client, interval: Duration, again: Again) -> std::io::Result<Connection> {
         let (to_screen, messages) = sync_channel(INBOX_MAX);
         let (intervals, new_intervals) = channel();
-        let keeper = Keeper { to_screen, new_intervals, interval, locate, last_heard_at: None };
+        let keeper = Keeper { to_screen, new_intervals, interval, again, last_heard_at: None };
         std::thread::Builder::new().name("volt-console-connection".into()).spawn(move || keeper.run(client))?;
         Ok(Connection { messages, intervals })
     }
@@ -95,7 +95,7 @@ struct Keeper {
     to_screen: SyncSender<Message>,
     new_intervals: Receiver<Duration>,
     interval: Duration,
-    locate: Locate,
+    again: Again,
     /// When the last snapshot arrived.
     last_heard_at: Option<Instant>,
 }
@@ -107,18 +107,23 @@ impl Keeper {
     }
 
     fn keep(&mut self, mut client: Client) -> Result<std::convert::Infallible, Unwanted> {
+        let environment = Environment::of_program();
         let mut retry_in = FIRST_RETRY;
         loop {
             self.send(Message::Connected(client.hello().clone()))?;
-            let mut reason = self.read(&mut client, &mut retry_in)?;
+            let mut reason = self.read(&mut client, &mut retry_in)?.to_string();
             drop(client);
             client = loop {
-                self.send(Message::Disconnected { reason: reason.to_string(), retry_in })?;
+                if let Some(pid) = self.again.exited() {
+                    self.send(Message::Exited { pid })?;
+                    return self.idle();
+                }
+                self.send(Message::Disconnected { reason, retry_in })?;
                 self.wait(retry_in)?;
                 retry_in = (retry_in * 2).min(LAST_RETRY);
-                match (self.locate)().and_then(|path| Client::connect(&path)) {
+                match self.again.find(&environment).and_then(|path| Client::connect(&path)) {
                     Ok(client) => break client,
-                    Err(error) => reason = error,
+                    Err(error) => reason = self.describe(&error),
                 }
             };
         }
@@ -154,6 +159,22 @@ impl Keeper {
                 return Ok(error);
             }
         }
+    }
+
+    /// Returns why there is no connection. The screen may show only the beginning of it.
+    fn describe(&self, error: &ConnectError) -> String {
+        match self.again.awaited() {
+            // If several programs have the name, starting another one does not help.
+            Some(name) if error.is_missing() => format!("waiting for {name} to start: {error}"),
+            _ => error.to_string(),
+        }
+    }
+
+    /// Waits for the screen to be closed, because the channel of a thread that has exited would
+    /// mean an error.
+    fn idle(&self) -> Result<std::convert::Infallible, Unwanted> {
+        while self.new_intervals.recv().is_ok() {}
+        Err(Unwanted)
     }
 
     fn send(&self, message: Message) -> Result<(), Unwanted> {

@@ -32,7 +32,7 @@ use std::time::Duration;
 use volt_telemetry::client::{Client, ConnectError};
 
 use crate::model::{Message, Needs};
-use crate::programs::connection::Locate;
+use crate::programs::again::Locate;
 use crate::programs::sources::Sources;
 
 /// The shortest time from a reply to the next request: users cannot read the figures of single

@@ -9,7 +9,7 @@ use volt_recording::writer::{MIN_FILE_BYTES, Settings, Writer};
 use volt_telemetry::recording::flush::Head;
 use volt_telemetry::wire::{VERSION, Version};
 
-use crate::program::{Folder, Program, Speech, VOLT};
+use crate::program::{Folder, Named, Program, Speech, VOLT};
 
 fn run(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().expect("the console runs")
@@ -164,15 +164,13 @@ fn top(command: &mut Command) -> (std::process::Child, impl Iterator<Item = Valu
 #[test]
 fn top_ends_with_an_error_when_the_named_program_ends() {
     let folder = Folder::new();
-    let mut named = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
-    let start_time = volt_telemetry::socket::start_time_of(named.id()).unwrap();
-    let path = folder.path().join(volt_telemetry::socket::file_name(named.id(), start_time));
-    for target in [named.id().to_string(), path.to_str().unwrap().to_owned()] {
+    let mut named = Some(Named::start());
+    let (pid, path) = named.as_ref().map(|named| (named.pid(), named.socket(&folder))).unwrap();
+    for target in [pid, path.to_str().unwrap().to_owned()] {
         let program = Program::start(&path, "shop", VOLT);
         let (console, mut objects) = top(&mut folder.console(&["top", "--json", "--interval", "20ms", &target]));
         assert_eq!(objects.next().unwrap()["program"], "shop");
-        named.kill().unwrap();
-        named.wait().unwrap();
+        drop(named.take());
         drop(program);
         objects.for_each(drop);
         let output = console.wait_with_output().unwrap();
@@ -337,6 +335,7 @@ fn without_a_terminal_attach_names_an_alternative() {
     let _program = Program::start(&folder.socket(0), "shop", VOLT);
     assert_refused(&mut folder.console(&["attach", "shop"]), &["needs a terminal", "volt-console top"]);
     assert_refused(&mut folder.console(&[]), &["needs a terminal", "volt-console top"]);
+    assert_refused(&mut folder.console(&["attach", "999999999"]), &["no program has this pid"]);
 }
 
 #[test]

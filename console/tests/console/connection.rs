@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use volt_console::model::Message;
+use volt_console::programs::again::Again;
 use volt_console::programs::connection::Connection;
 use volt_telemetry::client::Client;
 
-use crate::program::{Folder, Program, VOLT};
+use crate::program::{Folder, Named, Program, VOLT};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -26,10 +27,8 @@ fn updates_missed_during_a_disconnect_are_counted_once() {
     let path = folder.socket(0);
     let program = Program::start(&path, "shop", VOLT);
     let client = Client::connect(&path).unwrap();
-    let again = path.clone();
-    let locate = Box::new(move || Ok(again.clone()));
     // The first attempt to connect again comes after five of these intervals.
-    let connection = Connection::keep(client, Duration::from_millis(20), locate).unwrap();
+    let connection = Connection::keep(client, Duration::from_millis(20), Again::Path(path.clone())).unwrap();
     let is_snapshot = |message| matches!(message, Message::Snapshot { .. }).then_some(());
     next(&connection, is_snapshot);
     drop(program);
@@ -46,4 +45,23 @@ fn updates_missed_during_a_disconnect_are_counted_once() {
         Message::Missed(updates) => panic!("once more: {updates}"),
         message => is_snapshot(message),
     });
+}
+
+#[test]
+fn the_name_that_is_waited_for_comes_first() {
+    let folder = Folder::new();
+    let named = Named::start();
+    let path = named.socket(&folder);
+    let program = Program::start(&path, "shop", VOLT);
+    let client = Client::connect(&path).unwrap();
+    let again = Again::Name("no program has this name".into(), path);
+    let connection = Connection::keep(client, LONG, again).unwrap();
+    drop(named);
+    drop(program);
+    let awaited = next(&connection, |message| match message {
+        Message::Disconnected { reason, .. } => reason.strip_prefix("waiting for ").map(str::to_owned),
+        Message::Exited { .. } => panic!("another program may have this name"),
+        _ => None,
+    });
+    assert!(awaited.starts_with("no program has this name to start: no program or runtime is named"), "{awaited}");
 }

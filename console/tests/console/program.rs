@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,7 +18,7 @@ use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::{Chunk, Flush, Head};
 use volt_telemetry::recording::record::Record;
 use volt_telemetry::snapshot::{self, Phase, Snapshot, Tasks, Worker};
-use volt_telemetry::socket::{file_name, own_start_time};
+use volt_telemetry::socket::{file_name, own_start_time, start_time_of};
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
 use volt_telemetry::why::{self, Link, Why};
 use volt_telemetry::wire::{
@@ -60,6 +60,37 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Another process. A socket that is named after it belongs to a program that exits when this is
+/// dropped.
+pub struct Named {
+    process: Child,
+    file_name: String,
+}
+
+impl Named {
+    pub fn start() -> Named {
+        let process = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().unwrap();
+        let file_name = file_name(process.id(), start_time_of(process.id()).unwrap());
+        Named { process, file_name }
+    }
+
+    pub fn pid(&self) -> String {
+        self.process.id().to_string()
+    }
+
+    pub fn socket(&self, folder: &Folder) -> PathBuf {
+        folder.0.join(&self.file_name)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        // Until then, the pid still exists.
+        let _ = self.process.wait();
     }
 }
 

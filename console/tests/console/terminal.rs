@@ -4,7 +4,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::program::{Folder, Program, Speech, VOLT};
+use crate::program::{Folder, Named, Program, Speech, VOLT};
 use crate::screen::{LEAVE, Screen, assert_given_back, has_taken_mouse};
 use rustix::process::Signal;
 
@@ -99,6 +99,31 @@ fn attach_waits_for_a_program_that_exits_to_come_back() {
     // It was found as the only program, so the console finds it again by name, with another pid.
     let _again = Program::start(&folder.socket(1), "shop", VOLT);
     screen.wait_for("live", mark);
+    screen.press(b"q");
+    let (status, printed) = screen.finish();
+    assert_eq!(status.code(), Some(0));
+    assert_given_back(&printed);
+}
+
+#[test]
+fn attach_by_pid_stops_retrying_once_the_program_exits() {
+    let folder = Folder::new();
+    let named = Named::start();
+    let program = Program::start(&named.socket(&folder), "shop", VOLT);
+    let pid = named.pid();
+    let mut screen = Screen::start(folder.console(&["attach", "--interval", "50ms", &pid]), 80, 24);
+    screen.wait_for("live", 0);
+    let mark = screen.mark();
+    drop(named);
+    drop(program);
+    screen.wait_for(&format!("pid {pid} exited"), mark);
+    // The numbers of the last snapshot are drawn again.
+    let mark = screen.mark();
+    screen.press(b"?");
+    screen.wait_for("selected", mark);
+    let mark = screen.mark();
+    screen.press(b"\x1b");
+    screen.wait_for("injected/s", mark);
     screen.press(b"q");
     let (status, printed) = screen.finish();
     assert_eq!(status.code(), Some(0));

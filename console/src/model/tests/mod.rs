@@ -198,6 +198,22 @@ fn the_time_of_disconnection_persists_until_reconnect() {
 }
 
 #[test]
+fn an_exited_program_keeps_its_last_data_and_gets_no_requests() {
+    let mut model = fixture::tasks_model(2, 3);
+    let lost_at = model.now;
+    model.update(Message::Disconnected { reason: "gone".into(), retry_in: STEP });
+    model.update(Message::Refused("there is no socket".into()));
+    model.update(Message::Tick(lost_at + STEP));
+    model.update(Message::Exited { pid: 7 });
+    model.update(Message::Refused("there is no socket".into()));
+    assert_eq!(model.link, Link::Exited { since: lost_at, pid: 7 });
+    assert!(model.needs().is_empty() && model.tasks.error.is_none());
+    assert!(model.scene().is_some() && model.selected_task().is_some(), "the last data stay");
+    let texts: Vec<_> = model.live.log.newest_first().map(|event| event.text.as_str()).collect();
+    assert_eq!(texts[..2], ["ended: pid 7 has exited", "lost: gone"]);
+}
+
+#[test]
 fn a_program_that_was_started_anew_has_no_rates_from_before() {
     let mut model = fixture::model(2, 3);
     let program = Program { pid: 99, ..fixture::program(2, 4) };

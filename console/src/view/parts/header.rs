@@ -47,7 +47,7 @@ pub fn verdict(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
     }
     let verdict = Verdict::of(model.runtimes());
     let style = verdict.severity().map_or_else(|| theme.good(), |severity| theme.tone(tone_of(severity)));
-    let before = if matches!(model.link, Link::Lost { .. }) { " last known: " } else { " " };
+    let before = if model.link == Link::Live { " " } else { " last known: " };
     let text = verdict.in_columns(columns.saturating_sub(before.len()));
     Line::from(vec![Span::styled(before, theme.label()), Span::styled(head(&text, columns - before.len()), style)])
 }
@@ -99,6 +99,11 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
             // Rounded up, because "in 0s" would be wrong for most of the wait.
             let again = age(nanos(retry_at.saturating_sub(model.now) + Duration::from_millis(999)));
             let text = format!("✗ connection lost {ago} ago, retry in {again} ");
+            spans.push(Span::styled(text, theme.tone(Tone::Alarm)));
+        }
+        (Link::Exited { since, pid }, _) => {
+            let ago = age(nanos(model.now.saturating_sub(*since)));
+            let text = format!("✗ pid {pid} exited {ago} ago; q quits ");
             spans.push(Span::styled(text, theme.tone(Tone::Alarm)));
         }
         (Link::Live, Some(silent)) => {

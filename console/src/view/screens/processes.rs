@@ -55,6 +55,7 @@ fn summary_text(model: &Model) -> String {
 fn nothing(model: &Model) -> String {
     match &model.state().processes {
         _ if model.played.is_some() => "A recording has no list of processes; attach to a running program.".into(),
+        None if model.has_ended() => "The program exited before its processes were listed.".into(),
         None if model.processes.error.is_some() => "Cannot list the processes: see above.".into(),
         None => "Requesting the processes …".into(),
         Some(_) if !model.list().filter.is_empty() => "No process matches the filter; Esc shows all.".into(),

@@ -48,6 +48,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
 fn nothing(model: &Model) -> String {
     match &model.state().tasks {
         _ if model.played.is_some() => "A recording has no list of tasks; attach to a running program.".into(),
+        None if model.has_ended() => "The program exited before its tasks were listed.".into(),
         None if model.tasks.error.is_some() => "Cannot list the tasks: see above.".into(),
         None => "Requesting the tasks …".into(),
         Some(_) if !model.list().filter.is_empty() => "No task matches the filter; Esc shows all.".into(),

@@ -29,6 +29,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
         let text = match &model.waits.error {
             Some(error) => format!("No dump: {error}"),
             None if model.played.is_some() => "A recording contains no dumps.".to_owned(),
+            None if model.has_ended() => "The program exited before its tasks were dumped.".to_owned(),
             None => "Polling each waiting task once …".to_owned(),
         };
         return draw_message(frame, area, &text, theme);

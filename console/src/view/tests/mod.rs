@@ -227,6 +227,18 @@ fn a_lost_connection_shows_its_time_and_reason() {
 }
 
 #[test]
+fn an_exited_program_is_named_by_its_pid() {
+    let mut model = fixture::model(2, 4);
+    model.update(Message::Exited { pid: 48_213 });
+    model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(2)));
+    let text = screen(&model, (80, 24));
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].ends_with("pid 48213 exited 2s ago; q quits") && lines[1].contains("last known:"), "{text}");
+    model.update(Message::Do(Action::Show(Screen::Tasks)));
+    assert!(screen(&model, (80, 24)).contains("The program exited before its tasks were listed."));
+}
+
+#[test]
 fn a_silent_connection_is_marked() {
     let mut model = fixture::model(2, 4);
     model.update(Message::Tick(fixture::STEP * 4 + Duration::from_secs(9)));
