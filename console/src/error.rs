@@ -60,6 +60,18 @@ impl Error {
         self
     }
 
+    /// The first argument of `why` is a program. `line` is the corrected command line.
+    pub(crate) fn wrong_order(program: &str, line: &str) -> Error {
+        let message = format!("{program:?} is a program, and the order is `why TASK PROGRAM`: run `{line}`");
+        Error::new(Kind::Connect, clean::text(&message))
+    }
+
+    /// Adds a hint: the arguments of `why` may be in the wrong order.
+    pub(crate) fn or_wrong_order(mut self, line: &str) -> Error {
+        self.message += &clean::text(&format!(". The order is `why TASK PROGRAM`; did you mean `{line}`?"));
+        self
+    }
+
     pub(crate) fn dumb_terminal(instead: Instead) -> Error {
         let remedy = format!("use `{}` for text, or set TERM, for example to xterm", instead.for_text);
         Error::new(Kind::NotATerminal, format!("TERM is `dumb`, and such a terminal cannot show a screen: {remedy}"))

@@ -146,8 +146,9 @@ fn run(arguments: Arguments) -> Result<Done, Error> {
             record::run(found.client, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Why { task, target, runtime, no_poll, json }) => {
-            let mut found = target::find(target.target.as_deref(), &environment)?;
-            why::run(&mut found.client, runtime.as_deref(), &task, !no_poll, json, &mut out).map(|()| Done::Shown)
+            let options = why::Options { runtime, polls: !no_poll, as_json: json };
+            let mut found = why::find(&task, target.target.as_deref(), &options, &environment)?;
+            why::run(&mut found.client, &task, &options, &mut out).map(|()| Done::Shown)
         }
         Some(Verb::Dump { target, task, filter, tree, sample, no_poll, runtime, json }) => {
             let mut found = target::find(target.target.as_deref(), &environment)?;

@@ -54,6 +54,30 @@ fn the_command_why_shows_what_the_task_awaits_in_numbers() {
 }
 
 #[test]
+fn swapped_arguments_of_why_get_the_corrected_command_line() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "my shop", VOLT);
+    let stderr = |options: &[&str]| {
+        let output = run(&mut folder.console(options));
+        assert_eq!(output.status.code(), Some(1), "{options:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let error = stderr(&["why", "my shop", "999999999", "--no-poll"]);
+    let wanted = "volt-console: \"my shop\" is a program, and the order is `why TASK PROGRAM`: run \
+                  `volt-console why 999999999 'my shop' --no-poll`\n";
+    assert_eq!(error, wanted);
+    // The program may have exited, or be right but mistyped.
+    let error = stderr(&["why", "mail", "999999999"]);
+    assert!(error.contains("pid 999999999 has no control socket"), "{error}");
+    assert!(error.contains("did you mean `volt-console why 999999999 mail`?"), "{error}");
+    // The only program is given, without a task.
+    let error = stderr(&["why", "my shop"]);
+    assert!(error.contains("no live task") && error.contains("`volt-console why TASK 'my shop'`"), "{error}");
+    let error = stderr(&["why", "7", "mail"]);
+    assert!(error.contains("is named \"mail\"") && !error.contains("TASK PROGRAM"), "{error}");
+}
+
+#[test]
 fn an_old_program_and_an_invalid_sample_are_refused() {
     let folder = Folder::new();
     let old = Version { minor: 4, ..VERSION };

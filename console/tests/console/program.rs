@@ -229,6 +229,10 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
                 let dump = dump(&runtime.unwrap_or_default(), &query);
                 write_frame(stream, &Reply::Dump(Box::new(dump)), MAX_REPLY_BYTES)?;
             }
+            Request::Why { task, .. } if task.parse::<u64>().is_err() => {
+                let message = format!("no live task has the id or name {task:?}");
+                write_frame(stream, &Reply::Error { message }, MAX_REPLY_BYTES)?;
+            }
             Request::Why { runtime, task } => {
                 let (task, spawned_at) = (task.parse().unwrap_or(0), "src/why.rs:3:1".into());
                 let link = Link { task, spawned_at, state: why::State::Waits, ..Link::default() };
