@@ -8,6 +8,7 @@ use volt_telemetry::dump::{Dump, Query};
 
 use crate::error::Error;
 use crate::programs::sources::Sources;
+use crate::tables::tasks::NO_MATCH;
 use crate::text::clean;
 
 /// The options of the command.
@@ -48,8 +49,17 @@ pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Resu
         writeln!(out, "{}", json!({ "pid": hello.pid, "program": program, "runtimes": dumps }))
             .map_err(Error::output)?;
     } else {
-        let texts: Vec<String> = dumps.iter().map(Dump::text).collect();
+        let texts: Vec<String> = dumps.iter().map(|dump| text(dump, &options.query.filter)).collect();
         out.write_all(texts.join("\n").as_bytes()).map_err(Error::output)?;
     }
     out.flush().map_err(Error::output)
+}
+
+fn text(dump: &Dump, filter: &str) -> String {
+    let is_empty = dump.groups.is_empty() && dump.running.is_empty() && dump.block_on.is_empty();
+    // The notes are about tasks that were not read, and may match.
+    if filter.is_empty() || !is_empty || !dump.notes().is_empty() {
+        return dump.text();
+    }
+    format!("{}\n{NO_MATCH}\n", dump.text())
 }

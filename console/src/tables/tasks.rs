@@ -42,6 +42,9 @@ pub const COLUMNS: [Column<Task, Rank>; 13] = [
 /// The title of the rest of the line.
 pub const NAME_TITLE: &str = "name, spawned at";
 
+/// The text in place of the rows if there are none because of a filter.
+pub const NO_MATCH: &str = "No task matches the filter.";
+
 /// The note below the tables of a program.
 const UNKNOWN_AWAITS: &str = "\
 awaits -: not recorded, because the task awaits a timer, a socket or a future of
@@ -114,7 +117,10 @@ pub fn summary(list: &TaskList) -> String {
 
 /// Returns the list as text, with a line for each task.
 pub fn text(list: &TaskList) -> String {
-    let rows = listing::text(&COLUMNS, &list.rows, NAME_TITLE, name_and_place);
+    let rows = match list.rows[..] {
+        [] if !list.query.filter.is_empty() => format!("{NO_MATCH}\n"),
+        _ => listing::text(&COLUMNS, &list.rows, NAME_TITLE, name_and_place),
+    };
     format!("runtime {}  tasks {}\n{rows}", list.runtime, summary(list))
 }
 

@@ -29,6 +29,22 @@ fn a_dump_is_printed_for_people_and_for_programs() {
 }
 
 #[test]
+fn a_filter_without_a_match_is_named_by_dump_and_tasks() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", VOLT);
+    let text = |verb: &str, filter: &str| {
+        let output = run(&mut folder.console(&[verb, "shop", "--runtime", "app", "--filter", filter]));
+        assert!(output.status.success(), "{verb}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(text("dump", "zzz"), "runtime app: 1 task\n\nNo task matches the filter.\n");
+    assert!(text("tasks", "zzz").ends_with("\nNo task matches the filter.\n"));
+    for (verb, filter) in [("dump", "src/main.rs"), ("tasks", "src/shop.rs")] {
+        assert!(!text(verb, filter).contains("No task matches"), "{verb}");
+    }
+}
+
+#[test]
 fn a_task_that_neither_waits_nor_runs_is_an_error() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", VOLT);

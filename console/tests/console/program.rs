@@ -246,10 +246,11 @@ fn serve(mut stream: &UnixStream, name: &str, speech: Speech, sent: &AtomicU32) 
 }
 
 /// Returns a dump with one waiting task, whose name has an escape sequence; without it if the query
-/// is for another task.
+/// is for another task or location.
 fn dump(runtime: &str, query: &dump::Query) -> Dump {
     let mut dump = Dump { runtime: runtime.into(), alive: 1, ..Dump::default() };
-    if query.task.as_deref().is_some_and(|task| task.trim_start_matches('#') != "7") {
+    let is_other = query.task.as_deref().is_some_and(|task| task.trim_start_matches('#') != "7");
+    if is_other || !"src/main.rs:3:1".contains(&query.filter) {
         return dump;
     }
     let link = dump::Link {
