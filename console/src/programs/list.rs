@@ -150,8 +150,11 @@ impl Entry {
         self.error.as_deref() == Some(STALE)
     }
 
-    /// Returns why its program could not be reached, with the path of its socket.
+    /// Returns why its program could not be reached, with its name, or else the path of its socket.
     pub fn error_at(&self) -> Option<String> {
+        if self.hello.is_some() {
+            return self.error.clone();
+        }
         let path = clean::text(&self.path.display().to_string());
         self.error.as_deref().map(|error| with_path(&path, error))
     }

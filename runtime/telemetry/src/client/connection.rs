@@ -291,15 +291,25 @@ impl Client {
         })
     }
 
+    /// Returns the program as messages name it: `shop (pid 4711)`. Before the hello, only the path
+    /// is known.
+    fn name(&self) -> String {
+        match &self.hello {
+            Hello { magic, .. } if magic.is_empty() => self.path.display().to_string(),
+            Hello { pid, program, .. } if program.is_empty() => format!("the program with pid {pid}"),
+            Hello { pid, program, .. } => format!("{program} (pid {pid})"),
+        }
+    }
+
     /// Returns an error if the server is too old for a request of this minor version.
     fn check_minor(&self, minor: u32, what: &str) -> Result<(), ConnectError> {
         let version = self.hello.version;
         if version.minor >= minor {
             return Ok(());
         }
-        let (path, volt) = (self.path.display(), &self.hello.volt);
+        let (name, volt) = (self.name(), &self.hello.volt);
         let message = format!(
-            "{path} uses version {version} of the control protocol and cannot {what}, which needs version {}.{minor}: \
+            "{name} uses version {version} of the control protocol and cannot {what}, which needs version {}.{minor}: \
              build the program with a newer Volt than {volt}",
             VERSION.major
         );
@@ -320,14 +330,14 @@ impl Client {
     ) -> Result<T, ConnectError> {
         self.send(request)?;
         self.next_that(Instant::now().checked_add(wait), take)?.ok_or_else(|| {
-            let path = self.path.display();
+            let name = self.name();
             let left = self.throttled_until.map(|until| until.saturating_duration_since(Instant::now()));
             let message = match left.filter(|left| !left.is_zero()) {
                 Some(left) => format!(
-                    "{path} throttles this client for {:.0} s: its requests took more than 2 % of a processor; request less often",
+                    "{name} throttles this client for {:.0} s: its requests took more than 2 % of a processor; request less often",
                     left.as_secs_f64().ceil()
                 ),
-                None => format!("{path} did not respond within {wait:?}: its program is stopped or overloaded"),
+                None => format!("{name} did not respond within {wait:?}: it is stopped or overloaded"),
             };
             ConnectError::new(Kind::TimedOut, message)
         })
@@ -343,7 +353,7 @@ impl Client {
         loop {
             match self.receive(deadline)? {
                 Some(Reply::Error { message }) => {
-                    return Err(ConnectError::new(Kind::Answer, format!("{}: {message}", self.path.display())));
+                    return Err(ConnectError::new(Kind::Answer, format!("{}: {message}", self.name())));
                 }
                 Some(reply) => {
                     if let Reply::Throttled { wait_ms } = reply {
@@ -421,18 +431,22 @@ impl Client {
     }
 
     fn garbage(&self, error: &io::Error) -> ConnectError {
-        not_volt(&self.path.display().to_string(), &error.to_string())
+        let name = self.name();
+        if self.hello.magic.is_empty() {
+            return not_volt(&name, &error.to_string());
+        }
+        ConnectError::new(Kind::NotVolt, format!("{name} sent an invalid message: {error}"))
     }
 
     fn closed(&self) -> ConnectError {
-        let path = self.path.display();
+        let name = self.name();
         let message = if self.hello.magic.is_empty() {
             format!(
-                "{path} closed the connection without a hello: its program is exiting, is not a Volt program, or runs \
+                "{name} closed the connection without a hello: its program is exiting, is not a Volt program, or runs \
                  in a container that cannot see this process: there, run this command in the container's PID namespace"
             )
         } else {
-            format!("{path} closed the connection: the program has exited, or its last runtime was shut down")
+            format!("{name} closed the connection: the program has exited, or its last runtime was shut down")
         };
         ConnectError::new(Kind::Closed, message)
     }
@@ -441,9 +455,9 @@ impl Client {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.closed(),
             io::ErrorKind::WouldBlock => {
-                ConnectError::new(Kind::TimedOut, format!("{} does not read its requests", self.path.display()))
+                ConnectError::new(Kind::TimedOut, format!("{} does not read its requests", self.name()))
             }
-            _ => ConnectError::new(Kind::Io, format!("{}: {error}", self.path.display())),
+            _ => ConnectError::new(Kind::Io, format!("{}: {error}", self.name())),
         }
     }
 }

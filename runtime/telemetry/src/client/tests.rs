@@ -232,6 +232,7 @@ fn a_server_that_ends_while_a_client_waits_is_closed() {
     let mut client = Client::connect(&path).unwrap();
     let error = client.snapshot().unwrap_err();
     assert!(error.is_closed() && error.to_string().contains("has exited"), "{error}");
+    assert!(error.to_string().starts_with("fake (pid 0) closed the connection"), "{error}");
     server.join().unwrap();
     assert!(client.snapshot().unwrap_err().is_closed());
 }
