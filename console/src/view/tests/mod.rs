@@ -124,6 +124,18 @@ fn every_screen_has_the_verdict_and_a_badge() {
 }
 
 #[test]
+fn the_verdict_names_a_warning_whose_line_is_known() {
+    let place = Place::Guilty { at: "/home/shop/src/service.rs:151:9".into(), function: None };
+    let starved = fixture::finding(Rule::CpuStarved, Severity::Critical, &[], &[]);
+    let stalled = fixture::finding(Rule::StalledPoll, Severity::Warning, &[7], &[place]);
+    let model = fixture::found_model(vec![starved, stalled]);
+    let verdict = |columns| screen(&model, (columns, 24)).lines().nth(1).unwrap().to_owned();
+    let whole = " 1 critical: cpu-starved; 1 warning: stalled-poll at /home/shop/src/service.rs:151";
+    assert_eq!(verdict(200), whole);
+    assert_eq!(verdict(80), " 1 critical: cpu-starved; 1 warning: stalled-poll at …me/shop/src/service.rs:151");
+}
+
+#[test]
 fn a_paused_screen_does_not_claim_to_be_live() {
     let mut model = fixture::model(2, 3);
     assert!(screen(&model, (80, 24)).contains("● live"));

@@ -2,8 +2,9 @@
 //!
 //! The console's header, `volt-console top` and the live page show the same line. It counts the
 //! current findings by severity, and names the rule and the line of the worst. Of equally severe
-//! findings, one with a line is named, because a line can be acted on. If there is nothing to act
-//! on, it states for how long that has been so, from the times of past findings.
+//! findings, one with a line is named, because a line can be acted on. If no critical finding has a
+//! line, but a warning has one, the warning is named, too. If there is nothing to act on, it states
+//! for how long that has been so, from the times of past findings.
 //!
 //! A pure function of the findings in snapshots. For programs that send none, a
 //! [`Watch`](super::Watch) adds them first.
@@ -37,6 +38,8 @@ pub struct Verdict {
     pub infos: u64,
     /// The rule of the worst current finding, and its line if it has one.
     worst: Option<(&'static str, Option<Line>)>,
+    /// The rule and the line of a warning, if the worst finding is critical and has no line.
+    warning: Option<(&'static str, Line)>,
     /// How long there has been no warning, or no finding if `infos` is 0, ns.
     well_ns: u64,
     /// The number of runtimes with findings, even if empty.
@@ -58,6 +61,24 @@ impl Line {
         let line = Self { at: line_of(place.at()).to_owned(), is_of_spawn: matches!(place, Place::Spawned { .. }) };
         (!line.at.is_empty()).then_some(line)
     }
+
+    /// Returns it without this many columns at its beginning.
+    fn without(&self, columns: usize) -> Self {
+        let kept: String = self.at.chars().skip(columns + 1).collect();
+        Self { at: format!("…{kept}"), ..*self }
+    }
+
+    /// Returns how many columns can be left out without cutting the name of the file.
+    fn spare(&self) -> usize {
+        let path = self.at.rsplit_once('/').map_or("", |(path, _)| path);
+        path.chars().count()
+    }
+
+    /// Names a finding of `rule` at this line.
+    fn after(&self, rule: &str) -> String {
+        let Self { at, is_of_spawn } = self;
+        if *is_of_spawn { format!("{rule}, spawned at {at}") } else { format!("{rule} at {at}") }
+    }
 }
 
 impl Verdict {
@@ -65,6 +86,7 @@ impl Verdict {
     pub fn of<'a>(runtimes: impl IntoIterator<Item = &'a Snapshot>) -> Self {
         let mut verdict = Self::default();
         let mut worst: Option<(&Finding, Option<Line>)> = None;
+        let mut warning = None;
         // The last time of any finding, and of a warning or worse.
         let (mut now_ns, mut started_at_ns, mut last_ns, mut bad_ns) = (0, u64::MAX, 0, 0);
         for runtime in runtimes {
@@ -88,6 +110,9 @@ impl Verdict {
                 }
                 // Of equal ones, the first.
                 let line = Line::of(finding);
+                if let (Severity::Warning, None, Some(line)) = (finding.severity, &warning, &line) {
+                    warning = Some((finding.rule.name(), line.clone()));
+                }
                 let rank = (finding.severity, line.is_some());
                 if worst.as_ref().is_none_or(|(worst, line)| (worst.severity, line.is_some()) < rank) {
                     worst = Some((finding, line));
@@ -97,6 +122,8 @@ impl Verdict {
         let since_ns = if verdict.infos > 0 { bad_ns } else { last_ns };
         verdict.well_ns = now_ns.saturating_sub(since_ns.max(started_at_ns.min(now_ns)));
         verdict.worst = worst.map(|(finding, line)| (finding.rule.name(), line));
+        let is_critical_without_line = verdict.critical > 0 && matches!(verdict.worst, Some((_, None)));
+        verdict.warning = warning.filter(|_| is_critical_without_line);
         verdict
     }
 
@@ -120,11 +147,20 @@ impl Verdict {
     /// assert_eq!(Verdict::default().in_columns(100), whole);
     /// ```
     pub fn in_columns(&self, columns: usize) -> String {
-        let over = self.to_string().chars().count().saturating_sub(columns);
-        let (Some((rule, Some(line))), true) = (&self.worst, over > 0) else { return self.to_string() };
-        let kept: String = line.at.chars().skip(over + 1).collect();
-        let line = Line { at: format!("…{kept}"), ..*line };
-        Self { worst: Some((*rule, Some(line))), ..self.clone() }.to_string()
+        let whole = self.to_string();
+        let over = whole.chars().count().saturating_sub(columns);
+        if over == 0 {
+            return whole;
+        }
+        let mut cut = self.clone();
+        if let Some((_, Some(line))) = &mut cut.worst {
+            *line = line.without(over);
+        } else {
+            // The warning is named beside the worst finding, so it is left out if it does not fit.
+            let warning = cut.warning.filter(|(_, line)| line.spare() > over);
+            cut.warning = warning.map(|(rule, line)| (rule, line.without(over)));
+        }
+        cut.to_string()
     }
 }
 
@@ -146,7 +182,10 @@ impl fmt::Display for Verdict {
                 if self.warnings > 0 {
                     write!(f, "; {}", counted(self.warnings, "warning"))?;
                 }
-                Ok(())
+                match &self.warning {
+                    Some((rule, line)) => write!(f, ": {}", line.after(rule)),
+                    None => Ok(()),
+                }
             }
             Some(_) => write!(f, "{}: {}", counted(self.warnings, "warning"), self.first()),
         }
@@ -156,8 +195,7 @@ impl fmt::Display for Verdict {
 impl Verdict {
     fn first(&self) -> String {
         match &self.worst {
-            Some((rule, Some(Line { at, is_of_spawn: false }))) => format!("{rule} at {at}"),
-            Some((rule, Some(Line { at, is_of_spawn: true }))) => format!("{rule}, spawned at {at}"),
+            Some((rule, Some(line))) => line.after(rule),
             Some((rule, None)) => (*rule).to_owned(),
             None => String::new(),
         }
@@ -230,6 +268,25 @@ mod tests {
         let both = [runtime(vec![leak]), runtime(vec![deadlock])];
         assert_eq!(Verdict::of(&both).to_string(), "1 critical: deadlock at src/a.rs:33; 1 warning");
         assert_eq!(Verdict::of(&both).severity(), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn a_warning_is_named_if_no_critical_finding_has_a_line() {
+        let starved = found(Rule::CpuStarved, Severity::Critical, "");
+        let stalled = found(Rule::StalledPoll, Severity::Warning, "/home/shop/src/service.rs:151:9");
+        let other = found(Rule::TaskLeak, Severity::Warning, "");
+        let info = found(Rule::Imbalance, Severity::Info, "src/b.rs:7");
+        let findings = vec![other.clone(), starved.clone(), info.clone(), stalled.clone()];
+        let both = Verdict::of([&runtime(findings)]);
+        let whole = "1 critical: cpu-starved; 2 warnings: stalled-poll at /home/shop/src/service.rs:151";
+        assert_eq!((both.to_string().as_str(), both.in_columns(whole.len()).as_str()), (whole, whole));
+        assert_eq!(both.in_columns(75), "1 critical: cpu-starved; 2 warnings: stalled-poll at …op/src/service.rs:151");
+        let file = "1 critical: cpu-starved; 2 warnings: stalled-poll at …/service.rs:151";
+        assert_eq!(both.in_columns(69), file);
+        assert_eq!(both.in_columns(68), "1 critical: cpu-starved; 2 warnings", "rather than a part of a file name");
+        assert_eq!(verdict(vec![starved.clone(), other, info]), "1 critical: cpu-starved; 1 warning");
+        let deadlock = found(Rule::Deadlock, Severity::Critical, "src/a.rs:33");
+        assert_eq!(verdict(vec![stalled, starved, deadlock]), "2 critical: deadlock at src/a.rs:33; 1 warning");
     }
 
     #[test]
