@@ -1,5 +1,6 @@
 //! Finds a program again after its connection was lost.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use volt_telemetry::client::{ConnectError, resolve};
@@ -23,14 +24,14 @@ impl Again {
     /// and has exited.
     pub fn exited(&self) -> Option<u32> {
         let Again::Path(path) = self else { return None };
-        process_of(path).filter(|(pid, start_time)| !is_program_alive(*pid, *start_time)).map(|(pid, _)| pid)
+        process_of(path).filter(|&(pid, start_time)| has_exited(pid, start_time)).map(|(pid, _)| pid)
     }
 
     /// Returns the name of the program if it was selected by name, and has exited: another program
     /// with this name may start.
     pub fn awaited(&self) -> Option<&str> {
         match self {
-            Again::Name(name, path) if has_exited(path) == Some(true) => Some(name),
+            Again::Name(name, path) if is_of_exited(path) == Some(true) => Some(name),
             _ => None,
         }
     }
@@ -44,7 +45,7 @@ impl Again {
         match self {
             Again::Path(path) => Ok(path.clone()),
             Again::Name(name, path) => {
-                if has_exited(path) != Some(false) || !path.exists() {
+                if is_of_exited(path) != Some(false) || !path.exists() {
                     *path = resolve(name, environment)?;
                 }
                 Ok(path.clone())
@@ -66,13 +67,28 @@ fn process_of(path: &Path) -> Option<(u32, u64)> {
 
 /// Returns whether the program with this control socket has exited; `None` if the socket's name
 /// does not contain the pid.
-fn has_exited(path: &Path) -> Option<bool> {
-    process_of(path).map(|(pid, start_time)| !is_program_alive(pid, start_time))
+fn is_of_exited(path: &Path) -> Option<bool> {
+    process_of(path).map(|(pid, start_time)| has_exited(pid, start_time))
+}
+
+/// Returns whether the program with this pid and start time has exited. Its parent may not have
+/// waited for it yet.
+pub(crate) fn has_exited(pid: u32, start_time: u64) -> bool {
+    !is_program_alive(pid, start_time) || is_zombie(pid)
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may contain anything.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
 }
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::socket::{file_name, own_start_time};
+    use std::process::Command;
+    use std::thread;
+
+    use volt_telemetry::socket::{file_name, own_start_time, start_time_of};
 
     use super::*;
 
@@ -97,5 +113,19 @@ mod tests {
         std::fs::remove_file(&own).unwrap();
         assert!(find(&own).is_err(), "it has no socket any more");
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_program_has_exited_before_its_parent_waits_for_it() {
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let (pid, start_time) = (child.id(), start_time_of(child.id()).unwrap());
+        assert!(!has_exited(pid, start_time));
+        drop(child.stdin.take());
+        while !has_exited(pid, start_time) {
+            thread::yield_now();
+        }
+        assert!(is_program_alive(pid, start_time), "it still has its pid");
+        child.wait().unwrap();
+        assert!(has_exited(pid, start_time));
     }
 }

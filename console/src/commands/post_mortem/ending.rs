@@ -9,7 +9,8 @@ use std::path::Path;
 
 use volt_recording::black_box::{BlackBox, Ending, lives};
 use volt_telemetry::recording::black_box::memory_kills;
-use volt_telemetry::socket;
+
+use crate::programs::again::has_exited;
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +54,7 @@ pub(super) fn is_same_boot(black_box: &BlackBox) -> Option<bool> {
 
 fn is_alive(black_box: &BlackBox) -> bool {
     let (pid, start_time) = (black_box.identity.pid, black_box.identity.start_time);
-    is_same_boot(black_box) == Some(true) && socket::is_program_alive(pid, start_time) && !is_zombie(pid)
-}
-
-/// Returns whether the program has exited, and its parent has not waited for it yet.
-fn is_zombie(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in parentheses may contain anything.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+    is_same_boot(black_box) == Some(true) && !has_exited(pid, start_time)
 }
 
 /// How many processes of the program's control group the kernel has killed for lack of memory since
