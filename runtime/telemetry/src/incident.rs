@@ -7,13 +7,22 @@
 //! Invariant: BOUNDED. A snapshot contains only a limited number of the latest incidents;
 //! [`Incidents`] counts those that were left out.
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
+use crate::text::duration;
 
 /// Maximum number of incidents, and of frames per stack, that a reader accepts; a program keeps far
 /// fewer.
 const MAX_LATEST: usize = 1024;
+/// Maximum number of causes of one poll that a reader accepts. A newer program may report causes
+/// that this version has no name for.
+const MAX_CAUSES: usize = 32;
+/// A cause that lasted for less than this part of a poll is not worth mentioning; the times are
+/// measured by samples, which are hardly more precise.
+const MINOR_PART: u64 = 10;
 
 /// The cause of a long poll, determined while the poll is still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,6 +145,26 @@ impl Remedy {
     }
 }
 
+/// How long one cause of a long poll has lasted, measured by samples of the thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CauseTime {
+    /// The cause.
+    pub cause: Cause,
+    /// How long it has lasted, summed over the poll, ns.
+    pub for_ns: u64,
+    /// The suspect line of the first stack with this cause: `file:line`. `None` if it is not known.
+    pub at: Option<String>,
+}
+
+/// Formats as `lock 1.3 s at src/main.rs:19`.
+impl fmt::Display for CauseTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.cause.name(), duration(self.for_ns))?;
+        self.at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
+    }
+}
+
 /// One poll that exceeded the stall threshold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -159,12 +188,16 @@ pub struct Incident {
     pub spawned_at: String,
     /// The HTTP route that the poll handled when it was detected, if any: `GET /users/{id}`.
     pub route: Option<String>,
-    /// The cause of the long poll.
+    /// The cause of the long poll: of several, the one that has lasted longest.
     pub cause: Cause,
+    /// All causes of the poll so far, the longest first; together they last for `for_ns`, without
+    /// pauses of the machine. Empty if the program does not report them.
+    #[serde(deserialize_with = "causes")]
+    pub causes: Vec<CauseTime>,
     /// The kernel function in which it waits, if reported: `hrtimer_nanosleep`.
     pub wait_channel: Option<String>,
-    /// The stack of the thread, innermost frame first, down to the runtime's poll; empty if it
-    /// could not be captured.
+    /// The first stack of the thread with this cause, innermost frame first, down to the runtime's
+    /// poll; empty if it could not be captured.
     #[serde(deserialize_with = "stack")]
     pub stack: Vec<Frame>,
     /// Why the stack is missing or incomplete.
@@ -182,6 +215,22 @@ impl Incident {
     /// Returns the name to show: the HTTP route, or else the task's name.
     pub fn name(&self) -> Option<&str> {
         self.route.as_deref().or(self.task_name.as_deref())
+    }
+
+    /// Returns the causes that lasted for a tenth of the poll or longer, the longest first, if
+    /// there are several. Otherwise returns an empty slice: nearly all of the time has the cause
+    /// [`cause`](Self::cause).
+    pub fn main_causes(&self) -> &[CauseTime] {
+        let is_minor = |part: &CauseTime| part.for_ns.saturating_mul(MINOR_PART) < self.for_ns;
+        match self.causes.iter().position(is_minor).unwrap_or(self.causes.len()) {
+            0 | 1 => &[],
+            several => &self.causes[..several],
+        }
+    }
+
+    /// Returns how long [`cause`](Self::cause) has lasted, ns.
+    pub fn cause_for_ns(&self) -> u64 {
+        self.causes.iter().find(|part| part.cause == self.cause).map_or(self.for_ns, |part| part.for_ns)
     }
 
     /// Returns the frame of the suspect line: the innermost frame of application code.
@@ -253,7 +302,39 @@ fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Frame>, D::Er
     bounded::list(deserializer, MAX_LATEST, |_| 1)
 }
 
+fn causes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<CauseTime>, D::Error> {
+    bounded::list(deserializer, MAX_CAUSES, |_| 1)
+}
+
 fn latest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Incident>, D::Error> {
-    // An incident without its stack takes a few hundred bytes, and so does a frame.
-    bounded::list(deserializer, 16 * MAX_LATEST, |incident: &Incident| 16 + incident.stack.len())
+    // An incident without its stack takes a few hundred bytes, and a frame about as many. A cause
+    // takes less.
+    let weigh = |incident: &Incident| 16 + incident.stack.len() + incident.causes.len();
+    bounded::list(deserializer, 16 * MAX_LATEST, weigh)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_of_weight_are_named_only_if_there_are_several() {
+        let part = |cause, for_ns| CauseTime { cause, for_ns, at: None };
+        let of = |causes: Vec<CauseTime>| {
+            let incident = Incident { for_ns: 1_000, cause: Cause::Lock, causes, ..Incident::default() };
+            (incident.main_causes().iter().map(|part| part.cause).collect::<Vec<_>>(), incident.cause_for_ns())
+        };
+        assert_eq!(of(vec![]), (vec![], 1_000), "an older program");
+        assert_eq!(of(vec![part(Cause::Lock, 1_000)]), (vec![], 1_000));
+        assert_eq!(of(vec![part(Cause::Lock, 901), part(Cause::Cpu, 99)]), (vec![], 901));
+        let three = vec![part(Cause::Lock, 600), part(Cause::Sleep, 301), part(Cause::Cpu, 99)];
+        assert_eq!(of(three), (vec![Cause::Lock, Cause::Sleep], 600));
+    }
+
+    #[test]
+    fn a_cause_is_written_with_its_time_and_line() {
+        let part = CauseTime { cause: Cause::Lock, for_ns: 1_300_000_000, at: Some("src/main.rs:19".into()) };
+        assert_eq!(part.to_string(), "lock 1.3 s at src/main.rs:19");
+        assert_eq!(CauseTime { at: None, ..part }.to_string(), "lock 1.3 s");
+    }
 }

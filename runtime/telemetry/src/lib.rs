@@ -17,9 +17,10 @@
 #![forbid(unsafe_code)]
 
 mod bounded;
-pub mod incident;
 pub mod rule;
 pub mod text;
+
+pub mod incident;
 pub mod waits;
 
 pub mod finding;
@@ -44,7 +45,7 @@ mod scratch;
 
 pub use health::Health;
 pub use histogram::Histogram;
-pub use incident::{Blame, Cause, Frame, Incident, Incidents, Remedy};
+pub use incident::{Blame, Cause, CauseTime, Frame, Incident, Incidents, Remedy};
 pub use snapshot::routes;
 pub use snapshot::{
     Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Program, Sentinel,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::client::Client;
-use crate::incident::{Blame, Frame, Incident, Incidents};
+use crate::incident::{Blame, CauseTime, Frame, Incident, Incidents};
 use crate::processes::{self, Mailbox, ProcessList, Processes};
 use crate::recording::event::Event;
 use crate::recording::flush::{Chunk, Flush, Head, Mark, Table, Text, Track};
@@ -25,7 +25,12 @@ use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply,
 pub(crate) fn replies() -> Vec<Reply> {
     let mut worker = Worker { in_flight: Some(InFlight::default()), ..Worker::default() };
     worker.poll_time.record(700);
-    let incident = Incident { stack: vec![Frame::default(); 2], task_name: Some("feed".into()), ..Incident::default() };
+    let incident = Incident {
+        stack: vec![Frame::default(); 2],
+        causes: vec![CauseTime::default(); 2],
+        task_name: Some("feed".into()),
+        ..Incident::default()
+    };
     let runtime = Snapshot {
         runtime: "app".into(),
         incomplete: vec!["workers".into()],

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::watchdog::{builder, watched};
@@ -100,6 +100,51 @@ fn a_poll_whose_cause_changes_gets_the_stack_of_the_new_one() {
         });
         open.send(()).unwrap();
         runtime.block_on(task).unwrap();
+    });
+}
+
+#[inline(never)]
+fn wait_for_lock(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
+    lock.lock().unwrap()
+}
+
+#[test]
+fn each_cause_of_a_poll_is_reported_with_its_time_and_line() {
+    watched(|| {
+        let runtime = with_sentinel(2).build().unwrap();
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.lock().unwrap();
+        let (open, is_open) = mpsc::channel();
+        let task = runtime.spawn({
+            let lock = lock.clone();
+            async move {
+                let _guard = wait_for_lock(&lock);
+                sleep_until_open(&is_open)
+            }
+        });
+        let waits = incident(&runtime, |incident| incident.cause == Cause::Lock && is_at(incident, "wait_for_lock"));
+        drop(held);
+        let line_of = |incident: &Incident, cause: Cause| {
+            incident.causes.iter().find(|part| part.cause == cause).and_then(|part| part.at.clone())
+        };
+        let is_this = |incident: &Incident| incident.id == waits.id;
+        incident(&runtime, |incident| is_this(incident) && line_of(incident, Cause::Sleep).is_some());
+        open.send(()).unwrap();
+        let line = runtime.block_on(task).unwrap();
+        let over = incident(&runtime, |incident| is_this(incident) && incident.is_over);
+        let (of_lock, of_sleep) = (line_of(&over, Cause::Lock).unwrap(), line_of(&over, Cause::Sleep).unwrap());
+        assert!(of_sleep.ends_with(&format!("stuck/incidents.rs:{line}")), "{over:#?}");
+        assert!(of_lock.contains("stuck/incidents.rs:") && of_lock != of_sleep, "{over:#?}");
+        let times: Vec<_> = over.causes.iter().map(|part| part.for_ns).collect();
+        assert!(times.is_sorted_by(|first, next| first >= next), "{over:#?}");
+        assert_eq!(times.iter().sum::<u64>(), over.for_ns);
+        let longest = &over.causes[0];
+        assert_eq!(over.cause, longest.cause);
+        if matches!(longest.cause, Cause::Lock | Cause::Sleep) {
+            let guilty = over.guilty().unwrap();
+            let at = format!("{}:{}", guilty.file.as_deref().unwrap(), guilty.line.unwrap());
+            assert_eq!(Some(at), longest.at, "the stack is that of the longest cause");
+        }
     });
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use volt_diagnosis::doctor::course::Course;
 use volt_stacks::{Marker, RawStack, Resolved, Resolver};
-use volt_telemetry::incident::Incident;
+use volt_telemetry::incident::{Cause, CauseTime, Incident};
 
 use super::black_box::Samples;
 use crate::clock;
@@ -38,12 +38,13 @@ const END_TIMEOUT: Duration = Duration::from_millis(100);
 /// An incident that is to be logged after its stack is resolved.
 pub(super) struct Job {
     pub(super) id: u64,
+    /// The cause of the poll when the stack was taken.
+    pub(super) cause: Cause,
     pub(super) stack: Stack,
     /// The incident belongs to the poll of this number, on this worker.
     pub(super) slot: usize,
     pub(super) poll_seq: u64,
-    /// `None` if the incident was logged before, and only needs the stack that belongs to its
-    /// present cause.
+    /// `None` if the incident was logged before, and only needs the stack of another cause.
     pub(super) log: Option<Log>,
 }
 
@@ -191,10 +192,7 @@ fn log_incident(resolver: &mut Resolver, shared: &Shared, job: Job) {
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
         Stack::Missed => read(resolver, shared, &job, None),
     };
-    // An earlier stack is better than none.
-    if job.log.is_some() || resolved.error.is_none() {
-        shared.sentinel.incidents.fill_in(job.id, resolved);
-    }
+    shared.sentinel.incidents.fill_in(job.id, job.cause, resolved);
     let Some(log) = job.log else { return };
     let Some(incident) = shared.sentinel.incidents.get(job.id) else { return };
     if let Some(suppressed) = shared.sentinel.incidents.log(&incident, log.is_usual, clock::now_ns()) {
@@ -204,7 +202,7 @@ fn log_incident(resolver: &mut Resolver, shared: &Shared, job: Job) {
 }
 
 /// Resolves a stack. If the copy did not arrive in time or is unusable, takes another one, as long
-/// as the poll lasts.
+/// as the poll and its cause last.
 fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawStack>) -> Resolved {
     // The function at which the stack of a poll ends.
     let marker = Some(Marker::function(Worker::poll as *const ()));
@@ -212,10 +210,11 @@ fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawS
     let first = match first {
         Some(resolved) if !resolved.is_lost => return resolved,
         Some(resolved) => Ok(resolved),
-        None => Err("the poll ended before its stack could be captured"),
+        None => Err("the poll ended or went on before its stack could be captured"),
     };
     let remote = &shared.workers.remotes[job.slot];
-    let goes_on = || remote.cells.poll_seq() == job.poll_seq;
+    let goes_on =
+        || remote.cells.poll_seq() == job.poll_seq && shared.sentinel.incidents.last_cause(job.id) == Some(job.cause);
     let again = match (&shared.sentinel.sampler, remote.stack_of()) {
         (Some(sampler), Some(thread)) if goes_on() => resolver.stack_of(sampler, &thread, marker, STACK_LONG_TIMEOUT),
         _ => return first.unwrap_or_else(without_stack),
@@ -227,7 +226,7 @@ fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawS
     }
 }
 
-fn without_stack(why: impl std::fmt::Display) -> Resolved {
+pub(super) fn without_stack(why: impl std::fmt::Display) -> Resolved {
     Resolved { error: Some(why.to_string()), ..Resolved::default() }
 }
 
@@ -236,6 +235,9 @@ fn log_event(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&
     let guilty = incident.guilty();
     let function = guilty.and_then(|frame| frame.function.as_deref());
     let line = guilty.and_then(|frame| Some(format!("{}:{}", frame.file.as_deref()?, frame.line?)));
+    // What took most of the time may not be what the thread does now.
+    let causes = incident.main_causes().iter().map(CauseTime::to_string).collect::<Vec<_>>().join(", ");
+    let causes = Some(causes).filter(|causes| !causes.is_empty());
     let event = || {
         tracing::warn!(
             target: "volt::incident",
@@ -247,6 +249,7 @@ fn log_event(runtime: &str, incident: &Incident, suppressed: u64, task: Option<&
             route = incident.route.as_deref(),
             spawn = %incident.spawned_at,
             cause = incident.cause.name(),
+            causes = causes.as_deref(),
             for_ms = incident.for_ns / 1_000_000,
             function,
             line,

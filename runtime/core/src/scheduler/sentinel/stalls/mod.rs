@@ -6,6 +6,14 @@
 //! taken, and the incident is recorded (`watch::incidents`), even if such polls are usual for this
 //! runtime. Of many incidents of one kind within a second, one is recorded and the others are
 //! counted. One that lasts is recorded late, with its own stack, so that every outage has a stack.
+//!
+//! The cause may change while the poll lasts: it waits for a lock, and then sleeps while it holds
+//! the lock. So the thread is sampled again every 10 ms, and less often when the poll lasts: each
+//! time that it has lasted longer by 1/64. [`Times`] sums how long each cause has lasted. The cause
+//! of the incident is the longest so far, and its stack is the first one that was captured with
+//! this cause. A change of the cause counts from the next sample, so the times are wrong by up to
+//! 10 ms or 1/64 of the poll.
+//!
 //! A poll is *usual* if it lasts no longer than `P99_MULTIPLE` times the 99th percentile of polls.
 //! Usual incidents are written to the log less often; this limits the volume of the log, and
 //! nothing else.
@@ -18,20 +26,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use volt_stacks::kernel::cause::classify;
-use volt_stacks::kernel::cgroup::{Cgroup, CgroupSample};
-use volt_stacks::kernel::host;
-use volt_stacks::kernel::thread::{ThreadProbe, ThreadSample};
+use volt_stacks::kernel::thread::ThreadProbe;
 use volt_telemetry::Histogram;
-use volt_telemetry::incident::{Cause, Incident, Remedy};
+use volt_telemetry::incident::{Cause, CauseTime, Incident, Remedy};
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::Track;
 
-use super::reader::{Job, Log, Reader, STACK_TIMEOUT, Stack};
+use self::sample::{Groups, Sample};
+use self::times::Times;
+use super::reader::{Job, Log, Reader, STACK_TIMEOUT, Stack, without_stack};
 use crate::clock;
 use crate::recorder::lanes::RecorderHandle;
 use crate::scheduler::shared::Shared;
 use crate::scheduler::watch::incidents::worse;
 use crate::task::header::Place;
+
+mod sample;
+mod times;
 
 /// A poll is usual for this program if it lasts no longer than this multiple of the 99th
 /// percentile.
@@ -49,13 +60,14 @@ const LATE_MULTIPLE: u64 = 10;
 const P99_AGE_MAX: Duration = Duration::from_secs(1);
 /// The minimum time between two samples of a thread; samples that are closer together show nothing.
 const SAMPLES_APART_NS: u64 = 1_000_000;
+/// The thread of an incident is sampled again when the poll has lasted longer by this part of its
+/// duration, but not before `SAMPLED_AGAIN_NS`, after which the kernel's counts are up to date.
+const SAMPLED_AGAIN_PART: u64 = 64;
+const SAMPLED_AGAIN_NS: u64 = 10_000_000;
 
 /// For how long a copy of a stack can take: `STACK_TIMEOUT`, and the time for an answer that is
 /// under way then.
 const STACK_WAIT_MAX: Duration = Duration::from_millis(8);
-
-/// See [`Groups`].
-const GROUPS_GOOD_FOR_NS: u64 = 10_000_000;
 
 /// The state of the thread of a stuck worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,41 +109,6 @@ struct Watched {
     open: Option<Open>,
 }
 
-/// A sample of a thread.
-struct Sample {
-    at_ns: u64,
-    thread: ThreadSample,
-    /// Only for a thread that can run and does not. For other threads it would show nothing, and it
-    /// takes 20 µs per level.
-    cgroup: Option<CgroupSample>,
-}
-
-impl Sample {
-    fn new(thread: ThreadSample, at_ns: u64, groups: &mut Groups) -> Self {
-        let may_be_throttled = !thread.is_on_cpu && !thread.is_blocked();
-        Self { at_ns, thread, cgroup: if may_be_throttled { groups.sample(at_ns) } else { None } }
-    }
-}
-
-/// The last sample of the control groups, and when it was taken. It is used for a while: the kernel
-/// updates its counts with its ticks, usually 4 ms apart, and on a busy machine there is a waiting
-/// thread in nearly every sample.
-#[derive(Default)]
-struct Groups(Option<(u64, Option<CgroupSample>)>);
-
-impl Groups {
-    fn sample(&mut self, now_ns: u64) -> Option<CgroupSample> {
-        match self.0 {
-            Some((at_ns, sample)) if now_ns.saturating_sub(at_ns) < GROUPS_GOOD_FOR_NS => sample,
-            _ => {
-                let sample = host::cgroup().map(Cgroup::sample);
-                self.0 = Some((now_ns, sample));
-                sample
-            }
-        }
-    }
-}
-
 /// An incident that is not over.
 struct Open {
     /// `None` = it was only counted so far.
@@ -140,9 +117,18 @@ struct Open {
     /// The cause under which it was counted.
     counted_as: Cause,
     is_usual: bool,
+    times: Times,
     /// Once it has lasted for this time, its thread is sampled again: the thread may have waited
     /// for a processor first, and may sleep only now.
     sampled_again_after_ns: u64,
+    /// Once it has lasted for this time, it is recorded if it was only counted.
+    late_after_ns: u64,
+}
+
+impl Open {
+    fn for_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.began_at_ns)
+    }
 }
 
 impl Stalls {
@@ -190,10 +176,13 @@ impl Stalls {
     pub(super) fn close(&mut self, slot: usize, now_ns: u64) {
         let watched = &mut self.watched[slot];
         (watched.thread, watched.last, watched.newest) = (None, None, None);
-        if let Some(Open { id: Some(id), began_at_ns, .. }) = watched.open.take() {
+        if let Some(mut open) = watched.open.take()
+            && let Some(id) = open.id
+        {
+            open.times.advance(open.for_ns(now_ns));
             self.shared.sentinel.incidents.change(id, |incident| {
                 incident.is_over = true;
-                incident.for_ns = now_ns.saturating_sub(began_at_ns);
+                open.times.write_to(incident);
             });
         }
     }
@@ -261,34 +250,53 @@ impl Stalls {
         if let Some((culprit, _)) = shared.workers.remotes[slot].cells.culprit_of(poll_seq) {
             shared.sentinel.blame().count_stall(culprit);
         }
-        let began_at_ns = incident.began_at_ns;
         self.has_news = true;
+        let began_at_ns = incident.began_at_ns;
         let id = shared.sentinel.incidents.open(incident, now_ns);
-        // An incident that was only counted need not be examined again before it lasts long enough.
-        let sampled_again_after_ns = if id.is_some() { 2 * for_ns } else { LATE_MULTIPLE.saturating_mul(after_ns) };
-        self.watched[slot].open = Some(Open { id, began_at_ns, counted_as: cause, is_usual, sampled_again_after_ns });
+        self.watched[slot].open = Some(Open {
+            id,
+            began_at_ns,
+            counted_as: cause,
+            is_usual,
+            times: Times::new(cause, for_ns),
+            sampled_again_after_ns: sampled_again_after_ns(for_ns),
+            late_after_ns: LATE_MULTIPLE.saturating_mul(after_ns),
+        });
         if let Some(id) = id {
             self.have_logged(slot, id, Log { place, is_usual });
         }
     }
 
-    /// Takes the stack of an incident that was recorded, and queues the incident to be logged.
+    /// Takes the stack of an incident that was recorded, and queues the incident to be logged. If
+    /// that is not possible, it is not logged, since a subscriber may block; snapshots include it
+    /// all the same.
     fn have_logged(&mut self, slot: usize, id: u64, log: Log) {
         self.recorder.note(clock::now_ns, || Event::Stall { incident: id, worker: slot as u16 });
-        if let Err(why) = self.queue(slot, id, Some(log)) {
-            // It is not logged, since a subscriber may block; snapshots include it all the same.
-            self.shared.sentinel.incidents.change(id, |incident| incident.stack_error = Some(why));
+        self.take_first_stack(slot, id, Some(log));
+    }
+
+    /// Takes the stack of the stuck poll, and queues it to be resolved, if it is the first with the
+    /// cause of the last sample.
+    fn take_first_stack(&mut self, slot: usize, id: u64, log: Option<Log>) {
+        let Some(open) = &mut self.watched[slot].open else { return };
+        let cause = open.times.last();
+        let taken = match open.times.request_stack() {
+            Ok(false) => return,
+            Ok(true) => self.queue(slot, id, cause, log),
+            Err(why) => Err(why.to_owned()),
+        };
+        if let Err(why) = taken {
+            self.shared.sentinel.incidents.fill_in(id, cause, without_stack(why));
         }
     }
 
-    /// Takes the stack of the stuck poll, and queues it to be resolved.
-    fn queue(&mut self, slot: usize, id: u64, log: Option<Log>) -> Result<(), String> {
+    fn queue(&mut self, slot: usize, id: u64, cause: Cause, log: Option<Log>) -> Result<(), String> {
         let shared = &self.shared.clone();
         let (remote, poll_seq) = (&shared.workers.remotes[slot], self.watched[slot].poll_seq);
         let stack = self.take_stack(slot);
         // The stack may be that of the next poll.
         let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };
-        let job = Job { id, stack, slot, poll_seq, log };
+        let job = Job { id, cause, stack, slot, poll_seq, log };
         match self.reader() {
             Ok(reader) => reader.take(job).map_err(str::to_owned),
             Err(error) => Err(format!("no thread could be started to read it: {error}")),
@@ -303,7 +311,6 @@ impl Stalls {
         // fault.
         let (poll, keys) = remote.cells.in_flight_of(watched.poll_seq, now_ns)?;
         let poll = self.shared.named(poll, keys);
-        let wait_channel = watched.newest.as_ref().and_then(|sample| sample.thread.wait_channel);
         let incident = Incident {
             began_at_ns: now_ns.saturating_sub(for_ns),
             for_ns,
@@ -313,48 +320,61 @@ impl Stalls {
             spawned_at: poll.spawned_at,
             route: poll.route,
             cause,
-            wait_channel: wait_channel.map(|channel| channel.as_str().to_owned()),
+            causes: vec![CauseTime { cause, for_ns, at: None }],
+            wait_channel: watched.newest.as_ref().and_then(Sample::wait_channel).map(str::to_owned),
             waiting: remote.queued() as u64,
             ..Incident::default()
         };
         Some((incident, Place::from_u64(keys.place)))
     }
 
-    /// Updates the cause of an incident that still lasts, without changing the counts; or records
+    /// Updates the causes of an incident that still lasts, without changing the counts; or records
     /// it, if it was only counted so far.
     fn sample_again(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
         let watched = &mut self.watched[slot];
-        let Some(Open { id, sampled_again_after_ns, counted_as, is_usual, .. }) = &watched.open else { return };
-        if for_ns < *sampled_again_after_ns {
+        if watched.open.as_ref().is_none_or(|open| for_ns < open.sampled_again_after_ns) {
             return;
         }
-        let (id, counted_as, is_usual) = (*id, *counted_as, *is_usual);
         watched.last = watched.newest.take().or(watched.last.take());
         let Some(cause) = self.cause(slot, now_ns) else { return };
-        if let Some(open) = &mut self.watched[slot].open {
-            open.sampled_again_after_ns = 2 * for_ns;
-        }
-        let Some(id) = id else {
-            let Some((incident, place)) = self.incident(slot, cause, for_ns, now_ns) else { return };
-            let id = self.shared.sentinel.incidents.open_late(incident, counted_as, now_ns);
-            if let (Some(open), Some(new)) = (&mut self.watched[slot].open, id) {
-                open.id = id;
-                self.has_news = true;
-                self.have_logged(slot, new, Log { place, is_usual });
+        let watched = &mut self.watched[slot];
+        let channel = watched.newest.as_ref().and_then(Sample::wait_channel);
+        let Some(open) = &mut watched.open else { return };
+        open.sampled_again_after_ns = sampled_again_after_ns(for_ns);
+        open.times.sample(cause, open.for_ns(now_ns));
+        let Some(id) = open.id else {
+            if for_ns >= open.late_after_ns {
+                open.late_after_ns = 2 * for_ns;
+                self.record_late(slot, for_ns, now_ns);
             }
             return;
         };
-        let channel = self.watched[slot].newest.as_ref().and_then(|sample| sample.thread.wait_channel);
-        let mut is_other = false;
-        self.shared.sentinel.incidents.change(id, |incident| {
-            is_other = std::mem::replace(&mut incident.cause, cause) != cause;
-            incident.wait_channel = channel.map(|channel| channel.as_str().to_owned());
+        self.shared.sentinel.incidents.sample(id, cause, |incident| {
+            open.times.write_to(incident);
+            if incident.cause == cause && incident.wait_channel.as_deref() != channel {
+                incident.wait_channel = channel.map(str::to_owned);
+            }
         });
-        if is_other {
-            // The line that it was at before does not explain this cause. If the stack cannot be
-            // taken now, the incident keeps the earlier one.
-            let _is_queued = self.queue(slot, id, None);
+        self.take_first_stack(slot, id, None);
+    }
+
+    /// Records an incident that was only counted so far, unless there are too many.
+    fn record_late(&mut self, slot: usize, for_ns: u64, now_ns: u64) {
+        let Some(Open { times, counted_as, is_usual, .. }) = &self.watched[slot].open else { return };
+        let (last, counted_as, is_usual) = (times.last(), *counted_as, *is_usual);
+        let Some((mut incident, place)) = self.incident(slot, last, for_ns, now_ns) else { return };
+        let Some(open) = &mut self.watched[slot].open else { return };
+        incident.causes.clear();
+        open.times.write_to(&mut incident);
+        let Some(id) = self.shared.sentinel.incidents.open_late(incident, counted_as, now_ns) else { return };
+        open.id = Some(id);
+        self.has_news = true;
+        for cause in open.times.without_stack().filter(|cause| *cause != last) {
+            let why = "its time was over before the poll was recorded";
+            self.shared.sentinel.incidents.fill_in(id, cause, without_stack(why));
         }
+        self.shared.sentinel.incidents.sample(id, last, |_| ());
+        self.have_logged(slot, id, Log { place, is_usual });
     }
 
     /// Returns a copy of the poll's stack, if its thread provides one in time.
@@ -427,14 +447,11 @@ impl Stalls {
     }
 
     /// Updates how long the open incidents have lasted.
-    pub(super) fn update_durations(&self, now_ns: u64) {
-        for open in self.watched.iter().filter_map(|watched| watched.open.as_ref()) {
-            if let Some(id) = open.id {
-                self.shared
-                    .sentinel
-                    .incidents
-                    .change(id, |incident| incident.for_ns = now_ns.saturating_sub(open.began_at_ns));
-            }
+    pub(super) fn update_durations(&mut self, now_ns: u64) {
+        for open in self.watched.iter_mut().filter_map(|watched| watched.open.as_mut()) {
+            let Some(id) = open.id else { continue };
+            open.times.advance(open.for_ns(now_ns));
+            self.shared.sentinel.incidents.change(id, |incident| open.times.write_to(incident));
         }
     }
 
@@ -450,6 +467,11 @@ impl Stalls {
         self.usual = Some((ns, now_ns));
         ns
     }
+}
+
+/// Returns after which duration of a poll its thread is sampled again.
+fn sampled_again_after_ns(for_ns: u64) -> u64 {
+    for_ns.saturating_add((for_ns / SAMPLED_AGAIN_PART).max(SAMPLED_AGAIN_NS))
 }
 
 /// Returns how long a poll may last to be usual, given the times of earlier polls.

@@ -95,6 +95,89 @@ fn a_suppressed_incident_is_recorded_if_it_lasts() {
     assert!(shared.sentinel.incidents.telemetry().latest.iter().all(|incident| incident.is_over));
 }
 
+/// Waits for the lock. A function, so that the stack has it.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline(never)]
+fn wait_for_lock(lock: &std::sync::Mutex<()>) -> std::sync::MutexGuard<'_, ()> {
+    lock.lock().unwrap()
+}
+
+/// Sleeps until something is sent.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline(never)]
+fn sleep_until(open: &std::sync::mpsc::Receiver<()>) {
+    while open.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A poll that waits long for a lock and then sleeps briefly while it holds the lock: not the sleep
+/// is to blame, until it has lasted longer than the wait.
+#[test]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+fn the_longest_cause_is_that_of_the_incident_not_the_last() {
+    use std::sync::{Mutex, mpsc};
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1_000_000_000;
+    let builder = crate::builder::Builder::new_multi_thread().worker_threads(1).control_socket(false);
+    let runtime = builder.sentinel_interval(None).build().unwrap();
+    let shared = runtime.handle().shared();
+    let lock = Arc::new(Mutex::new(()));
+    let held = lock.lock().unwrap();
+    let ((entered, has_entered), (open, is_open)) = (mpsc::channel(), mpsc::channel());
+    let stuck = runtime.spawn({
+        let lock = lock.clone();
+        async move {
+            entered.send(()).unwrap();
+            let _guard = wait_for_lock(&lock);
+            sleep_until(&is_open);
+        }
+    });
+    has_entered.recv().unwrap();
+    let (mut stalls, began_at_ns) = (Stalls::new(shared), clock::now_ns());
+    let poll_seq = shared.workers.remotes[0].cells.poll_seq();
+    stalls.enter_poll(0, poll_seq, began_at_ns);
+    let mut incident = |for_ns: u64| {
+        stalls.handle_stuck(0, for_ns, began_at_ns + for_ns);
+        stalls.update_durations(began_at_ns + for_ns);
+        shared.sentinel.incidents.telemetry().latest.pop()
+    };
+    // The times are invented, the samples are real: on a busy machine the thread may also wait for
+    // a processor.
+    let mut for_ns = 20 * MS;
+    let mut sampled_until = |step_ns: u64, is_so: &dyn Fn(&Incident) -> bool| loop {
+        for_ns += step_ns;
+        match incident(for_ns).filter(is_so) {
+            Some(incident) => break incident,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    // Functions of this crate are never those of an application, so there is no suspect line here.
+    let is_in = |incident: &Incident, function: &str| {
+        incident.stack.iter().any(|frame| frame.function.as_deref().is_some_and(|found| found.contains(function)))
+    };
+    let time_of = |incident: &Incident, cause: Cause| {
+        incident.causes.iter().find(|part| part.cause == cause).map_or(0, |part| part.for_ns)
+    };
+    sampled_until(20 * SECOND, &|incident| incident.cause == Cause::Lock);
+    // The thread that resolves stacks needs a while, in which the invented clock stands still.
+    let waits = sampled_until(0, &|incident| is_in(incident, "wait_for_lock"));
+    assert!(waits.wait_channel.is_none_or(|channel| channel.contains("futex")));
+    drop(held);
+    let sleeps = sampled_until(SECOND / 2, &|incident| time_of(incident, Cause::Sleep) > 0);
+    assert!(sleeps.cause == Cause::Lock && is_in(&sleeps, "wait_for_lock"), "{sleeps:#?}");
+    assert!(time_of(&sleeps, Cause::Lock) > time_of(&sleeps, Cause::Sleep), "{:?}", sleeps.causes);
+    assert_eq!(sleeps.causes.iter().map(|part| part.for_ns).sum::<u64>(), sleeps.for_ns);
+    sampled_until(20 * SECOND, &|incident| incident.cause == Cause::Sleep);
+    sampled_until(0, &|incident| is_in(incident, "sleep_until"));
+    open.send(()).unwrap();
+    runtime.block_on(stuck).unwrap();
+    stalls.close(0, began_at_ns + for_ns + SECOND);
+    let over = shared.sentinel.incidents.telemetry().latest.pop().unwrap();
+    assert!(over.is_over && over.for_ns == for_ns + SECOND, "{over:#?}");
+}
+
 #[test]
 fn a_few_polls_do_not_establish_a_usual_duration() {
     const STALL_NS: u64 = 40_000_000;

@@ -8,18 +8,24 @@
 //!
 //! The sentinel and that thread write here, under one lock that no worker takes. Snapshots read.
 //!
-//! Bounds: the latest `LATEST_MAX` incidents are kept, with stacks of `STACK_FRAMES_MAX` frames;
-//! `STACKS_WAITING_MAX` stacks may wait to be resolved. For each *kind*, that is, each spawn
-//! location and cause, one incident is recorded per `QUIET_TIME`. The others are only counted, and
-//! the next recorded incident includes their number. Of the incidents that are usual for the
-//! runtime, one is logged per `USUAL_QUIET_TIME`. An incident that was only counted is recorded
-//! late if it lasts, again one per kind and `QUIET_TIME`.
+//! A poll may have several causes, one after the other: it waits for a lock, and then sleeps. Its
+//! incident has the time of each, and the cause that has lasted longest is that of the incident.
+//! The first stack of each cause is kept, since the incident's cause may change until the poll is
+//! over. A reader gets the stack of the incident's cause, and the suspect line of each other one.
+//!
+//! Bounds: the latest `LATEST_MAX` incidents are kept, with a few stacks (`stalls::times`) of
+//! `STACK_FRAMES_MAX` frames; `STACKS_WAITING_MAX` stacks may wait to be resolved. For each *kind*,
+//! that is, each spawn location and cause, one incident is recorded per `QUIET_TIME`. The others
+//! are only counted, and the next recorded incident includes their number. Of the incidents that
+//! are usual for the runtime, one is logged per `USUAL_QUIET_TIME`. An incident that was only
+//! counted is recorded late if it lasts, again one per kind and `QUIET_TIME`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use volt_stacks::Resolved;
+use volt_telemetry::finding::Place;
 use volt_telemetry::incident::{Cause, Frame, Incident, Incidents, Remedy};
 
 use crate::clock;
@@ -50,17 +56,37 @@ struct Entries {
     kinds: HashMap<(String, Cause), Kind>,
 }
 
-/// An incident with its stack stored separately. A reader takes the stack along without a copy
+/// An incident with its stacks stored separately. A reader takes the stacks along without a copy
 /// while it holds the lock, since the sentinel waits for the lock.
 #[derive(Clone)]
 struct Kept {
     incident: Incident,
-    stack: Arc<[Frame]>,
+    /// The cause of the last sample.
+    last: Cause,
+    stacks: Vec<CauseStack>,
+}
+
+/// The first stack with a cause, or why there is none.
+#[derive(Clone)]
+struct CauseStack {
+    cause: Cause,
+    frames: Arc<[Frame]>,
+    error: Option<String>,
 }
 
 impl Kept {
     fn into_whole(self) -> Incident {
-        Incident { stack: self.stack.to_vec(), ..self.incident }
+        let mut incident = self.incident;
+        for CauseStack { cause, frames, error } in self.stacks {
+            let guilty = frames.iter().find(|frame| frame.is_user_code);
+            if let Some(part) = incident.causes.iter_mut().find(|part| part.cause == cause) {
+                part.at = guilty.map(|frame| Place::of_frame(frame).at().to_owned());
+            }
+            if cause == incident.cause {
+                (incident.stack, incident.stack_error) = (frames.to_vec(), error);
+            }
+        }
+        incident
     }
 }
 
@@ -91,7 +117,9 @@ impl Entries {
             self.latest.pop_front();
             self.evicted += 1;
         }
-        self.latest.push_back(Kept { incident: Incident { id: self.written, ..incident }, stack: Arc::new([]) });
+        let last = incident.cause;
+        let incident = Incident { id: self.written, ..incident };
+        self.latest.push_back(Kept { incident, last, stacks: Vec::new() });
         self.written
     }
 }
@@ -178,6 +206,19 @@ impl Log {
         self.change_kept(id, |kept| change(&mut kept.incident));
     }
 
+    /// Changes an incident after a sample, and notes the sample's cause.
+    pub(crate) fn sample(&self, id: u64, cause: Cause, change: impl FnOnce(&mut Incident)) {
+        self.change_kept(id, |kept| {
+            kept.last = cause;
+            change(&mut kept.incident);
+        });
+    }
+
+    /// Returns the cause of the last sample, if the incident is still kept.
+    pub(in crate::scheduler) fn last_cause(&self, id: u64) -> Option<Cause> {
+        self.lock().latest.iter().rev().find(|kept| kept.incident.id == id).map(|kept| kept.last)
+    }
+
     fn change_kept(&self, id: u64, change: impl FnOnce(&mut Kept)) {
         let mut entries = self.lock();
         if let Some(kept) = entries.latest.iter_mut().rev().find(|kept| kept.incident.id == id) {
@@ -185,13 +226,13 @@ impl Log {
         }
     }
 
-    /// Adds the resolved stack to an incident.
-    pub(in crate::scheduler) fn fill_in(&self, id: u64, mut resolved: Resolved) {
+    /// Adds the resolved stack of a cause to an incident.
+    pub(in crate::scheduler) fn fill_in(&self, id: u64, cause: Cause, mut resolved: Resolved) {
         resolved.frames.truncate(STACK_FRAMES_MAX);
-        let stack = Arc::from(resolved.frames);
+        let stack = CauseStack { cause, frames: Arc::from(resolved.frames), error: resolved.error };
         self.change_kept(id, |kept| {
-            kept.stack = stack;
-            kept.incident.stack_error = resolved.error;
+            kept.stacks.retain(|other| other.cause != cause);
+            kept.stacks.push(stack);
         });
     }
 

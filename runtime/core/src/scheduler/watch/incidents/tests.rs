@@ -1,5 +1,7 @@
 //! Tests of the log of incidents: its limits by kind and by time, and its bounds.
 
+use volt_telemetry::incident::CauseTime;
+
 use super::*;
 
 fn incident(spawned_at: &str, cause: Cause) -> Incident {
@@ -111,12 +113,38 @@ fn a_stack_is_stored_once_and_sent_with_its_incident() {
     let log = Log::default();
     let id = log.open(incident("a:1", Cause::Cpu), 1).unwrap();
     let frames = vec![Frame { address: 5, ..Frame::default() }; STACK_FRAMES_MAX + 1];
-    log.fill_in(id, Resolved { frames, error: Some("cut".to_owned()), ..Resolved::default() });
+    log.fill_in(id, Cause::Cpu, Resolved { frames, error: Some("cut".to_owned()), ..Resolved::default() });
     let reported = log.get(id).unwrap();
     assert_eq!((reported.stack.len(), reported.stack[0].address), (STACK_FRAMES_MAX, 5));
     assert_eq!(reported.stack_error.as_deref(), Some("cut"));
     assert_eq!(log.telemetry().latest, [reported]);
-    assert_eq!(Arc::strong_count(&log.lock().latest[0].stack), 1, "who reads has copies of his own");
+    assert_eq!(Arc::strong_count(&log.lock().latest[0].stacks[0].frames), 1, "who reads has copies of his own");
+}
+
+#[test]
+fn a_reader_gets_the_stack_of_the_longest_cause_and_all_lines() {
+    let log = Log::default();
+    let part = |cause, for_ns| CauseTime { cause, for_ns, at: None };
+    let causes = vec![part(Cause::Lock, 2), part(Cause::Sleep, 1)];
+    let id = log.open(Incident { causes, ..incident("a:1", Cause::Lock) }, 1).unwrap();
+    for (cause, line) in [(Cause::Lock, 19), (Cause::Sleep, 26)] {
+        let frame = Frame { file: Some("main.rs".into()), line: Some(line), is_user_code: true, ..Frame::default() };
+        log.fill_in(id, cause, Resolved { frames: vec![frame], ..Resolved::default() });
+    }
+    let lines = |incident: &Incident| {
+        let of_causes: Vec<_> = incident.causes.iter().map(|part| part.at.clone().unwrap()).collect();
+        (incident.guilty().unwrap().line.unwrap(), of_causes)
+    };
+    let whole = log.get(id).unwrap();
+    assert_eq!(lines(&whole), (19, vec!["main.rs:19".to_owned(), "main.rs:26".to_owned()]));
+    log.change(id, |incident| incident.cause = Cause::Sleep);
+    assert_eq!(lines(&log.get(id).unwrap()).0, 26);
+    log.fill_in(id, Cause::Sleep, Resolved { error: Some("late".into()), ..Resolved::default() });
+    let without = log.get(id).unwrap();
+    assert_eq!((without.stack.len(), without.stack_error.as_deref()), (0, Some("late")), "no line of another cause");
+    assert_eq!(log.last_cause(id), Some(Cause::Lock));
+    log.sample(id, Cause::Sleep, |_| ());
+    assert_eq!(log.last_cause(id), Some(Cause::Sleep));
 }
 
 #[test]
