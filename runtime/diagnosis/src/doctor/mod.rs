@@ -16,10 +16,13 @@ mod describe;
 mod growth;
 
 mod machine;
+
+mod polls;
 mod processes;
 mod queues;
-mod stalls;
 mod tasks;
+
+mod stalls;
 mod waits;
 mod wakes;
 

@@ -6,26 +6,34 @@
 //!
 //! # Invariant
 //!
-//! *A finding names a line only from incidents that it counts*. An incident whose stack could not
-//! be read, and a poll without an incident, are counted at the spawn location, whatever the other
-//! polls of that location did.
+//! *A finding is located at a line only by incidents that it counts*. An incident whose stack could
+//! not be read, and a poll without an incident, are counted at the spawn location, whatever the
+//! other polls of that location did. The evidence names the incidents of these.
+//!
+//! # Several causes
+//!
+//! A poll may wait for a lock and then sleep. It is counted at the line and cause that lasted
+//! longest. Its duration is that of all causes, so the title and the evidence have the time and the
+//! line of each.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use volt_telemetry::finding::{Figure, Finding, Place, Severity};
-use volt_telemetry::incident::{Blame, Cause, Incident, Remedy};
+use volt_telemetry::finding::{Finding, Place, Severity};
+use volt_telemetry::incident::{Blame, Cause, CauseTime, Incident, Remedy};
 use volt_telemetry::rule::Rule;
-use volt_telemetry::snapshot::{Duty, InFlight, Phase, Snapshot, Worker};
+use volt_telemetry::snapshot::{Phase, Snapshot, Worker};
 use volt_telemetry::text::{counted, duration, percent};
 
-use super::case::{Case, LATE_NS, Span, poll_for_ns};
+use super::case::{Case, Span, poll_for_ns};
 use super::describe::{Describe, spawned, task};
 use super::key::{Key, group};
 use super::machine;
+use super::polls::{
+    LIKE_NS, OUTAGE_NS, advice, causes, causes_and_lines, ended_at_ns, is_of_the_task, likes, listed, of_unwritten,
+    unwritten,
+};
 
-/// A poll of this length that continues is an outage of its worker, which users notice.
-const OUTAGE_NS: u64 = 100_000_000;
 /// If no worker polls the driver for this long, all timers and sockets are late. This is five
 /// checks of the sentinel at its default interval; each of them wakes a worker to poll the driver.
 const DRIVER_IDLE_NS: u64 = 50_000_000;
@@ -37,9 +45,6 @@ const LONG_POLL_NS: u64 = 1_000_000;
 /// beyond the delay that they suffer themselves: tasks that compute in turns with others of their
 /// kind suffer as much as they cause, and are fair.
 const NET_DELAY_RATIO: f64 = 0.1;
-/// How long the cause of an incident is assumed for later polls of the same place. Of many
-/// incidents of one kind, the runtime records one per second.
-const LIKE_NS: u64 = 10_000_000_000;
 /// How long reading the stack of a poll may take: the first stack requires the program's debug
 /// information.
 const READING_NS: u64 = 5_000_000_000;
@@ -53,11 +58,6 @@ const SAMPLED_LINES_MAX: usize = 3;
 pub(super) const RECURRING_MOMENTS: usize = 3;
 /// Maximum number of findings of one rule per snapshot.
 const FINDINGS_MAX: usize = 16;
-
-/// Returns whether the task is responsible for this cause, and not the machine.
-fn is_of_the_task(cause: Cause) -> bool {
-    !matches!(cause, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
-}
 
 // ---- stalled-poll -------------------------------------------------------------------------------
 
@@ -119,74 +119,6 @@ fn is_stack_pending(incident: &Incident) -> bool {
     incident.stack.is_empty() && incident.stack_error.is_none()
 }
 
-/// Returns long polls without an incident: one of the same kind was recorded shortly before, or
-/// incidents are off.
-fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a InFlight)> {
-    let is_written_down = |worker: &Worker, poll: &InFlight| {
-        let latest = &case.now.incidents.latest;
-        let is_this = |incident: &Incident| incident.worker == worker.index && incident.task_id == poll.task_id;
-        latest.iter().any(|incident| !incident.is_over && is_this(incident))
-    };
-    // A poll that the kernel does not run is not stuck.
-    let is_kept_off = |worker: &Worker, poll: &InFlight| {
-        let Some(span) = &case.span else { return false };
-        let pair = span.pairs().find(|pair| pair.index() == worker.index);
-        let waited_ns = pair.and_then(|pair| pair.grown_if_known(|worker| worker.run_delay_ns)).unwrap_or(0);
-        waited_ns.saturating_mul(2) >= poll.for_ns && span.share(waited_ns) >= machine::STARVED_RATIO
-    };
-    let polls = case.now.workers.iter().filter_map(|worker| Some((worker, worker.in_flight.as_ref()?)));
-    polls.filter(move |(worker, poll)| {
-        // A poll that announced that it blocks has handed over its worker.
-        let is_announced = worker.duty == Duty::Blocking;
-        poll.for_ns >= LATE_NS && !is_announced && !is_kept_off(worker, poll) && !is_written_down(worker, poll)
-    })
-}
-
-/// Returns the last incident of a spawn location that was in progress at `since_ns` or later.
-fn like<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> Option<&'a Incident> {
-    let is_like = |incident: &&Incident| {
-        let is_fresh = !incident.is_over || ended_at_ns(incident) >= since_ns;
-        incident.spawned_at == spawned_at && is_of_the_task(incident.cause) && is_fresh
-    };
-    now.incidents.latest.iter().rev().find(is_like)
-}
-
-/// Returns the finding for a poll in flight without an incident, if it is an outage. For shorter
-/// polls the recorded incidents suffice.
-fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
-    let is_capped = worker.duty == Duty::Stuck && case.now.sentinel.spares_on_duty == 0;
-    let like = like(case.now, &poll.spawned_at, case.now.at_ns.saturating_sub(LIKE_NS));
-    if poll.for_ns < OUTAGE_NS && !(is_capped && like.is_some()) {
-        return None;
-    }
-    let cause = like.map_or(Cause::Unknown, |like| like.cause);
-    let who = task(poll.task_id, poll.task_name.as_deref());
-    let why = match cause {
-        Cause::Unknown => "cause unknown".to_owned(),
-        cause => format!("probable cause: {}, as in an earlier poll", cause.name()),
-    };
-    let title = format!("{who} has blocked worker {} for {} ({why})", worker.index, duration(poll.for_ns));
-    let served = if worker.duty == Duty::Stuck && !is_capped { "replaced by a spare worker" } else { "not replaced" };
-    let mut finding = Finding::new(Rule::StalledPoll, Severity::Critical, title)
-        .cause(cause)
-        .ns("for_ns", "duration so far", poll.for_ns)
-        .with("duty", Figure::Text(worker.duty.name().to_owned()), format!("worker: {served}"))
-        .without_line(false);
-    if let Some(route) = &poll.route {
-        finding = finding.word("route", "HTTP route", route.as_str());
-    }
-    if like.is_some() {
-        finding = finding.word("known_from", "cause taken from", "an earlier poll of the same spawn location");
-    }
-    let finding = finding
-        .worker(worker.index)
-        .task(poll.task_id, poll.task_name.as_deref())
-        .spawned_at(&poll.spawned_at)
-        .advice(advice(cause))
-        .seen_from(case.now.at_ns.saturating_sub(poll.for_ns), case.now.at_ns.max(1));
-    Some(finding)
-}
-
 /// Returns the finding for incidents of one spawn location, cause and [`site`]. `suppressed` more
 /// incidents of that location and cause were only counted.
 fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Option<Finding> {
@@ -209,13 +141,9 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     };
     let who = task(shown.task_id, shown.task_name.as_deref());
     let guilty = shown.guilty();
-    let line = guilty.map(|frame| format!(" at {}", Place::of_frame(frame).at())).unwrap_or_default();
     let has_blocked = if shown.is_over { "blocked" } else { "has blocked" };
-    let why = match shown.cause {
-        Cause::Unknown => "cause unknown".to_owned(),
-        cause => format!("cause: {}", cause.name()),
-    };
-    let title = format!("{who} {has_blocked} worker {} for {} ({why}){line}", shown.worker, duration(shown.for_ns));
+    let why = causes_and_lines(shown);
+    let title = format!("{who} {has_blocked} worker {} for {} {why}", shown.worker, duration(shown.for_ns));
     let first_ns = incidents.iter().map(|incident| incident.began_at_ns).min().unwrap_or(shown.began_at_ns);
     let longest_ns = incidents.iter().map(|incident| incident.for_ns).max().unwrap_or(shown.for_ns);
     let mut finding = Finding::new(Rule::StalledPoll, severity, title).cause(shown.cause).ns(
@@ -226,11 +154,22 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     if shown.is_over {
         finding = finding.ns("ended_ago_ns", "time since its end", ended_ago_ns);
     }
+    if !shown.main_causes().is_empty() {
+        finding = finding.word("causes", "time by cause", listed(shown.main_causes()));
+    }
     finding = finding
         .count("seen_count", "recorded polls of this kind, including this one", incidents.len() as u64)
-        .ns("longest_ns", "longest of them", longest_ns)
-        .count("waiting_count", "tasks waiting in the queues of the worker", shown.waiting)
-        .word("remedy", "action of the runtime", remedy(shown.remedy));
+        .ns("longest_ns", "longest of them", longest_ns);
+    if incidents.iter().any(|incident| !incident.main_causes().is_empty()) {
+        let longest_ns = incidents.iter().map(|incident| incident.cause_for_ns()).max().unwrap_or(0);
+        let label = format!("longest time of this cause ({}) in one of them", shown.cause.name());
+        finding = finding.ns("longest_cause_ns", &label, longest_ns);
+    }
+    finding = finding.count("waiting_count", "tasks waiting in the queues of the worker", shown.waiting).word(
+        "remedy",
+        "action of the runtime",
+        remedy(shown.remedy),
+    );
     if suppressed > 0 {
         let label = "further polls of this spawn location and cause, not recorded";
         finding = finding.count("suppressed_count", label, suppressed);
@@ -269,21 +208,23 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
 }
 
 /// Describes the stuck poll that overlaps longest with a poll that waits for a lock of a thread,
-/// and that waits for no lock itself: the task that holds the lock is probably in it.
+/// and that does not only wait for locks itself: the task that holds the lock is probably in it.
 fn stuck_meanwhile(now: &Snapshot, waiter: &Incident) -> Option<String> {
-    let overlap_ns = |other: &Incident| {
-        let from_ns = other.began_at_ns.max(waiter.began_at_ns);
-        ended_at_ns(other).min(ended_at_ns(waiter)).saturating_sub(from_ns)
+    let other_cause = |other: &Incident| {
+        causes(other).into_iter().find(|part| part.cause != Cause::Lock && is_of_the_task(part.cause))
     };
-    let others =
-        now.incidents.latest.iter().filter(|other| {
-            other.cause != Cause::Lock && is_of_the_task(other.cause) && other.task_id != waiter.task_id
-        });
-    let other = others.filter(|other| overlap_ns(other) > 0).max_by_key(|other| overlap_ns(other))?;
-    let line = other.guilty().map(|frame| Place::of_frame(frame).at().to_owned());
-    let place = line.map_or_else(|| format!("spawned at {}", other.spawned_at), |line| format!("at {line}"));
+    let overlap_ns = |other: &Incident, part: &CauseTime| {
+        let from_ns = other.began_at_ns.max(waiter.began_at_ns);
+        // When each cause began is not known, so this is the longest possible time.
+        ended_at_ns(other).min(ended_at_ns(waiter)).saturating_sub(from_ns).min(part.for_ns)
+    };
+    let others = now.incidents.latest.iter().filter(|other| other.task_id != waiter.task_id);
+    let others = others.filter_map(|other| Some((other, other_cause(other)?)));
+    let others = others.map(|(other, part)| (overlap_ns(other, &part), other, part));
+    let (_, other, part) = others.filter(|(ns, ..)| *ns > 0).max_by_key(|(ns, ..)| *ns)?;
+    let place = part.at.map_or_else(|| format!("spawned at {}", other.spawned_at), |line| format!("at {line}"));
     let who = task(other.task_id, other.task_name.as_deref());
-    Some(format!("{who} {place} (cause: {})", other.cause.name()))
+    Some(format!("{who} {place} (cause: {})", part.cause.name()))
 }
 
 /// Describes a poll as ended, if the finding describes it as still stuck.
@@ -312,40 +253,12 @@ fn sampled_lines(incidents: &[&Incident]) -> Vec<String> {
     lines
 }
 
-/// Returns when it ended, or was last observed to continue.
-fn ended_at_ns(incident: &Incident) -> u64 {
-    incident.began_at_ns.saturating_add(incident.for_ns)
-}
-
 fn remedy(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::Rescued => "woke a parked worker, which took the waiting tasks",
         Remedy::Replaced => "replaced the worker with a spare worker",
         Remedy::Capped => "none: no spare worker was available",
         _ => "none: no tasks waited, or no action was possible",
-    }
-}
-
-fn advice(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Sleep => {
-            "Await time::sleep instead of sleeping in the thread, or move the call into \
-             task::spawn_blocking."
-        }
-        Cause::Lock => {
-            "Hold the lock as briefly as possible and never across slow work. Otherwise, acquire it in \
-             task::spawn_blocking, or use an asynchronous lock."
-        }
-        Cause::Io => "Use the asynchronous sockets in net, or move the blocking call into task::spawn_blocking.",
-        Cause::Cpu => {
-            "Call task::yield_now().await or consume_budget().await in the loop, or move the computation into \
-             task::spawn_blocking."
-        }
-        Cause::PageIn => "Add memory to the machine, or access files and mapped memory in task::spawn_blocking.",
-        _ => {
-            "Move the blocking work of these tasks into task::spawn_blocking, or wrap it in \
-             task::block_in_place. `volt-console stacks --all` prints the lines of their long polls."
-        }
     }
 }
 
@@ -379,7 +292,7 @@ pub(super) fn no_yield(span: &Span<'_>) -> Vec<Finding> {
         let net_ns = caused_ns.saturating_sub(grown(|blame| blame.delay_suffered_ns));
         let Some(mean_ns) = busy_ns.checked_div(polls).map(|ns| (ns as f64 * running_ratio) as u64) else { continue };
         // `stalled-poll` reports these, with their cause.
-        let is_reported = like(span.now, &now.spawned_at, span.then.at_ns.saturating_sub(LIKE_NS)).is_some();
+        let is_reported = !likes(span.now, &now.spawned_at, span.then.at_ns.saturating_sub(LIKE_NS)).is_empty();
         if mean_ns < LONG_POLL_NS || span.share(net_ns) < NET_DELAY_RATIO || is_reported {
             continue;
         }

@@ -7,7 +7,7 @@ mod programs;
 use std::collections::BTreeSet;
 
 use volt_telemetry::finding::{Finding, Severity};
-use volt_telemetry::incident::{Cause, Frame, Incident};
+use volt_telemetry::incident::{Cause, CauseTime, Frame, Incident};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Phase, Snapshot};
 
@@ -15,7 +15,7 @@ use self::cases::all;
 use self::cases::edges::EDGES;
 use self::cases::processes::{mailbox, restarting};
 use self::cases::stalls::in_flight;
-use self::programs::{Pair, busy, idle, saturated};
+use self::programs::{MS, Pair, busy, idle, saturated};
 use super::describe::Describe;
 use super::rule::{RULES, count_of, examine, markdown_table};
 
@@ -208,6 +208,8 @@ fn an_unrecorded_poll_has_its_cause_and_no_line_of_another() {
     assert_eq!((stuck.locations.len(), before.locations[0].at()), (1, "src/pay.rs:40"), "{findings:#?}");
     let has = |key: &str| stuck.evidence.iter().any(|evidence| evidence.key == key);
     assert!(has("known_from") && has("line"), "{stuck:#?}");
+    let known_from = stuck.evidence.iter().find(|evidence| evidence.key == "known_from").unwrap();
+    assert!(known_from.text.ends_with(": incident 1 (io at src/pay.rs:40)"), "{known_from:?}");
 }
 
 #[test]
@@ -266,6 +268,68 @@ fn a_wait_for_a_lock_names_a_possible_holder() {
     after.incidents.latest.push(holder);
     let named = text(&after, "possible_holder").unwrap();
     assert!(named.contains("task 9 spawned at src/main.rs:9:1 (cause: sleep)"), "{named}");
+}
+
+/// A poll that waited for a lock at line 19 for 1.3 s, and then slept at line 26 for 300 ms.
+fn waited_and_slept(now: &Snapshot) -> Incident {
+    let frame = Frame { file: Some("main.rs".into()), line: Some(19), is_user_code: true, ..Frame::default() };
+    let part = |cause, ms: u64, line: u32| CauseTime { cause, for_ns: ms * MS, at: Some(format!("main.rs:{line}")) };
+    Incident {
+        id: 16,
+        task_id: 85,
+        worker: 1,
+        began_at_ns: now.at_ns - 1_600 * MS,
+        for_ns: 1_600 * MS,
+        spawned_at: "src/feed.rs:8:9".into(),
+        cause: Cause::Lock,
+        causes: vec![part(Cause::Lock, 1_300, 19), part(Cause::Sleep, 290, 26), part(Cause::Cpu, 10, 30)],
+        stack: vec![frame],
+        ..Incident::default()
+    }
+}
+
+#[test]
+fn a_poll_with_two_causes_has_the_time_and_line_of_each() {
+    let (before, mut after) = busy();
+    after.incidents.latest = vec![waited_and_slept(&after)];
+    let findings = examine(&before, &after);
+    let finding = findings.iter().find(|finding| finding.rule == Rule::StalledPoll).unwrap();
+    let title = "task 85 has blocked worker 1 for 1.6 s (causes: lock 1.3 s at main.rs:19, sleep 290 ms at main.rs:26)";
+    assert_eq!(finding.title, title);
+    assert_eq!(finding.locations[0].at(), "main.rs:19", "{finding:#?}");
+    assert!(finding.advice.contains("lock"), "{finding:#?}");
+    let texts: Vec<_> = finding.evidence.iter().map(|evidence| evidence.text.as_str()).collect();
+    assert!(texts.contains(&"time by cause: lock 1.3 s at main.rs:19, sleep 290 ms at main.rs:26"), "{texts:#?}");
+    assert!(texts.contains(&"longest time of this cause (lock) in one of them: 1.3 s"), "{texts:#?}");
+}
+
+#[test]
+fn a_poll_that_slept_after_its_wait_may_hold_the_lock() {
+    let (before, mut after) = busy();
+    let waits = Incident { id: 17, task_id: 86, causes: vec![], ..waited_and_slept(&after) };
+    after.incidents.latest = vec![waited_and_slept(&after), waits];
+    let findings = examine(&before, &after);
+    let of_waiter = findings.iter().find(|finding| finding.tasks[0].id == 86).unwrap();
+    let holder = of_waiter.evidence.iter().find(|evidence| evidence.key == "possible_holder").unwrap();
+    assert!(holder.text.ends_with("task 85 at main.rs:26 (cause: sleep)"), "{holder:?}");
+}
+
+#[test]
+fn an_unrecorded_poll_has_all_causes_of_earlier_polls() {
+    let (before, mut after) = busy();
+    let ended = Incident { is_over: true, began_at_ns: after.at_ns - 3_000 * MS, ..waited_and_slept(&after) };
+    after.incidents.latest = vec![ended];
+    in_flight(&mut after, 140);
+    let findings = examine(&before, &after);
+    let stuck = findings.iter().find(|finding| finding.tasks[0].id == 9).unwrap();
+    let title = "has blocked worker 1 for 140 ms (probable cause: lock or sleep, as in earlier polls)";
+    assert!(stuck.title.ends_with(title), "{stuck:#?}");
+    let text = |key: &str| stuck.evidence.iter().find(|evidence| evidence.key == key).unwrap().text.as_str();
+    assert_eq!(text("cause"), "cause: unknown");
+    let known =
+        "earlier polls of the same spawn location: incident 16 (lock at main.rs:19), incident 16 (sleep at main.rs:26)";
+    assert_eq!(text("known_from"), known);
+    assert_eq!(stuck.locations.len(), 1, "it is at no line of another poll: {stuck:#?}");
 }
 
 #[test]
