@@ -143,10 +143,21 @@ pub fn remedy_word(remedy: Remedy) -> &'static str {
     }
 }
 
-/// Returns why the poll is stuck: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`.
+/// Returns why the poll is stuck: `sleep: the thread sleeps in the kernel (hrtimer_nanosleep)`. If
+/// it has several causes, adds the time of each, and the lines of the others: `lock: the thread
+/// waits for a lock or another thread, for 1.3s; sleep at src/main.rs:26, for 290ms`.
 pub fn cause(incident: &Incident) -> String {
     let channel = incident.wait_channel.as_ref().map_or_else(String::new, |channel| format!(" ({channel})"));
-    format!("{}: the thread {}{channel}", incident.cause.name(), incident.cause.explain())
+    let mut text = format!("{}: the thread {}{channel}", incident.cause.name(), incident.cause.explain());
+    let several = incident.main_causes();
+    if !several.is_empty() {
+        text.push_str(&format!(", for {}", duration(incident.cause_for_ns())));
+    }
+    for part in several.iter().filter(|part| part.cause != incident.cause) {
+        let at = part.at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+        text.push_str(&format!("; {}{at}, for {}", part.cause.name(), duration(part.for_ns)));
+    }
+    text
 }
 
 /// Whose code a call belongs to.
@@ -267,6 +278,8 @@ fn without_innermost(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use volt_telemetry::incident::{Cause, CauseTime};
+
     use super::*;
 
     fn incident(for_ns: u64, is_over: bool) -> Incident {
@@ -281,6 +294,22 @@ mod tests {
         assert_eq!(worst(&incidents).unwrap().for_ns, 30);
         incidents.latest.iter_mut().for_each(|incident| incident.is_over = true);
         assert_eq!(worst(&incidents).unwrap().for_ns, 5);
+    }
+
+    #[test]
+    fn each_cause_of_a_poll_has_its_time_and_line() {
+        let part = |cause, for_ms: u64, line: u32| CauseTime {
+            cause,
+            for_ns: for_ms * 1_000_000,
+            at: Some(format!("src/main.rs:{line}")),
+        };
+        let causes = vec![part(Cause::Lock, 1_300, 19), part(Cause::Sleep, 290, 26), part(Cause::Cpu, 10, 30)];
+        let mut several = Incident { cause: Cause::Lock, causes, ..incident(1_600_000_000, true) };
+        let wanted =
+            "lock: the thread waits for a lock or another thread, for 1.3s; sleep at src/main.rs:26, for 290ms";
+        assert_eq!(cause(&several), wanted);
+        several.causes.truncate(1);
+        assert_eq!(cause(&several), "lock: the thread waits for a lock or another thread");
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn incident(incident: &mut Incident) {
     in_place(&mut incident.spawned_at);
     let absent = [&mut incident.task_name, &mut incident.route, &mut incident.wait_channel, &mut incident.stack_error];
     absent.into_iter().flatten().for_each(in_place);
+    incident.causes.iter_mut().filter_map(|part| part.at.as_mut()).for_each(in_place);
     for frame in &mut incident.stack {
         [&mut frame.function, &mut frame.file, &mut frame.module].into_iter().flatten().for_each(in_place);
     }
@@ -232,7 +233,7 @@ fn in_place(string: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::incident::{Blame, Frame, Incidents};
+    use volt_telemetry::incident::{Blame, CauseTime, Frame, Incidents};
     use volt_telemetry::routes::Route;
     use volt_telemetry::snapshot::{Config, InFlight, Worker};
     use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
@@ -255,6 +256,7 @@ mod tests {
             route: Some(evil()),
             wait_channel: Some(evil()),
             stack_error: Some(evil()),
+            causes: vec![CauseTime { at: Some(evil()), ..CauseTime::default() }],
             stack: vec![frame],
             ..Incident::default()
         };
@@ -315,7 +317,7 @@ mod tests {
         let cleaned = program(Program { name: evil(), runtimes: vec![runtime], ..Program::default() });
         // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 17 + 8 + 16 + 4);
+        assert_eq!(json.matches(TAME).count(), 18 + 8 + 16 + 4);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 
