@@ -23,8 +23,9 @@ use crate::task::join::JoinHandle;
 
 #[test]
 fn a_batch_wakes_a_worker_for_each_task_and_no_more() {
-    let runtime =
-        crate::builder::Builder::new_multi_thread().worker_threads(8).sentinel_interval(None).build().unwrap();
+    // Without time-outs, which unpark a worker between the check and the wake-up.
+    let builder = crate::builder::Builder::new_multi_thread().worker_threads(8).park_timeout(None);
+    let runtime = builder.sentinel_interval(None).build().unwrap();
     let shared = runtime.handle().shared();
     for tasks in [1, 2, 5, 8] {
         while !(shared.workers.idle.parked_count() == 8 && shared.workers.idle.searching() == 0) {
