@@ -104,7 +104,7 @@ pub(super) fn likes<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> V
 pub(super) fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
     let is_capped = worker.duty == Duty::Stuck && case.now.sentinel.spares_on_duty == 0;
     let likes = likes(case.now, &poll.spawned_at, case.now.at_ns.saturating_sub(LIKE_NS));
-    if poll.for_ns < OUTAGE_NS && !(is_capped && !likes.is_empty()) {
+    if poll.for_ns < OUTAGE_NS && (!is_capped || likes.is_empty()) {
         return None;
     }
     let cause = if let [(_, like)] = &likes[..] { like.cause } else { Cause::Unknown };
