@@ -117,13 +117,13 @@ impl Case {
     /// Returns parts of the spawn locations that the console must show while there are clients.
     pub fn spawn_locations(self) -> &'static [&'static str] {
         match self {
-            Case::Axum | Case::TowerHttp => &["/axum-"],
-            Case::WebSocket => &["/axum-", "/src/extract/ws.rs"],
+            Case::Axum | Case::TowerHttp => &["axum-"],
+            Case::WebSocket => &["axum-", "/src/extract/ws.rs"],
             Case::Tls => &["src/tls.rs"],
-            Case::Tonic => &["/tonic-"],
-            Case::Reqwest => &["/axum-", "/hyper-util-"],
-            Case::Sqlite | Case::Postgres => &["/axum-", "/sqlx-"],
-            Case::Redis => &["/axum-", "/redis-"],
+            Case::Tonic => &["tonic-"],
+            Case::Reqwest => &["axum-", "hyper-util-"],
+            Case::Sqlite | Case::Postgres => &["axum-", "sqlx-"],
+            Case::Redis => &["axum-", "redis-"],
             Case::MiniRedis => &["src/server.rs"],
         }
     }
