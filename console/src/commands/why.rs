@@ -55,10 +55,11 @@ pub fn find(task: &str, program: Option<&str>, options: &Options, environment: &
     };
     let line = options.line(program, task);
     let is_number = |text: &str| text.parse::<u64>().is_ok();
-    if target::find(Some(task), environment).is_ok() {
+    let is_program = target::find(Some(task), environment).is_ok();
+    if is_program && (!is_number(task) || is_number(program)) {
         Err(Error::wrong_order(task, &line))
-    } else if is_number(program) && !is_number(task) {
-        // The order may be right, because a task can have a name, too.
+    } else if is_program || is_number(program) && !is_number(task) {
+        // The order may be right: a number may be the id of a task, and a task can have a name.
         Err(error.or_wrong_order(&line))
     } else {
         Err(error)

@@ -140,7 +140,8 @@ pub struct Task {
     /// The task that woke it, if a task did.
     pub waker_task: Option<u64>,
     /// What it awaits, if that is a primitive of `volt::sync`: `lock`, `permits`, `room`, `value`,
-    /// `message`, `others`, `notice`. If it awaits several, the first of these.
+    /// `message`, `others`, `notice`. If it awaits several, the one that was polled last, but a
+    /// lock or permits if these are among them.
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`. For a JoinHandle, the spawn location of the
     /// task that it awaits.

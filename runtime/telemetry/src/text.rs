@@ -49,23 +49,29 @@ pub fn is_id_wanted(id: u64, wanted: &str) -> bool {
     }
 }
 
-/// Parts of the paths of packages that cargo downloaded, before the name of their registry.
+/// Parts of the paths of packages that cargo downloaded, before the name of the registry, and
+/// before that of the repository.
 const PACKAGE_FOLDERS: [&str; 2] = ["/registry/src/", "/git/checkouts/"];
 
-/// Returns the part of a package's path that begins with its name and version, or `None` if the
-/// file belongs to no package that cargo downloaded.
+/// Returns the part of a package's path that begins with its name and version, or with the name and
+/// the revision of its git repository. Returns `None` if the file belongs to no package that cargo
+/// downloaded.
 ///
 /// ```
 /// use volt_telemetry::text::package_path;
 ///
 /// let file = "/home/me/.cargo/registry/src/index.crates.io-1/axum-0.8.9/src/serve/mod.rs";
 /// assert_eq!(package_path(file), Some("axum-0.8.9/src/serve/mod.rs"));
+/// let file = "/home/me/.cargo/git/checkouts/shop-1a2b3c/5f3e2a1/till/src/lib.rs";
+/// assert_eq!(package_path(file), Some("shop-1a2b3c/5f3e2a1/till/src/lib.rs"));
 /// assert_eq!(package_path("src/main.rs"), None);
 /// ```
 pub fn package_path(file: &str) -> Option<&str> {
-    let start = PACKAGE_FOLDERS.iter().find_map(|folder| Some(file.find(folder)? + folder.len()))?;
-    let rest = &file[start..];
-    Some(rest.split_once('/').map_or(rest, |(_registry, path)| path))
+    let behind = |folder: &str| file.split_once(folder).map(|(_, path)| path);
+    match PACKAGE_FOLDERS.map(behind) {
+        [Some(path), _] => Some(path.split_once('/').map_or(path, |(_registry, path)| path)),
+        [None, path] => path,
+    }
 }
 
 /// Formats a code location as `file:line:column`. The file of a package begins with the package's

@@ -26,6 +26,8 @@ use std::task::{Wake, Waker};
 use std::thread::JoinHandle as JoinThread;
 use std::time::{Duration, Instant};
 
+use volt_telemetry::text;
+
 use self::joiner::{Joiner, join_soon};
 use crate::context;
 use crate::driver::turn::Driver;
@@ -419,7 +421,7 @@ impl Observed for Shared {
 
 impl Names for Shared {
     fn location(&self, number: u16) -> Option<String> {
-        of_number(number).map(ToString::to_string)
+        of_number(number).map(text::location)
     }
 
     fn task(&self, id: u64) -> Option<String> {

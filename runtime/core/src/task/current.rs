@@ -231,10 +231,14 @@ pub(super) fn has_noted_own_wake(task: NonNull<Header>) -> bool {
 
 impl Awaits {
     /// Records that the task polled on this thread waits for this, at that code location, unless it
-    /// already has a record in this poll that explains more.
+    /// waits for a lock or permits in this poll, and this is neither.
     pub fn note(self, at: &'static Location<'static>) {
         let awaits = Note::of(self, at);
-        HERE.with(|here| here.set_awaits(awaits.max(here.marks.get().awaits())));
+        HERE.with(|here| {
+            if awaits.has_holder() || !here.marks.get().awaits().has_holder() {
+                here.set_awaits(awaits);
+            }
+        });
     }
 
     /// Withdraws that record, if no other one has replaced it: the operation is dropped although it
@@ -367,6 +371,25 @@ mod tests {
         let (has_woken_itself, awaits) = current.leave();
         assert!(has_woken_itself, "wherever that was");
         assert_eq!(awaits.to_bits(), Note::NOTHING.to_bits());
+    }
+
+    #[test]
+    fn a_lock_is_reported_before_any_other_wait_of_the_poll() {
+        let polled = task();
+        let reported = |waits: &[Awaits]| {
+            let current = Current::enter(&polled);
+            waits.iter().for_each(|wait| wait.note(Location::caller()));
+            current.leave().1.read().map(|(wait, _)| wait)
+        };
+        use Awaits::{Lock, Notice, Others, Permits};
+        assert_eq!(reported(&[Lock, Notice]), Some(Lock));
+        assert_eq!(reported(&[Notice, Lock, Others]), Some(Lock));
+        assert_eq!(reported(&[Lock, Permits, Notice]), Some(Permits), "the last one of these");
+        assert_eq!(reported(&[Others, Notice]), Some(Notice), "the first may be polled no more");
+        let current = Current::enter(&polled);
+        Lock.note(Location::caller());
+        Lock.withdraw(Location::caller());
+        assert!(current.leave().1.read().is_some(), "of another line");
     }
 
     #[test]

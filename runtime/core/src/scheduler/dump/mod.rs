@@ -305,27 +305,27 @@ impl Maker<'_> {
         found.sort_by_key(|(_, found)| found.rank());
         let unresolved = found.split_off(found.len().min(RESOLVED_MAX));
         unresolved.into_iter().for_each(|(_, found)| self.leave_out(found));
-        let mut errors = Vec::new();
-        let mut shown: HashMap<Shown, (Vec<Link>, Found)> = HashMap::new();
+        let mut shown: HashMap<Shown, (Vec<Link>, Vec<String>, Found)> = HashMap::new();
         for (key, mut found) in found {
             let (chain, error, known) = self.chain(&key.stacks, std::mem::take(&mut found.times));
-            errors.extend(known);
             let same = self.shown(key, &chain, error);
             match shown.entry(same) {
-                Entry::Occupied(mut same) => same.get_mut().1.add_all(found),
-                Entry::Vacant(new) => drop(new.insert((chain, found))),
+                Entry::Occupied(mut same) => same.get_mut().2.add_all(found),
+                Entry::Vacant(new) => drop(new.insert((chain, known, found))),
             }
         }
         let mut shown: Vec<_> = shown.into_iter().collect();
-        shown.sort_by_key(|(_, (_, found))| found.rank());
-        let locks = Locks::new();
-        for (shown, (chain, found)) in shown {
+        shown.sort_by_key(|(_, (.., found))| found.rank());
+        let (mut errors, locks) = (Vec::new(), Locks::new());
+        for (shown, (chain, known, found)) in shown {
             if self.dump.groups.len() == MAX_GROUPS {
                 self.leave_out(found);
                 continue;
             }
-            let group = self.group(shown, chain, found, &locks);
-            self.dump.groups.extend(group);
+            if let Some(group) = self.group(shown, chain, found, &locks) {
+                errors.extend(known);
+                self.dump.groups.push(group);
+            }
         }
         self.dump.groups.sort_by_key(|group| std::cmp::Reverse((group.oldest_ns, group.tasks)));
         if self.unread > 0 {

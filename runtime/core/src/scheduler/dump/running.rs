@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use volt_stacks::Marker;
-use volt_telemetry::dump::{Running, TaskRef};
+use volt_telemetry::dump::{Running, TaskRef, is_of_dump};
 
 use super::{Maker, chain};
 use crate::clock;
 use crate::scheduler::worker::Worker;
-use crate::task::details::dump;
 
 /// From this duration on, the stack of a task that is being polled is captured.
 const RUNNING_FROM_NS: u64 = 1_000_000;
@@ -23,7 +22,7 @@ impl Maker<'_> {
         for (worker, remote) in self.shared.workers.remotes_in_use().iter().enumerate() {
             let poll_seq = remote.cells.poll_seq();
             let Some((poll, _)) = remote.cells.in_flight_of(poll_seq, clock::now_ns()) else { continue };
-            if poll.spawned_at == dump::SPAWNED_AT.to_string() {
+            if is_of_dump(&poll.spawned_at) {
                 // A batch that has sent its last task, or was cancelled.
                 continue;
             }

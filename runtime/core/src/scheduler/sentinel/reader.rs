@@ -192,9 +192,14 @@ fn log_incident(resolver: &mut Resolver, shared: &Shared, job: Job) {
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
         Stack::Missed => read(resolver, shared, &job, None),
     };
+    let frames = if job.log.is_some() { resolved.frames.clone() } else { Vec::new() };
     shared.sentinel.incidents.fill_in(job.id, job.cause, resolved);
     let Some(log) = job.log else { return };
-    let Some(incident) = shared.sentinel.incidents.get(job.id) else { return };
+    let Some(mut incident) = shared.sentinel.incidents.get(job.id) else { return };
+    if incident.stack.is_empty() && incident.stack_error.is_none() {
+        // Another cause has become the longest meanwhile, and its stack is not resolved yet.
+        (incident.cause, incident.stack) = (job.cause, frames);
+    }
     if let Some(suppressed) = shared.sentinel.incidents.log(&incident, log.is_usual, clock::now_ns()) {
         let task = shared.workers.registry.get(incident.task_id, log.place);
         log_event(&shared.identity.name, &incident, suppressed, task.as_ref());

@@ -8,10 +8,12 @@
 //! `select!`, it withdraws its record from that poll ([`Pending`]). Functions such as `poll_recv`
 //! have no future, and cannot do so.
 //!
-//! If a task waits for several operations, the record with the largest value remains, whatever the
-//! order of the polls: `select!` polls its branches in a random order, and the report should not
-//! change with each poll. The kinds of [`Awaits`] are numbered accordingly. A lock, which some task
-//! holds, explains more than the request to shut down for which a server waits all the time.
+//! If a task waits for several operations, the one that was polled last is reported, except that a
+//! lock or permits are replaced only by others of these: some task holds them, which explains more
+//! than the request to shut down for which a server waits all the time. `select!` polls its
+//! branches in a random order, and the report should not change with each poll. The same rule for
+//! all kinds would keep the record of an operation that the task stopped polling without dropping
+//! it, such as that of a JoinHandle behind a time-out.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.
@@ -26,8 +28,7 @@ use crate::stats::locations::{PLACES as LOCATIONS_MAX, number_of, of_number};
 const KIND_BITS: u32 = 3;
 const PLACE_BITS: u32 = 11;
 
-/// The kinds of things that a task may wait for. If it waits for several, the last kind of this
-/// list is reported.
+/// The kinds of things that a task may wait for. Those that a task holds are the last ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Awaits {
@@ -112,7 +113,7 @@ impl Drop for Pending {
 }
 
 /// The await of a task, with the location. See the module documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note(u16);
 
 impl Note {
@@ -121,6 +122,12 @@ impl Note {
     pub(crate) const MASK: u64 = (1 << Self::BITS) - 1;
     #[cfg(test)]
     pub(crate) const NOTHING: Note = Note(0);
+
+    /// Whether a task holds what this one waits for.
+    #[inline]
+    pub(crate) fn has_holder(self) -> bool {
+        self.0 >= (Awaits::Permits as u16) << PLACE_BITS
+    }
 
     /// Returns a note that the task waits for `awaits` at the location `at`.
     #[inline]

@@ -33,6 +33,7 @@ use std::ptr::{self, NonNull};
 use std::thread;
 
 use volt_shim::{AtomicUsize, CachePadded, Mutex, MutexGuard, Ordering};
+use volt_telemetry::text;
 
 use super::header::{Header, MAX_SHARDS, NO_PLACE, Place, Task};
 
@@ -271,7 +272,7 @@ impl Registry {
                 }
                 if !listed.contains(&header.id.as_u64()) {
                     let name = header.name().map_or(String::new(), |name| format!(" {name}"));
-                    lines.push(format!("#{}{name} ({})", header.id, header.location()));
+                    lines.push(format!("#{}{name} ({})", header.id, text::location(header.location())));
                 }
             }
         }
