@@ -331,6 +331,8 @@ fn a_missing_collector_is_logged_once_and_retried() {
 fn an_unresponsive_collector_times_out_and_delays_no_page() {
     let _watchdog = watchdog();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Keeps the port: the tests share the log, and find their messages by the address.
+    std::mem::forget(listener.try_clone().unwrap());
     let otlp = push_to(listener.local_addr().unwrap()).timeout(Duration::from_millis(100));
     let exporter = Exporter::builder().listen("127.0.0.1:0").otlp(otlp).serve().unwrap();
     for _ in 0..3 {
