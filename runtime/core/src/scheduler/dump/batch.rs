@@ -42,7 +42,8 @@ pub(super) struct Target {
     pub(super) since_ns: u64,
     /// Whether the query's filter accepts it without its chain.
     pub(super) is_chosen: bool,
-    /// The await that it has recorded. That of the poll for the dump, if it was polled.
+    /// The await that it recorded in the last poll before this dump. The poll for the dump may
+    /// record less: `FuturesUnordered` polls only children that were woken.
     pub(super) awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
 }
 
@@ -160,7 +161,7 @@ impl Future for Polls {
 }
 
 /// Polls one task, if it still waits. `None` while the runtime shuts down.
-fn trace(worker: &Worker, mut target: Target, tape: &mut Tape) -> Option<Traced> {
+fn trace(worker: &Worker, target: Target, tape: &mut Tape) -> Option<Traced> {
     let shared = worker.shared();
     if shared.is_closed() {
         return None;
@@ -168,9 +169,5 @@ fn trace(worker: &Worker, mut target: Target, tape: &mut Tape) -> Option<Traced>
     let claimed = shared.workers.registry.get(target.id, target.place).and_then(|task| task.claim());
     let (still_waits, resources) =
         resources::recorded_in(|| claimed.is_some_and(|task| worker.poll_traced(task, tape)));
-    if still_waits {
-        let awaits = shared.workers.registry.look_up(target.id, target.place, |task| task.header().awaits());
-        target.awaits = awaits.unwrap_or(target.awaits);
-    }
     Some(Traced { target, still_waits, recorded: tape.take(), resources })
 }

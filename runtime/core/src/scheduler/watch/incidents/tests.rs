@@ -118,7 +118,7 @@ fn a_stack_is_stored_once_and_sent_with_its_incident() {
     assert_eq!((reported.stack.len(), reported.stack[0].address), (STACK_FRAMES_MAX, 5));
     assert_eq!(reported.stack_error.as_deref(), Some("cut"));
     assert_eq!(log.telemetry().latest, [reported]);
-    assert_eq!(Arc::strong_count(&log.lock().latest[0].stacks[0].frames), 1, "who reads has copies of his own");
+    assert_eq!(Arc::strong_count(&log.lock().latest[0].stacks[0].frames), 1, "a reader gets copies");
 }
 
 #[test]
