@@ -74,7 +74,7 @@ impl<T: Owner> Deref for Lease<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: ALIVE-WHILE-OUT.
+        // SAFETY: ALIVE-WHILE-OUT of `driver::leases`: this lease is out until it is dropped.
         unsafe { self.0.as_ref() }
     }
 }

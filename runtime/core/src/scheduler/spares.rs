@@ -12,10 +12,10 @@
 //! sleeps. If another worker is stuck within `SPARE_KEEP_ALIVE`, the same thread is woken.
 //!
 //! The race: a spare becomes inactive, and is called again at the same moment, perhaps with a new
-//! thread, because its old one has slept for long and ends. The new thread must find the core, and
-//! only one of the two threads may take it. So the spare's thread puts the core back before the
-//! slot may be called (Leave (4)), and it ends only if it changes the slot from OFF to NO_THREAD
-//! before a caller does. The loom models of `slots` have the second race.
+//! thread, because its old one has slept for `SPARE_KEEP_ALIVE` and ends. The new thread must find
+//! the core, and only one of the two threads may take it. So the spare's thread puts the core back
+//! before the slot may be called (Leave (4)), and it ends only if it changes the slot from OFF to
+//! NO_THREAD before a caller does. The loom models of `slots` have the second race.
 //!
 //! Protocol, by the thread of a spare:
 //! 1. it was called: take the core out of `cores`, and count the call;
@@ -26,8 +26,8 @@
 //!    (1).
 //!
 //! A shutdown calls the inactive spares whose threads sleep, so that they end. It publishes the
-//! end, executes a fence, and then looks for spares to call. A spare takes (4), executes a fence,
-//! and then takes (5). So at least one of them sees the other.
+//! end, executes a fence (in its first claim), and then searches for spares to call. A spare takes
+//! (4), executes a fence, and then takes (5). So at least one of them sees the other.
 //!
 //! Invariants:
 //! * *Core in place*: whenever a slot may be called, its core is in `cores`. So the thread of a

@@ -263,8 +263,8 @@ impl Idle {
     #[must_use = "false means that a token is on its way, and that this worker is a searcher"]
     pub(crate) fn retract(&self, worker: usize) -> bool {
         let (word, bit) = self.place(worker);
-        // ORDERING: AcqRel; pairs with the other changes of the word. Exactly one of this and a
-        // claim finds the bit set.
+        // ORDERING: AcqRel; pairs with the same orderings of the other changes of the word. Since
+        // all of these are read-modify-writes, exactly one of this and a claim finds the bit set.
         word.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 
@@ -357,11 +357,12 @@ impl Idle {
         is_empty(first) && (others.is_empty() || others.iter().all(|word| is_empty(word)))
     }
 
-    /// Executes the fence between a change of a worker's bit and the check whether the sentinel has
-    /// suspended its checks, and the fence of the opposite direction: see `watch::suspension`.
+    /// Executes the fence of protocols in other modules that rely on a worker's bit or on a submit:
+    /// see `watch::suspension`, `spares` and `Shared::next_at_rest`.
     #[inline]
     pub(crate) fn fence(&self) {
-        // ORDERING: SeqCst fence; pairs with the same fence executed by the other side.
+        // ORDERING: SeqCst fence; pairs with the other side's call of this function, or with the
+        // fence of its park or claim.
         fence(Ordering::SeqCst);
     }
 
@@ -411,8 +412,8 @@ impl Idle {
 
     /// `searching -= 1`; returns whether it is 0 now.
     fn leave_searchers(&self) -> bool {
-        // ORDERING: AcqRel; a searcher that leaves after others sees what they had published when
-        // they left.
+        // ORDERING: AcqRel; the Acquire pairs with the Release of earlier departures: a searcher
+        // that leaves after others sees what they had published when they left.
         let before = self.searching.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before != 0, "COUNTED-ONCE: left the searchers without being one");
         before == 1

@@ -80,5 +80,5 @@ impl Samples {
     }
 }
 
-/// A new log of texts gets the names for this much history. Older names are in the log before.
+/// A new log of texts gets the names for this much history. Older names are in the previous log.
 const HISTORY_NS: u64 = 1_000_000_000;

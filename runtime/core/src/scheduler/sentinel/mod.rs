@@ -44,10 +44,11 @@
 //!    or its quota is spent, make it yield in the same case, but do not replace it: a spare would
 //!    get no processor time either. The thread of a current-thread runtime is never replaced: no
 //!    other thread may run its tasks.
-//! 4. Fewer workers are *able*, that is, neither stuck nor blocking, than the runtime has, and no
-//!    worker is parked: call a spare, or count that none was available (*capped*).
-//! 5. A worker is stuck or blocks: move the tasks that it holds to the global queue, at each check,
-//!    since a stuck poll may wake more tasks.
+//! 4. A worker was declared stuck, or blocks: move the tasks that it holds to the global queue, at
+//!    each check, since its poll may wake more tasks.
+//! 5. Fewer workers are *able*, that is, neither stuck nor blocking, than the runtime has, no
+//!    worker is parked, and work waits or no worker is left that could run it: call a spare, or
+//!    count that none was available (*capped*).
 //!
 //! A spare stays for `SPARE_LINGER` after the last stall, since a task that blocked once often
 //! blocks again. Then the surplus spares leave.
@@ -57,13 +58,12 @@
 //! wait for each other, or wait for a lock that a task holds, it stays awake for a few seconds: a
 //! program in a deadlock is idle.
 //!
-//! The time between two checks is `sentinel_interval`. While spares linger it is
-//! `SUSPICIOUS_INTERVAL`. While a poll is long it is that too; after `FAST_CHECKS` checks that had
-//! nothing to do it doubles with each further one, up to `sentinel_interval`. A block that was
-//! announced may last for hours: as long as a worker is parked, it is checked like a long poll. A
-//! check that is late by `PAUSE` means that the machine stood still, not the tasks (`lateness`).
-//! Then all earlier observations are discarded, and the current polls are not charged with that
-//! time.
+//! The time between two checks is `sentinel_interval`, or `SUSPICIOUS_INTERVAL` while spares linger
+//! or a poll is long. In the latter case, after `FAST_CHECKS` checks that required no action, the
+//! time doubles with each further check, up to `sentinel_interval`. A block that was announced may
+//! last for hours: as long as a worker is parked, it is checked like a long poll. A check that is
+//! late by `PAUSE` means that the machine stood still, not the tasks (`lateness`). Then all earlier
+//! observations are discarded, and the current polls are not charged with that time.
 //!
 //! The sentinel owns none of the workers' state: its thread takes tasks from their queues as
 //! thieves do, and calls spares through `slots`. There is one thread for all runtimes of the
@@ -198,8 +198,9 @@ impl Rounds {
     }
 
     /// Returns whether the sentinel must not suspend its checks yet, although all workers are at
-    /// rest: tasks seem to wait for each other, and two examinations are needed to confirm that. A
-    /// cycle that is still not reported after `SUSPICION` may be none.
+    /// rest: tasks seem to wait for each other or for a lock that a task holds, and only several
+    /// examinations can confirm that. A suspicion that is still not reported after `SUSPICION` may
+    /// be wrong.
     fn must_keep_checking(&mut self, now_ns: u64) -> bool {
         if self.quiet_checks < QUIET_CHECKS
             || !Doctor::is_wanted(&self.shared.config, self.shared.recorder.black_box().is_some())
@@ -235,7 +236,8 @@ impl Rounds {
         }
     }
 
-    /// Returns the stuck workers, the number of other workers, and whether any poll is long.
+    /// Returns the stuck workers, the number of other workers, and whether any of their polls is
+    /// long.
     fn compare(&mut self, now_ns: u64, pause: Option<Pause>) -> (Vec<Stuck>, usize, bool) {
         let shared = &self.shared;
         let paused_ns = pause.map_or(0, |pause| pause.late_ns);
@@ -250,7 +252,8 @@ impl Rounds {
             self.stalls.excuse(slot, paused_ns, now_ns);
             self.stalls.enter_poll(slot, poll_seq, now_ns);
             if state == SlotState::Stuck && poll_seq != seen.stuck_seq {
-                // It has returned, but has not noticed yet that it was declared stuck.
+                // That poll has ended, but the worker has not noticed yet that it was declared
+                // stuck.
                 shared.workers.slots.take_back(slot);
                 state = shared.workers.slots.state(slot);
             }
@@ -258,8 +261,8 @@ impl Rounds {
             let excused_ns = if is_same { seen.excused_ns } else { 0 };
             let for_ns = remote.cells.poll_for_ns(now_ns).unwrap_or(0).saturating_sub(excused_ns);
             let excused_now_ns = match state {
-                // It was announced, and other workers do the work: no stall. A stall before the
-                // block ends here, and one after the block is a new stall.
+                // The block was announced, and other workers do the work: no stall. A stall before
+                // the block ends here, and one after the block is a new stall.
                 SlotState::Blocking => {
                     self.stalls.close(slot, now_ns);
                     for_ns
@@ -358,7 +361,7 @@ impl Rounds {
             && shared.workers.idle.is_none_parked()
             && (moving == 0 || self.does_work_wait())
         {
-            // It stays until no worker has been stuck for a while.
+            // The spare stays until no worker has been stuck for a while.
             shared.workers.slots.set_keep(usize::MAX);
             if !shared.call_spare() {
                 sentinel.capped.add(1);

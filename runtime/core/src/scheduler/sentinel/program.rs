@@ -98,7 +98,7 @@ enum Place {
     Left,
 }
 
-/// Returns what wakes the sentinel's thread of this program.
+/// Returns the alarm that wakes the sentinel's thread of this program.
 pub(crate) fn alarm() -> Arc<Alarm> {
     Program::current().alarm.clone()
 }
@@ -216,8 +216,8 @@ impl Watched {
     }
 
     /// Checks the runtime if that is due, by the sentinel's thread. Returns when the next check is
-    /// due; `u64::MAX` for not before the checks are resumed. Adds the time for which the check
-    /// waited for stacks to `waited`.
+    /// due; `u64::MAX` if none is due before the checks are resumed. Adds the time for which the
+    /// check waited for stacks to `waited`.
     fn check(&self, now_ns: u64, pause: Option<Pause>, waited: &mut Duration) -> u64 {
         let (shared, mut place) = (&self.shared, self.lock());
         if matches!(*place, Place::Left) {
@@ -244,7 +244,7 @@ impl Watched {
             *waited += rounds.stalls.take_waited();
         });
         let Some(next) = next else {
-            // `leave` has the failures logged that are recorded already.
+            // `Self::leave` logs the failures that are recorded already.
             *place = Place::Left;
             shared.failures().leave();
             return u64::MAX;

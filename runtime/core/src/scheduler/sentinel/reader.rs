@@ -122,6 +122,7 @@ impl Reader {
                 // seen below. A request after this puts its own `CheckRequests` into the queue.
                 seen.is_queued.swap(false, Ordering::Acquire);
                 contain(|| shared.failures().log(clock::now_ns()));
+                // ORDERING: Relaxed; the Acquire above has published the request.
                 if seen.examination.swap(false, Ordering::Relaxed) {
                     contain(|| {
                         let snapshot = shared.snapshot();
@@ -171,7 +172,8 @@ impl Reader {
 
 impl Reader {
     fn request_end(&self) {
-        // ORDERING: Relaxed; no other data depends on the flag, and it may be seen before or after
+        // ORDERING: Relaxed; no other data depends on the flag. The piece of work below publishes
+        // it. If the queue is full, the thread sees the flag after work that is in the queue, or
         // the end of the queue.
         self.requests.is_over.store(true, Ordering::Relaxed);
         // Wakes the thread, if it waits for work.

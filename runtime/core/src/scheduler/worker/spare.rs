@@ -62,7 +62,7 @@ impl Shared {
             let core =
                 lock(&self.spares.cores)[place].take().expect("a spare worker that is inactive has returned its core");
             let worker = Worker::new(self.clone(), slot, core);
-            // ORDERING: Relaxed; only a statistic.
+            // ORDERING: Relaxed; the Release of the return below publishes the call that it ends.
             self.spares.calls.fetch_add(1, Ordering::Relaxed);
             let leaves = worker.run_as_spare();
             // ORDERING: Release; pairs with the Acquire in `counts`.
@@ -82,8 +82,9 @@ impl Shared {
     /// Leave (5): sleeps. Returns whether the spare was called.
     fn sleep_inactive(&self, slot: usize) -> bool {
         let parker = &self.workers.remotes[slot].parker;
-        // The thread that ends the runtime first publishes the end and then calls the spares. This
-        // thread first becomes callable, then executes a fence, and then checks for the end.
+        // The thread that ends the runtime publishes the end, executes a fence, and then calls the
+        // spares. This thread becomes callable, executes a fence, and then checks for the end. So
+        // at least one of them sees the other.
         self.workers.idle.fence();
         if self.is_done() && self.workers.slots.end_thread(slot) {
             return false;

@@ -6,8 +6,8 @@
 //! thread was busy for most of the time. Lateness is measured from one turn to the next
 //! (`program`), so that a pause is noticed wherever it occurs: in the sleep, or in the checks,
 //! which may wait for a copy of a stack. The cause of a pause comes from two samples of that thread
-//! (`kernel::cause::classify_delay`). The earlier sample is some checks old, since a sample costs 5
-//! µs, and one of the control groups 20 µs more per level.
+//! (`volt_stacks::kernel::cause::classify_delay`). The earlier sample is some checks old, since a
+//! sample costs 5 µs, and one of the control groups 20 µs more per level.
 //!
 //! Only the sentinel's thread uses this module.
 

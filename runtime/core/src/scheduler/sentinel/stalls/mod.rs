@@ -54,7 +54,7 @@ const USUAL_MAX_MULTIPLE: u64 = 10;
 /// simply the longest: the first stall of a program would make the following ones usual.
 const USUAL_FROM_POLLS: u64 = 1_000;
 /// An incident that was only counted is recorded once it has lasted for this multiple of
-/// `incident_after`: 100 ms by default, from which on the doctor calls it an outage.
+/// `incident_after`: 100 ms by default, the duration from which the doctor reports an outage.
 const LATE_MULTIPLE: u64 = 10;
 /// For how long a computed percentile is used.
 const P99_AGE_MAX: Duration = Duration::from_secs(1);
@@ -65,8 +65,8 @@ const SAMPLES_APART_NS: u64 = 1_000_000;
 const SAMPLED_AGAIN_PART: u64 = 64;
 const SAMPLED_AGAIN_NS: u64 = 10_000_000;
 
-/// For how long a copy of a stack can take: `STACK_TIMEOUT`, and the time for an answer that is
-/// under way then.
+/// For how long a copy of a stack can take: `STACK_TIMEOUT`, and the time for a reply that is then
+/// under way.
 const STACK_WAIT_MAX: Duration = Duration::from_millis(8);
 
 /// The state of the thread of a stuck worker.
@@ -75,7 +75,8 @@ pub(super) enum Doing {
     /// It is blocked, or its state is unknown.
     Blocks,
     Burns,
-    /// It could run, but the kernel runs other threads; or there was only one sample so far.
+    /// It could run, but the kernel runs other threads; or there was only one sample so far, in
+    /// which it was not blocked.
     Waits,
     /// It is stopped, or its control group has no time left.
     Held,
@@ -202,7 +203,8 @@ impl Stalls {
         }
     }
 
-    /// Returns the cause of the stall; `None` for the first sample.
+    /// Returns the cause of the stall. Returns `None` for the first sample, for one that is less
+    /// than `SAMPLES_APART_NS` after it, and if the thread cannot be sampled.
     fn cause(&mut self, slot: usize, now_ns: u64) -> Option<Cause> {
         let id = self.shared.workers.remotes[slot].cells.thread_id.get();
         let (watched, tid) = (&mut self.watched[slot], u32::try_from(id).ok()?);
@@ -218,8 +220,8 @@ impl Stalls {
         }
         let cause = classify(&last.thread, &sample.thread, last.cgroup.as_ref(), sample.cgroup.as_ref(), apart_ns);
         if cause == Cause::NotScheduled && last.cgroup.is_none() && sample.cgroup.is_some() {
-            // Whether it was the quota takes two samples of the control group, of which this is the
-            // first.
+            // Two samples of the control group show whether the quota was the cause. This one is
+            // the first.
             watched.last = Some(sample);
         } else {
             watched.newest = Some(sample);

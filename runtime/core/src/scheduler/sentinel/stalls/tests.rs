@@ -111,8 +111,8 @@ fn sleep_until(open: &std::sync::mpsc::Receiver<()>) {
     }
 }
 
-/// A poll that waits long for a lock and then sleeps briefly while it holds the lock: not the sleep
-/// is to blame, until it has lasted longer than the wait.
+/// A poll that waits long for a lock and then sleeps briefly while it holds the lock: the sleep is
+/// not to blame until it has lasted longer than the wait.
 #[test]
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 fn the_longest_cause_is_that_of_the_incident_not_the_last() {
