@@ -29,7 +29,7 @@ use crate::task::resources::{self, Noted};
 
 /// How long a batch polls tasks before it yields to other tasks.
 pub(super) const SLICE: Duration = Duration::from_micros(50);
-/// In place of the id of a task that is being polled: none is. Ids begin with 1.
+/// The value of `polled` while no task is being polled. Ids begin with 1.
 const NO_TASK: u64 = 0;
 
 /// A task that waited when it was listed.

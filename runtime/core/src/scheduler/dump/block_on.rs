@@ -65,12 +65,13 @@ impl Maker<'_> {
         if left_out {
             error = Some(LEFT_OUT.to_owned());
         }
-        // Without a time it was polled for the first time, or for something else, before the dump.
+        // Without a time, it was being polled when the dump made its request, so it began to wait
+        // after that.
         let waiting_ns = self.began_at_ns.saturating_sub(target.waits_since_ns.unwrap_or(self.began_at_ns));
         BlockOn { called_at: text::location(target.called_at), waiting_ns: Some(waiting_ns), chain, error }
     }
 
-    /// Returns the entry of one whose thread has not polled it for the dump.
+    /// Returns the entry of a main future that its thread has not polled for the dump.
     fn polled(&self, target: &Target) -> BlockOn {
         let called_at = text::location(target.called_at);
         let Some(since_ns) = target.waits_since_ns else { return BlockOn { called_at, ..BlockOn::default() } };

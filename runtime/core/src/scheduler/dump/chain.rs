@@ -40,8 +40,8 @@ const MACROS: &str = "/src/macros/";
 /// The functions that poll the future of a task and that of a `block_on`, and their files. Their
 /// frames, and those above them, are not the task's.
 const POLL: (&str, [&str; 2]) = ("poll_future", ["task/cell/mod.rs", "scheduler/readers/main_futures.rs"]);
-/// How the functions that note the stack begin. Their frames, and those below them, are not the
-/// task's.
+/// The beginning of the names of the functions that copy the stack. Their frames, and those below
+/// them, are not the task's.
 const CLONE: &str = "volt_core::task::waker::clone_traced";
 
 /// Returns the chain of stacks, innermost frame first, each with the number of times that it
@@ -60,7 +60,7 @@ pub(super) fn of(stacks: &[(Vec<Frame>, u32)], is_whole: bool) -> Vec<Link> {
     for (own, times) in stacks {
         let mut kept: Vec<&Frame> = if is_whole { own.iter().rev().collect() } else { shown(own) };
         if is_of_user && !is_whole && !has_user(own) && kept.len() > 2 {
-            // A library's own wait beside the application's: its two ends.
+            // A wait of a library beside one of the application: only its two ends are shown.
             kept.drain(1..kept.len() - 1);
         }
         insert(&mut root, &kept, *times);
@@ -75,7 +75,7 @@ fn place(frame: &Frame) -> (Option<&str>, Option<u32>, Option<&str>) {
     (frame.file.as_deref(), frame.line, frame.function.as_deref())
 }
 
-/// Returns the frames without those that note the stack and those that poll the task.
+/// Returns the frames without those that copy the stack and those that poll the task.
 fn of_task(frames: &[Frame]) -> &[Frame] {
     let is_clone = |frame: &Frame| frame.function.as_deref().is_some_and(|name| name.starts_with(CLONE));
     let frames = match frames.iter().rposition(is_clone) {

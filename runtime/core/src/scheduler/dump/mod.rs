@@ -35,9 +35,9 @@
 //!    was not claimed has progressed.
 //! 4. Unwind the slice's stacks, and add each task to the group with its stacks, and to the
 //!    primitives that it awaits (`resources`).
-//! 5. After the last batch, or at the limit ([`limit`]), resolve the groups, keep those that match
-//!    the filter, add the holders of the awaited locks (`locks`), and the tasks that are being
-//!    polled.
+//! 5. After the last batch, or at the limit (`readers::limit`), resolve the groups, keep those that
+//!    match the filter, add the holders of the awaited locks (`locks`), and the tasks that are
+//!    being polled.
 //!
 //! The futures of `block_on` are not tasks. Their own threads poll them for the dump at the same
 //! time, by the protocol of `readers::main_futures` ([`block_on`]).
@@ -46,7 +46,7 @@
 //!
 //! * *Once*: a task is polled at most once for a dump.
 //! * *One at a time*: a runtime makes one dump at a time, and the next request waits for it
-//!   ([`turn`]).
+//!   (`readers::turn`).
 //! * *Never while closing*: a batch stops when the runtime shuts down.
 //! * *Bounded*: at most `MAX_TASKS` tasks are polled, and the stacks of at most [`RESOLVED_MAX`]
 //!   groups resolved. The thread waits at most [`TIMEOUT`] for a slice, and [`TIME_MAX`] for all

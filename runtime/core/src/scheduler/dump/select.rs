@@ -145,7 +145,7 @@ impl Draw {
         }
     }
 
-    /// Keeps `len` of the tasks, at random: those at the front are not.
+    /// Keeps `len` of the tasks, chosen at random: the first ones in the list are no random choice.
     fn cut(&mut self, len: usize) {
         for place in 0..len.min(self.targets.len()) {
             let other = place + self.rng.below(self.targets.len() - place);

@@ -93,8 +93,8 @@ impl Shared {
         }
     }
 
-    /// Returns the holders of the locks that tasks await, for tasks that await these. The edges
-    /// between tasks that await each other are included if any of them may be one.
+    /// Returns the holders of the locks that tasks await, for tasks that await these. The edges to
+    /// tasks whose JoinHandles are awaited are included if one of these tasks may await one.
     fn holders_for<'a>(&self, mut awaits: impl Iterator<Item = Option<&'a str>>) -> Holders {
         match awaits.any(is_for_others) {
             true => Holders::with(self.readers.deadlocks.joins(&self.workers.registry)),

@@ -118,7 +118,7 @@ fn take(registry: &Registry) -> Taken {
     })
 }
 
-/// Returns what `walk` counts; `walk` returns whether it saw every task.
+/// Returns the counts of `walk`, which returns whether it saw every task.
 fn taken(walk: impl FnOnce(&mut Places) -> bool) -> Taken {
     let mut places = Places::new();
     let began_ns = processor_ns();
@@ -232,7 +232,7 @@ mod tests {
         [|| Location::caller(), || Location::caller(), || Location::caller(), || Location::caller()];
 
     #[test]
-    fn too_many_tasks_are_not_listed() {
+    fn a_walk_ends_at_its_limit_and_reports_that() {
         let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let registry = &runtime.handle().shared().workers.registry;
         (0..9).for_each(|_| drop(runtime.spawn(std::future::pending::<()>())));

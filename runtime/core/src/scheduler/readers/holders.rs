@@ -14,7 +14,7 @@ use crate::task::details::awaits::Awaits;
 use crate::task::registry::Registry;
 use crate::task::waits::{Held, Holding};
 
-/// Which tasks hold the locks that tasks await, and which end.
+/// The holders of the locks that tasks await, and the tasks whose ends they await.
 pub(in crate::scheduler) struct Holders {
     graph: Graph,
     /// Copied when a task awaits permits.

@@ -158,8 +158,9 @@ impl MainFutures {
     pub(in crate::scheduler) fn request(&self) -> Requested {
         let (entries, left_out): (Vec<Arc<Entry>>, usize) = {
             let calls = self.lock();
-            // ORDERING: Relaxed; the dump that it awaits may be another one, and then it is in the
-            // next dump.
+            // ORDERING: Relaxed; only decides whether this dump includes the main future. If that
+            // awaits the dump of another client, it is left out here, and the next dump includes
+            // it.
             let others = || calls.entries.values().filter(|entry| !entry.awaits_dump.load(Ordering::Relaxed));
             (others().take(MAX_BLOCK_ON).cloned().collect(), others().count().saturating_sub(MAX_BLOCK_ON))
         };

@@ -1,10 +1,10 @@
 //! Finds waits that are far longer than usual at their line: the data behind the rule
 //! `waiting-forever`.
 //!
-//! A *line* is an await of `volt::sync` that has recorded itself (`task::awaits`). What is usual at
-//! a line is learned by observation: a walk through the registry draws a sample of the tasks that
-//! wait there, and the next walk checks which of these waits have ended, and how old they were.
-//! Tasks and workers do nothing for it.
+//! A *line* is an await of `volt::sync` that has recorded itself (`task::details::awaits`). What is
+//! usual at a line is learned by observation: a walk through the registry draws a sample of the
+//! tasks that wait there, and the next walk checks which of these waits have ended, and how old
+//! they were. Tasks and workers do nothing for it.
 //!
 //! An ordinary case: tasks that await a lock at some line usually get it within 30 ms. A walk draws
 //! a sample of them. At the next walk these waits have ended, and were at most 30 ms old. One more
