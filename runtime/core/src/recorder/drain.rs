@@ -50,6 +50,7 @@ const PROCESSES_SENT: usize = 1024;
 const LOCATION_WORDS: usize = (u16::MAX as usize + 1) / 64;
 /// Shortest and longest wait between two flushes.
 const WAIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+
 /// Finds the texts for the numbers in records. Called on the observer's thread; must not delay a
 /// worker for longer than a look-up.
 pub(crate) trait Names {

@@ -51,7 +51,7 @@ pub(crate) struct Recorder {
     outside: Mutex<Option<LaneWriter>>,
     outside_missed: AtomicU64,
     wanted: Mutex<Wanted>,
-    /// Where the rings are, if not on the heap.
+    /// The file that contains the rings and the cells; `None` = they are on the heap.
     black_box: Option<Arc<BlackBox>>,
 }
 

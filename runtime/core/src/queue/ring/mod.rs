@@ -133,7 +133,8 @@ pub(crate) struct Stealer<T: Send> {
 pub(crate) enum Steal<T> {
     /// The ring was empty.
     Empty,
-    /// The ring has items, but another thief is active or won the race. Retry, or try another ring.
+    /// The ring has items, but another thief is active, or another thread won the race. Retry, or
+    /// try another ring.
     Lost,
     /// `count` items were taken: `next` is the oldest one, and the others are now in the thief's
     /// own ring.

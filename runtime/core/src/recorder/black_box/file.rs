@@ -1,13 +1,16 @@
 //! Creates the file of a black box, and deletes those of earlier lives.
 //!
-//! A *life* is one run of a program. The file is locked (`flock`) as long as the program runs,
-//! which also holds in another container with the same directory, where process ids differ.
+//! A *life* is one run of a program. The file is locked (`flock`) as long as the program runs.
+//! Programs in other containers that share the directory see the lock, too, although process ids
+//! differ there.
 //!
 //! Protocol, in the directory:
 //! 1. list the black boxes of this program's name, and group them by life;
-//! 2. delete the oldest lives, except for those that are locked, until there is room for this one;
-//! 3. delete the file of an earlier runtime of the same name in this life; if this life has
-//!    [`BOXES`] files already, delete the oldest one whose runtime was shut down;
+//! 2. if there are more than [`LIVES`] lives, counting this one, delete the files of the oldest
+//!    surplus ones, except for lives that are locked;
+//! 3. delete the file of an earlier runtime of the same name in this life; if there is none and
+//!    this life has [`BOXES`] files already, delete one that is not locked, because its runtime was
+//!    shut down;
 //! 4. create the file under a name that does not exist, with mode 0600, and lock it;
 //! 5. have the kernel allocate its pages.
 //!
@@ -29,7 +32,7 @@ use volt_telemetry::socket;
 
 /// How many lives of a program are kept, with the present one.
 pub(crate) const LIVES: usize = 3;
-/// The most black boxes of one life.
+/// The maximum number of black boxes of one life.
 pub(crate) const BOXES: usize = 8;
 /// Bytes that are written at a time where the kernel cannot allocate pages itself.
 static ZEROS: [u8; 65_536] = [0; 65_536];
@@ -101,7 +104,7 @@ fn create_file(dir: &OwnedFd, name: &FileName) -> Result<OwnedFd, Errno> {
 /// Has the kernel allocate pages, so that no store to them can fail.
 pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Result<()> {
     let request = || rustix::fs::fallocate(&file, FallocateFlags::empty(), at_byte as u64, bytes as u64);
-    // In memory, the kernel gives up when a signal arrives.
+    // On a file system in memory, the kernel gives up when a signal arrives.
     match retry_on_intr(request) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {

@@ -34,7 +34,7 @@ use volt_telemetry::recording::black_box::{end, word};
 
 use crate::clock;
 
-/// The most mappings of a program.
+/// The maximum number of mappings of a program.
 const MAPPINGS: usize = 64;
 
 /// The mappings of the program.
@@ -161,8 +161,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if !self.home.is_here() {
-            // The child has a private copy, and the lock may have been taken by a thread that does
-            // not exist here.
+            // The child has a private copy, which stays mapped (*Nothing is freed in a child*), and
+            // its entry has left the table.
             return;
         }
         let entry = &TABLE[self.entry];
@@ -227,8 +227,8 @@ extern "C" fn make_private() {
         // must not get the file's present contents instead.
         entry.at.store(0, Ordering::Relaxed);
         if copied.is_err() {
-            // Rather a child that crashes when it uses its parent's runtime than one that writes to
-            // its parent's file.
+            // Let the child crash when it uses its parent's runtime, rather than write to its
+            // parent's file.
             // SAFETY: mapped, see above.
             let _result = unsafe { rustix::mm::mprotect(at, bytes, rustix::mm::MprotectFlags::READ) };
         }

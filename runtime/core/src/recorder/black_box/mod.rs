@@ -10,7 +10,8 @@
 //! An ordinary case: worker 1 polls a task for 3 s, and the kernel kills the program. The cells of
 //! worker 1 contain the task's id, the address of its spawn line, and when the poll began. The
 //! texts contain the line for that address, since the sentinel had added it at its first check
-//! during the poll. The last sample contains the findings, and is up to [`SAMPLE_INTERVAL`] old.
+//! during the poll. The last sample contains the findings, and is usually up to [`SAMPLE_INTERVAL`]
+//! old.
 //!
 //! | what | written by | how old at the end |
 //! |---|---|---|
@@ -18,12 +19,12 @@
 //! | rings: events, while the flight recorder is on | the thread of the lane | current |
 //! | the time of the last check | the sentinel | its interval, while a worker is awake |
 //! | texts for addresses and numbers | the sentinel | its interval, while a worker is awake |
-//! | sample: snapshot, findings, memory | the thread that takes the doctor's snapshots | a quarter of a second, while a worker is awake |
+//! | sample: snapshot, findings, memory | the thread that takes the doctor's snapshots | a quarter of a second, or up to a second if samples take long, while a worker is awake |
 //!
 //! The layout is that of [`volt_telemetry::recording::black_box`]. The parts, bottom to top:
 //! * `mapping`: the mapped file, and what happens to it when the program forks or exits;
 //! * `file`: creates the file, and deletes those of earlier lives;
-//! * `facts`: what is known of the program, and its memory;
+//! * `facts`: facts about the program, and its memory;
 //! * `texts`: the logs of texts;
 //! * `space`: the black box itself;
 //! * `unsupported`: the same names, on systems other than Linux and under Miri;

@@ -29,7 +29,7 @@ use crate::stats::placed::Placed;
 /// How long samples pause after one, as a multiple of its time. 100 limits them to 1 % of one
 /// processor, unless the doctor takes a snapshot anyway.
 const SAMPLE_REST: u64 = 100;
-/// The most bytes of a sample.
+/// The maximum size of a sample, in bytes.
 const MAX_SAMPLE_BYTES: usize = SAMPLE_BYTES - SAMPLE_HEAD_WORDS * 8;
 
 /// See the header of this folder.
@@ -41,7 +41,8 @@ pub(crate) struct BlackBox {
     /// The directory of the program's memory control group.
     memory_group: Option<PathBuf>,
     texts: Mutex<Texts>,
-    /// The number of samples ever begun. Written by one thread at a time, under `samples`.
+    /// The number of samples ever begun. The lock also protects the samples' part of the mapping:
+    /// one thread at a time writes a sample.
     samples: Mutex<u64>,
     /// Rings for which there was no room.
     rings_refused: AtomicUsize,
@@ -186,8 +187,9 @@ impl BlackBox {
         *number += 1;
         let words = self.mapping.words(self.layout.sample_at((*number % 2) as usize), SAMPLE_BYTES / 8);
         let set = |index: usize, value: u64| {
-            // ORDERING: Release; the steps are in this order. The reader runs after the program
-            // has exited.
+            // ORDERING: Release; each of these stores comes after the steps before it. The first is
+            // not ordered before the bytes, but a reader discards a sample that does not match its
+            // checksum.
             words[index].store(value, Ordering::Release);
         };
         set(0, 2 * *number - 1);

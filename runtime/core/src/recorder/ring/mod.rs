@@ -206,7 +206,8 @@ impl RingReader {
         let mut copied = Copied::default();
         for _attempt in 0..MAX_COPIES {
             copied = self.copy_once(records, copied.lost);
-            // Nothing was whole: the writer has overwritten the whole ring in the meantime.
+            // Otherwise nothing was whole: the writer has overwritten the whole ring in the
+            // meantime, and another copy is made.
             if copied.count > 0 || copied.lost == 0 {
                 break;
             }
