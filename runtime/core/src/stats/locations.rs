@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "fills every place, which takes long, and touches no memory that one place does not")]
-    fn locations_beyond_the_table_are_unknown_numbers_are_unique() {
+    fn locations_have_unique_numbers_until_the_table_is_full() {
         let locations = Locations::new();
         let numbers: Vec<_> = (0..2 * PLACES).map(|_| locations.number_of(leaked())).collect();
         let known: HashSet<_> = numbers.iter().filter(|number| **number != UNKNOWN_LOCATION).collect();

@@ -87,7 +87,7 @@ impl Shared {
         ends::is_closed(self)
     }
 
-    /// Stops taking in tasks, and cancels all tasks.
+    /// Stops accepting tasks, and cancels all tasks.
     pub(crate) fn close(&self) {
         self.close_to_new();
         self.workers.registry.close();

@@ -153,7 +153,8 @@ impl Shared {
             let are_others = self.workers.driver.test_clock.as_ref().is_some_and(TestClock::are_outsiders_at_rest);
             are_others && self.blocking.is_idle() && self.workers.are_at_rest()
         };
-        // Twice: only what the second check covers can wake what the first check found at rest.
+        // Checked twice: the second check covers everything that can wake a thread that the first
+        // check found at rest.
         let is_at_rest = is_quiet() && {
             self.workers.idle.fence();
             !self.workers.has_work_for(worker) && self.workers.injector.is_empty_locked() && is_quiet()

@@ -116,10 +116,9 @@ impl<C> SharedCore<C> {
     }
 
     /// Returns whether no thread has the core.
-    ///
-    /// Relaxed: the sentinel calls it between two fences of `suspension`, which order it.
     pub(crate) fn is_free(&self) -> bool {
-        // ORDERING: Relaxed; see above.
+        // ORDERING: Relaxed; the check that must not miss a thread, Suspend (3) of `suspension`,
+        // comes after the fence of Suspend (2). Elsewhere it is a hint.
         self.is_free.load(Ordering::Relaxed)
     }
 

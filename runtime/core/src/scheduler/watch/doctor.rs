@@ -12,9 +12,9 @@
 //! Protocol:
 //! 1. The sentinel requests an examination every `DOCTOR_INTERVAL` while a worker is awake, if the
 //!    log or the control socket is enabled; with a black box, every `BlackBox::sample_interval`. It
-//!    requests one more before it suspends its checks, if there was an incident since the last one
-//!    or a finding is open. If tasks seem to wait for each other, it stays awake for some
-//!    examinations more.
+//!    requests one more before it suspends its checks, if there was an incident since the last one,
+//!    if a finding is open, or if there is a black box. If tasks seem to wait for each other, it
+//!    stays awake for some examinations more.
 //! 2. The thread that resolves stacks takes a snapshot.
 //! 3. The thread that takes a snapshot, this one or any other, examines it: the history of findings
 //!    (`volt_diagnosis::doctor::history`) compares it with the previous one, and the findings are

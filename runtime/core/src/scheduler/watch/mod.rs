@@ -89,7 +89,8 @@ impl Sentinel {
     }
 
     /// Makes the sentinel's thread end the checks. Called if the shutdown ended before the workers
-    /// did, once they have all ended. Otherwise `program::Watched::leave` ends the checks.
+    /// did, once they have all ended. Otherwise `sentinel::program::Watched::leave` ends the
+    /// checks.
     pub(crate) fn end(&self) {
         // ORDERING: Release; pairs with the Acquire in `is_over`. If the runtime is not checked
         // now, the sentinel is woken after this.

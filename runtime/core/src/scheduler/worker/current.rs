@@ -4,8 +4,8 @@
 //! submits a task reads it on the same thread, to decide between the worker's own queues and the
 //! global one.
 //!
-//! Invariant: *Worker while set*: the pointer is set only by `run_as`, and only while the worker
-//! is borrowed there.
+//! Invariant: *Worker while set*: the pointer is set to a worker only by `run_as`, and only while
+//! the worker is borrowed there.
 
 use std::cell::Cell;
 use std::ptr;

@@ -88,8 +88,8 @@ impl Worker {
         }
     }
 
-    /// Wakes what the driver has collected. The tasks go to the ring; then workers are woken, as
-    /// many as there are tasks that this worker does not run next.
+    /// Calls the wakers that the driver has collected. Their tasks go to the ring; then workers are
+    /// woken, as many as there are tasks that this worker does not run next.
     pub(super) fn wake_collected(&self) {
         let (mut wakers, of_io) = {
             let mut core = self.core.borrow_mut();

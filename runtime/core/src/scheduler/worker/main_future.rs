@@ -58,8 +58,9 @@ impl Wake for Main {
 
     fn wake_by_ref(self: &Arc<Self>) {
         // Submit (1)
-        // ORDERING: Release; pairs with the Acquire in `take_woken`. Each swap of the flag reads
-        // the last one, so a wake-up that finds the flag set is covered by the wake-up that set it.
+        // ORDERING: AcqRel; the Release pairs with the Acquire in `take_woken`, and no code relies
+        // on the Acquire. Each swap of the flag reads the last one, so a wake-up that finds the
+        // flag set is covered by the wake-up that set it.
         if self.is_woken.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -8,8 +8,8 @@
 //! the thread of a spare, and `current` the worker that runs on the calling thread.
 //!
 //! Between two polls of a tick the worker polls the driver once 20 times `driver_interval` have
-//! passed, by default 1 ms. So 128 slow polls delay no timer for longer than one poll and that
-//! time.
+//! passed, by default 1 ms. So a tick of slow polls delays no timer for longer than one poll and
+//! that time.
 //!
 //! A turn and a park are divided into steps, each a method. The thread takes them in the order in
 //! which `turn` and `park` call them. The simulation (`sim`) takes the same steps for many workers,
@@ -68,7 +68,7 @@ mod traced;
 /// Ticks between two comparisons of the worker's clock with the system's, by a worker that is
 /// always busy. If the clock stood still, all work that depends on passed time would wait for ever.
 const CLOCK_CHECK_TICKS: u32 = 16;
-/// In place of the time when the driver is due: after the present poll.
+/// The value of `Worker::driver_at_ns` that makes the driver due after the present poll.
 const REQUESTED: u64 = 0;
 
 /// A worker: see the module documentation.
@@ -268,7 +268,7 @@ impl Worker {
         cells.renew_budget(config.budget_per_tick);
     }
 
-    /// Polls `task` once. No other function polls tasks.
+    /// Polls `task` once. No other function polls tasks, except for `poll_traced`, for a dump.
     ///
     /// Not inlined, so that the stack of a stuck poll can be cut off here.
     #[inline(never)]
@@ -357,8 +357,6 @@ impl Worker {
         }
         self.ensure_present();
     }
-
-    // ---- queueing tasks -------------------------------------------------------------------------
 }
 
 /// One tick of a worker: its remaining budget, and what it has done so far.

@@ -219,7 +219,8 @@ fn linger() {
 /// The object that a worker is about to park on.
 pub(super) type ParkTarget<'a> = parking::ParkTarget<Turn<'a>>;
 
-/// The end of a sleep that no claim ended.
+/// How a sleep in the driver or on the futex ended. Whether the worker was claimed is separate: see
+/// `retract`.
 pub(crate) enum SleptBy {
     Driver(io::Result<Polled>),
     Futex(Slept),
@@ -228,6 +229,7 @@ pub(crate) enum SleptBy {
 }
 
 impl SleptBy {
+    /// Returns why a worker that was not claimed woke up.
     fn reason(&self) -> WakeReason {
         match self {
             SleptBy::Driver(Ok(polled)) if polled.events > 0 => WakeReason::Io,

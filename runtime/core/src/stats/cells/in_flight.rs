@@ -69,8 +69,8 @@ impl WorkerCells {
             let location = self.location.load(Ordering::Relaxed);
             (self.task_id.get(), self.place.get(), self.poll_began_at_ns.get(), location, self.route.get())
         })?;
-        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
-        // since `poll_seq` was odd.
+        // SAFETY: only `begin_poll` and `begin_poll_of_main` write the pointer, from a `&'static
+        // Location`; one of them has done so, since `poll_seq` was odd.
         let location = unsafe { &*location };
         let for_ns = now_ns.saturating_sub(began_at_ns);
         let poll = InFlight { task_id, spawned_at: text::location(location), for_ns, ..InFlight::default() };

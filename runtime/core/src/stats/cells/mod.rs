@@ -55,8 +55,8 @@ use crate::stats::tally::Tally;
 pub(crate) struct WorkerCells {
     // The poll in flight.
     poll_seq: AtomicU64,
-    /// The `poll_seq` of the poll requested to yield at its next operation; 0, no poll, once that
-    /// request had no effect. Set by the sentinel, withdrawn by the worker.
+    /// The `poll_seq` of the poll that was requested to yield at its next operation; 0 = none. Set
+    /// by the sentinel, reset by the worker when it withdraws the request.
     yields_seq: AtomicU64,
     task_id: Gauge,
     /// The task's place in the registry, if the task has a name or a span that is stored there.
@@ -383,8 +383,8 @@ impl WorkerCells {
         if self.poll_seq() != poll_seq {
             return None;
         }
-        // SAFETY: only `begin_poll` writes the pointer, from a `&'static Location`; it has done so,
-        // since `poll_seq` was odd.
+        // SAFETY: only `begin_poll` and `begin_poll_of_main` write the pointer, from a `&'static
+        // Location`; one of them has done so, since `poll_seq` was odd.
         Some((unsafe { &*location }, began_at_ns))
     }
 

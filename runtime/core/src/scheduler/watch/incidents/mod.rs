@@ -56,7 +56,7 @@ struct Entries {
     kinds: HashMap<(String, Cause), Kind>,
 }
 
-/// An incident with its stacks stored separately. A reader takes the stacks along without a copy
+/// An incident with its stacks stored separately. A reader clones only references to the frames
 /// while it holds the lock, since the sentinel waits for the lock.
 #[derive(Clone)]
 struct Kept {
