@@ -1,5 +1,5 @@
-//! Integrations with other crates. Each is enabled by the feature of the same name, and uses only
-//! Volt's public API.
+//! Integrations with other crates. Each public module is enabled by the feature of the same name.
+//! `stall` and `preface` are parts of `axum`.
 
 #[cfg(feature = "axum")]
 mod stall;

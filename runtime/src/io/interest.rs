@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interest_is_awaited_with_what_ends_it_for_good() {
+    fn a_wait_for_a_direction_also_ends_when_it_is_closed() {
         assert_eq!(Interest::READABLE.awaited(), Flags::READABLE.and(Flags::READ_CLOSED));
         let both = Interest::READABLE | Interest::WRITABLE;
         assert_eq!(Ready::of(both.awaited()), Ready::ALL - Ready(Flags::PRIORITY) - Ready::ERROR);

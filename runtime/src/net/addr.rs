@@ -56,7 +56,7 @@ use sealed::{Sealed, Target};
 ///
 /// # Errors
 /// Returns the resolver's error if the name cannot be resolved. Returns `ErrorKind::InvalidInput`
-/// if `host` is a string that is not of the form `host:port`.
+/// if `host` is a string that is not of the form `host:port`, or is an empty list of addresses.
 ///
 /// # Panics
 /// Panics if `host` is a host name and the future is polled outside the context of a runtime.
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_need_no_resolver_and_names_do() {
+    fn numeric_addresses_need_no_resolver_and_names_do() {
         let addr: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let known = || Target::Addrs(vec![addr]);
         assert_eq!("127.0.0.1:80".target(), known());

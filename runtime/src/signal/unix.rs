@@ -32,8 +32,9 @@
 //    that was counted after step 3. If there is still nothing to report, it waits for the next
 //    byte.
 //
-// A new listener has seen what is in `reported`. It registers its pipe with the handler first, and
-// its pipe has a byte from the beginning, so that it makes step 3 once without a signal.
+// A new listener starts with the count in `reported` as the last one that it has seen. It registers
+// its pipe with the handler first, and its pipe has a byte from the beginning, so that it makes
+// step 3 once without a signal.
 //
 // Invariants:
 // * *Counted first*: the action that counts is registered before that of any listener, and the
@@ -43,7 +44,8 @@
 //   byte follows, or its readiness is set.
 // * *Of this process*: a forked child process has the handler, the counts and the pipes of its
 //   parent. The handler checks whether it runs in the process that registered the pipe. In any
-//   other process it writes nothing. The first listener of a child ignores what was counted before.
+//   other process it writes nothing. The first listener of a child ignores the signals that were
+//   counted before.
 //
 // Rejected: one pipe for the program and a list of listeners, as in Tokio. It needs a place in
 // every driver. Rejected: `signalfd`. The signal must be blocked in all threads, including those of

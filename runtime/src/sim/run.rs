@@ -65,7 +65,7 @@ impl fmt::Display for Failure {
 /// its `JoinHandle`, as in every runtime, so a test awaits its tasks and unwraps their results.
 ///
 /// If the environment variable `VOLT_SEED` contains a seed, only that one is run, whatever `seeds`
-/// contains.
+/// contains. The failed run is then not repeated, and the message contains no command.
 ///
 /// # Panics
 /// Panics if a run fails. The message contains the seed, the message of the failure, the hash of

@@ -122,7 +122,7 @@ impl<T> Sender<T> {
 
     /// Returns the number of [`WeakSender`]s.
     pub fn weak_count(&self) -> usize {
-        // Without that of the channel's `Values`.
+        // The channel's `Values` has a weak sender of Tokio's, too, which is not counted.
         self.0.weak_count().saturating_sub(1)
     }
 

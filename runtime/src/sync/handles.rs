@@ -1,13 +1,13 @@
-//! The handles of a channel whose receivers are many, in numbers, for dumps: which channel a handle
-//! belongs to, and how many handles there are.
+//! Counts the senders and receivers of a channel with many receivers, and identifies the channel to
+//! which a handle belongs. A dump shows both.
 //!
 //! Each sender owns an `Arc` of the channel's [`Channel`], each receiver a `Weak`. So the counts of
 //! the two are the numbers of senders and receivers. Tokio's receivers do not return these, and
 //! the future of their operation borrows them while it waits.
 //!
 //! The channel also measures how far its slowest receiver is behind ([`Lag`]), for which a dump
-//! upgrades a weak sender for a moment. In this moment, the number of senders that Tokio counts is
-//! one higher, and if the last sender is dropped, the channel is closed only afterwards.
+//! upgrades a weak sender for a moment. At that moment, the number of senders that Tokio counts is
+//! one higher. If the last sender is dropped at that moment, the channel is closed only afterwards.
 //!
 //! Writers: handles that are created, cloned and dropped. Reader: a dump.
 //!
@@ -34,7 +34,7 @@ pub(super) trait Lag {
     fn messages(&self) -> Option<(usize, usize)>;
 }
 
-/// A channel that keeps only a value.
+/// For a channel that keeps only its latest value.
 impl Lag for () {
     fn messages(&self) -> Option<(usize, usize)> {
         None
@@ -88,7 +88,7 @@ impl<L: Lag> OfSender<L> {
 impl<L: Lag> OfReceiver<L> {
     /// Returns the channel, whose senders a receiver awaits.
     pub(super) fn awaited(&self, kind: &'static str) -> Awaited {
-        // Not while the channel is upgraded.
+        // Read before the upgrade below, which counts as one more sender.
         let senders = Some(self.0.strong_count() as u64);
         let (weak_senders, numbers) = self.0.upgrade().map_or((0, Resource::default()), |channel| {
             // ORDERING: Relaxed: a number for a report.

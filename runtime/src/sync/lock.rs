@@ -24,10 +24,10 @@ impl Lock {
         Self { permit: tokio::sync::Semaphore::const_new(1), holder: Holder::new() }
     }
 
-    /// Acquires the lock for a call at `at`, which gets a guard of this kind. Cancel safe.
+    /// Acquires the lock for a call at `at`, which returns a guard of this kind. Cancel safe.
     pub(super) async fn acquire(&self, at: &'static Location<'static>, guard: Guard) {
-        // Without the queue of the semaphore, which takes three times as many instructions. It is
-        // fair: a permit is left only if no operation waits for it.
+        // First without the queue of the semaphore, which takes three times as many instructions.
+        // This is fair: a permit is available only if no operation waits for it.
         if let Ok(permit) = self.permit.try_acquire() {
             poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
             return self.own(permit, at, guard);
@@ -60,7 +60,7 @@ impl Lock {
 
     #[inline]
     fn own(&self, permit: SemaphorePermit<'_>, at: &'static Location<'static>, guard: Guard) {
-        // Not the permit's method, which then drops it, by a call.
+        // Not the permit's own `forget`, which also drops the permit, by a function call.
         mem::forget(permit);
         self.holder.acquired(at, guard);
     }

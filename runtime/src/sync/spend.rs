@@ -114,8 +114,8 @@ pub(super) fn poll_pending<T>(
     }
 }
 
-/// Runs `poll`, one poll of an operation that has no future: nothing that is dropped could withdraw
-/// its record, so the record is kept.
+/// Runs `poll`, one poll of an operation that has no future. The record of its wait is kept: there
+/// is no future whose drop could withdraw it.
 pub(super) fn kept<T>(
     awaits: Awaits,
     at: &'static Location<'static>,

@@ -14,9 +14,9 @@ use volt_core::coop;
 #[cfg(not(feature = "sim"))]
 pub use tokio::select as without_budget;
 
-/// For the macro: what it expands to with the feature `sim`. It passes to Tokio's macro where to
-/// begin, which that macro otherwise draws itself. Only this feature depends on the form in which
-/// Tokio's macro passes it to itself.
+/// For the macro: what it expands to with the feature `sim`. It passes the index of the branch that
+/// is polled first to Tokio's macro, which would otherwise draw it. Only this feature depends on the
+/// form in which Tokio's macro passes that index to itself.
 #[doc(hidden)]
 #[cfg(feature = "sim")]
 #[macro_export]
@@ -50,9 +50,9 @@ pub async fn budget() {
 /// other futures are dropped.
 ///
 /// The syntax and the semantics are those of [Tokio's macro](tokio::select): patterns, conditions
-/// (`, if …`), `else` and `biased;`. All futures are polled in the same task, in random order
-/// unless `biased;` comes first. If the cooperative budget of the task is spent, it yields before
-/// that.
+/// (`, if …`), `else` and `biased;`. All futures are polled in the same task, one after the other.
+/// The first one is chosen at random, unless `biased;` comes first. If the cooperative budget of the
+/// task is spent, it yields before that.
 ///
 /// # Panics
 /// Panics if all branches are disabled and there is no `else`.

@@ -1,7 +1,7 @@
 //! Counts the requests of a router by route.
 //!
-//! Only the inside of a router has the path that matched. So the layer is put around each handler,
-//! as `Router::layer` does.
+//! The matched path of a request is available only inside a router. So `Router::layer` puts this
+//! layer around each handler.
 //!
 //! A router may contain another one as a service (`nest_service`, `fallback_service`). The layer of
 //! the outer router then has only the prefix at which that service is nested. It counts the request
@@ -96,9 +96,9 @@ pub struct RouteService<S> {
 ///
 /// axum has a separate handler for the methods that a path does not have, which refuses all of
 /// them. A service such as a file server accepts some methods, and refuses others by itself. Both
-/// are handled alike: before the first refusal, each request is counted under its method. Then only
-/// methods that were accepted once are. A request with another method begins as [`OTHER`], and gets
-/// its method if it is accepted after all.
+/// are handled alike. Before the first refusal, each request is counted under its method. After it,
+/// a request whose method was never accepted begins as [`OTHER`]. It gets its method if the handler
+/// accepts it after all.
 #[derive(Debug, Default)]
 struct Methods(AtomicU16);
 
@@ -194,8 +194,9 @@ impl Counted {
 struct Unproven(Renamer, MatchedPath);
 
 impl<S> RouteService<S> {
-    /// Begins a request that has no mark, or gives it a better name. Marks it. Returns it if it has
-    /// begun here, and what gives it its method if that is accepted.
+    /// Begins to count a request that has no mark, or gives a better name to one that an outer layer
+    /// counts. Marks it. Returns the request if it has begun here, and an [`Unproven`] if it gets
+    /// its method only once the handler accepts that.
     fn begin(&self, request: &mut Request) -> (Option<observe::Request>, Option<Unproven>) {
         let mark = request.extensions().get::<Mark>();
         if matches!(mark, Some(Mark::Named)) {
@@ -279,7 +280,7 @@ impl<F: Future<Output = Result<Response, E>>, E> Future for RouteFuture<F> {
             }
             Poll::Ready((result, status))
         };
-        // A request that has begun outside, or is not counted, has methods all the same.
+        // `poll` also notes the methods of requests that another layer counts, or none.
         let (result, status) = ready!(match this.counted {
             Some(counted) => counted.poll(poll),
             None => poll(),

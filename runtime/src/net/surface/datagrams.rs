@@ -12,9 +12,9 @@ macro_rules! datagrams {
             /// Waits until there is room for the datagram.
             ///
             /// # Errors
-            /// Returns `DestinationAddressRequired` or `NotConnected` if the socket is not
-            /// connected. Returns an error if the datagram is too long. Also returns an error if
-            /// the underlying system call fails.
+            /// Returns an OS error `EDESTADDRREQ` (UDP) or `NotConnected` (Unix sockets) if the
+            /// socket is not connected. Returns an error if the datagram is too long. Also returns
+            /// an error if the underlying system call fails.
             ///
             /// # Cancel safety
             /// This method is cancel safe. If the future is dropped before it completes, the

@@ -104,8 +104,8 @@ impl UnixDatagram {
         Self::from_std(net::UnixDatagram::bind_addr(&address(path.as_ref())?)?)
     }
 
-    /// Creates a socket that is not bound to an address. Other sockets cannot send to it, unless it
-    /// is connected.
+    /// Creates a socket that is not bound to an address. It can send datagrams, but other sockets
+    /// cannot send to it, even after it is connected.
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails.

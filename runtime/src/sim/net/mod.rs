@@ -135,8 +135,8 @@ impl Net {
     /// [`TimedOut`](io::ErrorKind::TimedOut) if the two hosts are partitioned for 127 s.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. The listener may have accepted the connection; it then reads the
-    /// end of the stream.
+    /// This method is cancel safe. If the future is dropped before it completes, the listener
+    /// receives no connection.
     pub async fn connect(&self, from: &str, to: &str) -> io::Result<Stream> {
         let shared = &self.shared;
         let is_connected = async {

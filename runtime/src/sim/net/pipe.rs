@@ -41,7 +41,7 @@ struct Pipe {
     writer: Option<Waker>,
 }
 
-/// Bytes under way. An empty segment is the end of the stream.
+/// Bytes in flight. An empty segment is the end of the stream.
 struct Segment {
     arrives_at: Instant,
     bytes: VecDeque<u8>,
@@ -51,9 +51,9 @@ struct Segment {
 pub(super) enum Arrived {
     /// Bytes were read, or none at the end of the stream.
     Now,
-    /// The first segment arrives then.
+    /// The first segment arrives at this time.
     At(Instant),
-    /// Nothing is under way.
+    /// No segment is in flight, or the hosts are partitioned.
     Nothing,
 }
 
@@ -75,8 +75,8 @@ impl Connection {
         lock(&self.state)
     }
 
-    /// Passes what has arrived at `end` to `to`, at most `max` bytes. Stores the waker of `cx` if
-    /// nothing has arrived.
+    /// Passes the bytes that have arrived at `end` to `to`, at most `max`. Stores the waker of `cx`,
+    /// which the next write, a reset or the end of a partition calls.
     pub(super) fn read(
         &self,
         end: usize,
@@ -196,7 +196,8 @@ impl Pipe {
     }
 }
 
-/// Takes a lock. No code of the program runs under these locks, so none is left half written.
+/// Takes a lock, even if it is poisoned. Under these locks only a `ReadBuf` is filled and wakers are
+/// cloned, so a panic leaves no value half written.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

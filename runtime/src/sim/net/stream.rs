@@ -43,7 +43,7 @@ impl Stream {
         self.connection.host(1 - self.end)
     }
 
-    /// Arms the timer for `at`. Returns whether that time has come already.
+    /// Polls a timer for `at`. Ready once that time has come.
     fn poll_arrival(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let arrival = self.arrival.get_or_insert_with(|| Box::pin(sleep_until(at)));
         if arrival.deadline() != at {

@@ -1,8 +1,8 @@
 //! The bounded channel: [`channel`].
 //!
 //! The handles share a [`Link`]. By its address a dump recognizes the tasks that wait for room in
-//! the same channel. It also has the task that receives: for a dump, and for the search for tasks
-//! that wait for room in each other's channels.
+//! the same channel. It also records the task that receives. A dump shows that task, and the search
+//! for deadlocks finds tasks that wait for room in each other's channels.
 
 use std::future::poll_fn;
 use std::panic::Location;
@@ -378,9 +378,8 @@ impl<T> Receiver<T> {
         self.0.max_capacity()
     }
 
-    /// Records the task that receives, in each poll that is pending, and in one that is not if the
-    /// task is another one than before: a receiver may be moved to another task, which then always
-    /// finds messages.
+    /// Records the task that receives, in each poll that is pending. In a poll that is ready, does so
+    /// only if another task received last: a receiver may move to a task that always finds messages.
     #[inline]
     fn note_receiver(&self, is_pending: bool, at: &'static Location<'static>) {
         if is_pending || !self.1.receiver.has_receiver_here() {

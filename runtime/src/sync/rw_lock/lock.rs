@@ -54,9 +54,10 @@ impl SharedLock {
         }
     }
 
-    /// Acquires the lock for a call at `at`, which gets a guard of this kind. Cancel safe.
+    /// Acquires the lock for a call at `at`, which returns a guard of this kind. Cancel safe.
     pub(super) async fn acquire(&self, access: Access, at: &'static Location<'static>, guard: Guard) {
-        // Without the queue, as in `sync::lock`: permits are left only if no operation waits.
+        // First without the queue, as in `sync::lock`: permits are available only if no operation
+        // waits for them.
         if let Ok(permit) = self.permits.try_acquire_many(self.permits_of(access)) {
             poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
             return self.own(permit, access, at, guard);

@@ -276,7 +276,7 @@ impl Semaphore {
         permits: u32,
     ) -> Result<SemaphorePermit<'_>, AcquireError> {
         let acquired = match self.permits.try_acquire_many(permits) {
-            // Without the queue, as in `lock`, and without the state of another future.
+            // First without the queue, as in `sync::lock`, and without the state of another future.
             Ok(permit) if coop::try_proceed() => self.own(permit, at, Guard::Borrowed),
             permit => self.wait(permit.ok(), at, permits, Guard::Borrowed).await?,
         };
@@ -327,10 +327,10 @@ impl Semaphore {
         Ok(self.own(self.permits.blocking_acquire_many(permits)?, at, guard))
     }
 
-    /// Returns what a task waits for that requires this number of permits.
+    /// Returns the record of this semaphore for a task that waits for this number of permits.
     #[cold]
     fn awaited(&self, permits: u32) -> Option<Awaited> {
-        // The only permit of a semaphore has a holder, which is shown instead.
+        // If the semaphore is a lock, the dump shows its holder instead.
         if self.owners.holder().is_some() && permits <= 1 {
             return None;
         }
@@ -343,11 +343,11 @@ impl Semaphore {
         Some(Awaited::new(Key::Semaphore(self.owners.id()), "semaphore", numbers))
     }
 
-    /// Records who has acquired `permit`, which the caller must release.
+    /// Records that the current task has acquired `permit`, which the caller must release.
     #[inline]
     fn own(&self, permit: tokio::sync::SemaphorePermit<'_>, at: &'static Location<'static>, guard: Guard) -> Acquired {
         let permits = permit.num_permits();
-        // Not the permit's method, which then drops it, by a call.
+        // Not the permit's own `forget`, which also drops the permit, by a function call.
         mem::forget(permit);
         self.owners.acquired(permits, at, guard)
     }

@@ -221,7 +221,7 @@ impl LocalSet {
         state.is_polled = true;
         drop(state);
         drop(former);
-        // Also if a subscriber panics in a poll.
+        // Resets `is_polled`, also if a subscriber panics in a poll.
         let _polled = Polled(shared);
         let (polls, operations) = budgets();
         if resources::is_traced() {
@@ -255,7 +255,7 @@ impl LocalSet {
     }
 }
 
-/// A running poll of a set.
+/// A running poll of a set. Resets `is_polled` when it is dropped.
 struct Polled<'a>(&'a Shared);
 
 impl Drop for Polled<'_> {
@@ -303,7 +303,7 @@ impl LocalSet {
                 is_empty = false;
             }
             if is_empty {
-                // Another thread wakes one of them, and has not submitted it yet.
+                // Another thread is waking one of them, and has not pushed it to the queue yet.
                 std::thread::yield_now();
             }
         }

@@ -18,8 +18,8 @@ pub(super) struct State {
     /// By id, so in the order in which they were spawned.
     pub(super) alive: BTreeMap<u64, Task>,
     pub(super) waker: Option<Waker>,
-    /// A poll of the set is running, and runs what is woken meanwhile: the waker need not be
-    /// called.
+    /// A poll of the set is running, and polls the tasks that are woken meanwhile: the waker need
+    /// not be called.
     pub(super) is_polled: bool,
     pub(super) phase: Phase,
 }
