@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_means_nothing_set() {
+    fn without_arguments_no_option_is_set() {
         let options = Options::parse(quote!()).unwrap();
         assert!(options.worker_threads.is_none() && options.name.is_none());
         assert!(options.start_paused.is_none() && options.volt.is_none());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_two_lives_counts() {
+    fn the_later_of_two_incarnations_counts() {
         let (now, mut presence) = (Instant::now(), Presence::new(peer("me", 1)));
         presence.received(peer("a", 5), now);
         assert_eq!(presence.received(peer("a", 6), now), Sign::There { is_new: true });

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_names_its_peer_and_nothing_else_does() {
+    fn only_the_frame_subject_of_a_peer_is_parsed_as_one() {
         let subjects = Subjects::new("shop").unwrap();
         for incarnation in [0, 7, u64::MAX] {
             let peer = Peer { node: "a-b_1".parse().unwrap(), incarnation };

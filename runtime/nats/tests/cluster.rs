@@ -199,7 +199,7 @@ fn a_stopped_server_fills_the_queue_without_blocking_senders() {
 }
 
 #[test]
-fn rubbish_on_the_cluster_s_subjects_does_no_harm() {
+fn invalid_messages_are_counted_and_a_double_makes_a_node_leave() {
     on_volt(async || {
         let server = Server::start();
         let (alpha, counts) = join(&server, "alpha").await;
@@ -241,7 +241,7 @@ fn rubbish_on_the_cluster_s_subjects_does_no_harm() {
 }
 
 #[test]
-fn under_a_flood_a_silent_node_is_found_lost_all_the_same() {
+fn a_silent_node_is_lost_even_under_a_flood() {
     on_volt(async || {
         let server = Server::start();
         let beta = Program::ping(&server.address, "beta");

@@ -61,7 +61,7 @@ mod imp {
     }
 }
 
-/// A lock that ignores poison. No lock of Volt is held while code of the application runs, so a
+/// A lock that ignores poisoning. No such lock is held while code of the application runs, so a
 /// panic never leaves the protected value half-changed.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(Lock<T>);

@@ -15,8 +15,8 @@ use volt_core::coop;
 pub use tokio::select as without_budget;
 
 /// For the macro: what it expands to with the feature `sim`. It passes the index of the branch that
-/// is polled first to Tokio's macro, which would otherwise draw it. Only this feature depends on the
-/// form in which Tokio's macro passes that index to itself.
+/// is polled first to Tokio's macro, which would otherwise draw it. Only this feature depends on
+/// the form in which Tokio's macro passes that index to itself.
 #[doc(hidden)]
 #[cfg(feature = "sim")]
 #[macro_export]
@@ -51,8 +51,8 @@ pub async fn budget() {
 ///
 /// The syntax and the semantics are those of [Tokio's macro](tokio::select): patterns, conditions
 /// (`, if …`), `else` and `biased;`. All futures are polled in the same task, one after the other.
-/// The first one is chosen at random, unless `biased;` comes first. If the cooperative budget of the
-/// task is spent, it yields before that.
+/// The first one is chosen at random, unless `biased;` comes first. If the cooperative budget of
+/// the task is spent, it yields before that.
 ///
 /// # Panics
 /// Panics if all branches are disabled and there is no `else`.

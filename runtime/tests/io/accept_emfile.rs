@@ -73,7 +73,7 @@ fn accept_backs_off_when_descriptors_run_out_and_recovers() {
             let limit = Rlimit { current: Some(DESCRIPTORS), ..getrlimit(Resource::Nofile) };
             setrlimit(Resource::Nofile, limit).unwrap();
 
-            // Each way twice: a spell begins anew after a successful accept.
+            // Each way twice: the waits begin anew after a successful accept.
             for spell in 1..=4 {
                 let _waiting = net::TcpStream::connect(addr).unwrap();
                 let held = take_all();

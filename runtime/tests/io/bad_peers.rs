@@ -66,7 +66,7 @@ fn a_peer_that_closes_ends_the_stream_and_then_breaks_the_pipe() {
 }
 
 #[test]
-fn only_waiting_tasks_see_a_connection_reset() {
+fn a_reset_fails_the_waiting_read_and_no_other_connection() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let beside = echo_beside().await;

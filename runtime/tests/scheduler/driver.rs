@@ -10,7 +10,7 @@ use crate::watchdog::watched;
 use volt::io::AsyncReadExt;
 use volt::net::UnixStream;
 
-/// If an eager hand-off has a gap, it shows seldom.
+/// A gap in the eager hand-off would show in few rounds only.
 const ROUNDS: usize = 100;
 
 /// Returns one end of Volt's type, and one of the standard library's.

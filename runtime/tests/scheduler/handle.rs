@@ -94,7 +94,7 @@ fn an_interval_of_0_panics_in_the_caller() {
 }
 
 #[test]
-fn any_other_interval_is_taken() {
+fn any_other_interval_is_accepted() {
     watched(|| {
         for (given, taken) in [(1, 1), (2, 2), (61, 61), (u32::MAX, 65_536)] {
             let set = builder(1).event_interval(given).global_queue_interval(given);

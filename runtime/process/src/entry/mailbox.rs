@@ -119,10 +119,10 @@ impl Mailbox {
         }))
     }
 
-    /// Puts the message of a sender that waits for room in, or applies the policy. `Delivery` calls
-    /// it again, with the same arguments, until the result is ready. Under `Block`, if there is no
-    /// room, the message stays in `message`, the place of the sender in the queue in `ticket`, and
-    /// `waker` is woken when room was lent to it.
+    /// Puts in the message of a sender that can wait for room, or applies the policy. `Delivery`
+    /// calls it again, with the same arguments, until the result is ready. Under `Block`, if there
+    /// is no room, the message stays in `message`, and the place of the sender in the queue is in
+    /// `ticket`. `waker` is woken when room was lent to the sender.
     pub(crate) fn poll_push(
         &self,
         message: &mut Option<Message>,
@@ -237,7 +237,8 @@ impl Mailbox {
         self.lock().room.capacity() as usize
     }
 
-    /// No user code runs under this lock, so a panic leaves nothing half-done.
+    /// A panic under this lock leaves nothing half-done: the only foreign code that runs there is
+    /// the clone of a waker, in W1 and W3.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

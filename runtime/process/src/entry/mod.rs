@@ -430,8 +430,8 @@ impl<S: Home> Named for Entry<S> {
     }
 }
 
-/// The waker of whatever a process awaits outside of its yields: makes the process step without an
-/// event.
+/// The waker for operations that a process awaits outside of its yields. It makes the process step
+/// without an event.
 impl<S: Home> Wake for Entry<S> {
     fn wake(self: Arc<Self>) {
         Entry::wake(&self);

@@ -25,12 +25,14 @@
 //!    welcome opens the conversation.
 //! 3. *Open*: the conversation is open for us once a frame contains our session in
 //!    `received_session`. Before that, we send nothing except 1 and 2.
-//! 4. *Stale*: a frame with a session other than the one we have received, or without our session
-//!    in `received_session`, belongs to an earlier conversation. It is ignored.
+//! 4. *Stale*: a frame with a lower session than the one we have received, or without our session
+//!    in `received_session`, belongs to an earlier conversation. It is ignored, unless it is a
+//!    hello.
 //! 5. *Duplicate*: a frame whose number we have received already is ignored. So frames are handled
 //!    at most once and in order, whatever the relay does.
-//! 6. *Gap*: a skipped number means that frames were lost. The conversation is broken off: all its
-//!    bonds end with `NoConnection`, and we start anew with a hello of a fresh session.
+//! 6. *Gap*: a skipped number means that frames were lost. So does a higher session in a frame that
+//!    is no hello: their hello was lost. The conversation is broken off: all its bonds end with
+//!    `NoConnection`, and we start anew with a hello of a fresh session.
 //! 7. *Forgotten*: a hello with a higher session means that they have started anew. The
 //!    conversation is broken off here, too, and we reply from a fresh session.
 //!

@@ -3,8 +3,8 @@
 //!
 //! A *node* is a system with a name. `relay` is the interface to the transport, and `hub` a
 //! transport within one program. `frame` is the format. `line` is the conversation with one other
-//! node, and `cluster` has all of them. `traffic` counts the frames. The folder `remote` above has
-//! the operations on remote processes.
+//! node, and `cluster` has all of them. `traffic` counts the frames. The module `remote` of the
+//! crate has the operations on remote processes.
 
 pub(crate) mod frame;
 pub(crate) mod relay;

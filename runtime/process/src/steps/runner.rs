@@ -27,8 +27,8 @@
 //! a poll: the step polls the function's future, which clones the waker, and so the dump has the
 //! chain of its awaits. The clone is an ordinary waker of the task, and not the process's waker,
 //! which makes the process READY first. So from then on each poll of the task does that itself, and
-//! no wake-up is lost (`was_traced`). A state machine does not step, because a step is up to it.
-//! Its chain ends in [`waits_for_events`] or [`waits_for_yields`].
+//! no wake-up is lost (`was_traced`). A state machine without an event does not step, because a
+//! step may have effects. Its chain ends in [`waits_for_events`] or [`waits_for_yields`].
 //!
 //! # Invariants
 //!

@@ -44,9 +44,9 @@ pub(super) struct Child {
     /// Failures in a row, without a long lifetime between them.
     pub failures: u32,
     pub restarts: u64,
-    /// Replies to the request that started this child, when its `init` has returned.
+    /// Replies to the request that added this child, once its `init` has returned.
     pub starter: Option<Reply>,
-    /// Reply to the requests to terminate this child, when it has exited.
+    /// Reply to the requests to terminate this child, once it has exited.
     pub terminators: Vec<Reply>,
     deadline: Option<Instant>,
 }

@@ -194,9 +194,9 @@ impl Counted {
 struct Unproven(Renamer, MatchedPath);
 
 impl<S> RouteService<S> {
-    /// Begins to count a request that has no mark, or gives a better name to one that an outer layer
-    /// counts. Marks it. Returns the request if it has begun here, and an [`Unproven`] if it gets
-    /// its method only once the handler accepts that.
+    /// Begins to count a request that has no mark, or gives a better name to one that an outer
+    /// layer counts. Marks it. Returns the request if it has begun here, and an [`Unproven`] if it
+    /// gets its method only once the handler accepts that.
     fn begin(&self, request: &mut Request) -> (Option<observe::Request>, Option<Unproven>) {
         let mark = request.extensions().get::<Mark>();
         if matches!(mark, Some(Mark::Named)) {

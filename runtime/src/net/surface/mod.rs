@@ -4,8 +4,8 @@
 //! bytes (`tries_to_read!`, `tries_to_write!`, `reads!`, `writes!`), the two halves of a stream
 //! (`halves!`), datagrams (`datagrams!`), and conversions from and to descriptors (`descriptor!`).
 //!
-//! Each type that uses them has a field `io`: its registration with the driver, or the `Acceptor` of
-//! a listener. These are macros instead of a trait because, as in Tokio, users call the methods
+//! Each type that uses them has a field `io`: its registration with the driver, or the `Acceptor`
+//! of a listener. These are macros instead of a trait because, as in Tokio, users call the methods
 //! without importing a trait.
 //!
 //! Each half of a stream polls only its own direction. So it is sufficient that a registration has

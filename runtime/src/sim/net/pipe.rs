@@ -75,8 +75,8 @@ impl Connection {
         lock(&self.state)
     }
 
-    /// Passes the bytes that have arrived at `end` to `to`, at most `max`. Stores the waker of `cx`,
-    /// which the next write, a reset or the end of a partition calls.
+    /// Passes the bytes that have arrived at `end` to `to`, at most `max`. Stores the waker of
+    /// `cx`, which the next write, a reset or the end of a partition calls.
     pub(super) fn read(
         &self,
         end: usize,
@@ -196,8 +196,8 @@ impl Pipe {
     }
 }
 
-/// Takes a lock, even if it is poisoned. Under these locks only a `ReadBuf` is filled and wakers are
-/// cloned, so a panic leaves no value half written.
+/// Takes a lock, even if it is poisoned. Under these locks, the only foreign code is the clone of a
+/// waker, so a panic leaves no value half written.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

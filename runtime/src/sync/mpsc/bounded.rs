@@ -378,8 +378,9 @@ impl<T> Receiver<T> {
         self.0.max_capacity()
     }
 
-    /// Records the task that receives, in each poll that is pending. In a poll that is ready, does so
-    /// only if another task received last: a receiver may move to a task that always finds messages.
+    /// Records the task that receives, in each poll that is pending. In a poll that is ready, does
+    /// so only if another task received last: a receiver may move to a task that always finds
+    /// messages.
     #[inline]
     fn note_receiver(&self, is_pending: bool, at: &'static Location<'static>) {
         if is_pending || !self.1.receiver.has_receiver_here() {

@@ -196,7 +196,7 @@ fn the_time_that_a_head_has_is_measured_by_the_runtimes_clock() {
 }
 
 #[test]
-fn a_head_may_have_as_long_as_it_likes() {
+fn the_longest_header_read_timeout_does_not_overflow() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, address) = listen().await;

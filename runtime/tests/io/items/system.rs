@@ -1,6 +1,6 @@
 //! Every public item of `super::{fs, io, process, signal}`, except the items of `io` that are
-//! Tokio's own, and Volt's readers, writers and copies in memory (`volt/io/memory`). Nothing here
-//! runs, but all of it has to compile with Volt's types and with Tokio's.
+//! Tokio's own, and Volt's readers, writers and copies in memory (`io/memory`). Nothing here runs,
+//! but all of it has to compile with Volt's types and with Tokio's.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Debug;

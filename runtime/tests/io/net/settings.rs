@@ -64,7 +64,7 @@ fn a_socket_is_bound_to_an_interface_and_released() {
             tcp.bind_device(Some(b"lo")).unwrap();
             udp.bind_device(Some(b"lo")).unwrap();
             assert_eq!((tcp.device().unwrap(), udp.device().unwrap()), (Some(b"lo".to_vec()), Some(b"lo".to_vec())));
-            // Takes a right that the program may lack.
+            // Requires a right that the program may lack.
             match tcp.bind_device(None) {
                 Ok(()) => assert_eq!(tcp.device().unwrap(), None),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied),

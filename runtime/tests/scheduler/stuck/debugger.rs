@@ -164,8 +164,8 @@ fn be_held() {
     assert_eq!(after.incidents.latest.iter().find(is_charged), None);
     let findings = examine(&before, &after);
     assert!(findings.iter().any(|finding| finding.rule == Rule::ProgramPaused), "{findings:#?}");
-    // A busy machine may delay some workers that wait for their processor, then and later. A storm
-    // would have called all spares.
+    // A busy machine may delay some workers that wait for their processor, then and later. If the
+    // sentinel blamed the tasks for the pause, it would call all spares.
     let called = after.sentinel.spare_calls - before.sentinel.spare_calls;
     assert!(called < after.sentinel.max_spares && after.sentinel.capped == 0, "{:?}", after.sentinel);
     wait_until(&runtime, |snapshot| snapshot.sentinel.spares_on_duty == 0);

@@ -100,7 +100,7 @@ fn a_moved_permit_is_named_until_another_task_drops_it() {
     assert!(runtime.block_on(owner).unwrap());
     let outside = pool.clone().try_acquire_owned().unwrap();
     waiter(&runtime, &pool);
-    // Where the permit is now is not known: it is not said that this task holds it.
+    // The permit may have been moved, so the dump does not report that this task holds it now.
     let (found, text) = semaphore(&runtime, 2);
     assert_eq!(holders(&found), [(Some(acquired_by), 1), (None, 1)], "{text}");
     assert!(text.contains(&format!("  1 permit acquired by task {acquired_by} ")), "{text}");

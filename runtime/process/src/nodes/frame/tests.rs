@@ -113,7 +113,7 @@ fn other_versions_and_kinds_are_distinguished_from_garbage() {
 }
 
 #[test]
-fn only_bytes_and_nothing_fit() {
+fn only_bytes_and_empty_payloads_fit() {
     assert_eq!(fits(&Payload::empty()), Ok(()));
     assert_eq!(fits(&Payload::bytes(vec![0; PAYLOAD_BYTES_MAX])), Ok(()));
     assert_eq!(fits(&Payload::bytes(vec![0; PAYLOAD_BYTES_MAX + 1])), Err(Misfit::TooLarge));
