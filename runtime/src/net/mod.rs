@@ -9,9 +9,10 @@
 //!
 //! All sockets except [`TcpSocket`] and [`UnixSocket`] must be created in the context of a runtime,
 //! because the driver of that runtime watches them. So creating one also panics on a runtime whose
-//! I/O is [disabled](crate::Builder::disable_io). Once created, a socket can be used from any thread
-//! for as long as that runtime runs. After the runtime has been shut down, operations that read,
-//! write or wait fail with an error of kind [`ErrorKind::Other`](std::io::ErrorKind::Other); see
+//! I/O is [disabled](crate::Builder::disable_io). Once created, a socket can be used from any
+//! thread for as long as that runtime runs. After the runtime has been shut down, operations that
+//! read, write or wait fail with an error of kind
+//! [`ErrorKind::Other`](std::io::ErrorKind::Other); see
 //! [`is_rt_shutdown_err`](crate::runtime::is_rt_shutdown_err). The `try_` functions still read data
 //! that has arrived before.
 //!
