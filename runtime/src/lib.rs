@@ -38,7 +38,7 @@
 //! | `futures-io` | no | `volt::futures_io`: adapters to the I/O traits of the `futures` crate |
 //! | `tokio-compat` | no | `Builder::tokio_compat`: a Tokio runtime beside Volt's, for libraries that require it |
 //! | `tracing-subscriber` | no | `volt::tracing`: the current task in each line of a `tracing-subscriber` log |
-//! | `sim` | no | `volt::sim` and `Builder::seed`: tests in which a seed determines the order of polls |
+//! | `sim` | no | `volt::sim` and `Builder::seed`: tests in which a seed determines the order of polls; includes `macros` |
 //! | `compressed-debug-info` | no | source lines in stacks of programs with compressed debug information |
 
 pub mod task;

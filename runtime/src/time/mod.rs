@@ -31,8 +31,9 @@
 //! [`Builder::test_clock`](crate::Builder::test_clock).
 //!
 //! Except for the methods of [`Instant`], all functions of this module use the timers of the
-//! current runtime and must be called inside a runtime. Their futures may be awaited anywhere while
-//! that runtime runs.
+//! current runtime and must be called inside a runtime. They also panic on a runtime whose time is
+//! [disabled](crate::Builder::disable_time). Their futures may be awaited anywhere while that
+//! runtime runs.
 
 pub mod error;
 

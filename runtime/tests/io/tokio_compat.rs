@@ -167,7 +167,7 @@ fn shutdown_waits_for_tokio_blocking_work_up_to_its_limit() {
 }
 
 #[test]
-fn it_may_be_shut_down_in_async_code() {
+fn a_runtime_with_tokio_may_be_shut_down_in_async_code() {
     watched(|| {
         let (outer, inner) = (runtime(1), runtime(1));
         outer.block_on(async move { inner.shutdown_background() });

@@ -228,7 +228,7 @@ fn several_tasks_may_wait_in_accept_on_one_listener() {
 }
 
 #[test]
-fn an_accept_that_was_dropped_takes_no_connection_along() {
+fn a_dropped_accept_leaves_the_next_connection_to_others() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let (listener, addr) = listen().await;

@@ -67,7 +67,7 @@ fn a_task_that_fills_its_own_channel_is_found() {
 }
 
 #[test]
-fn tasks_that_receive_while_they_wait_for_room_are_fine() {
+fn tasks_that_receive_while_they_wait_for_room_are_not_reported() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let _open = pair(&runtime, receives_meanwhile);
@@ -76,7 +76,7 @@ fn tasks_that_receive_while_they_wait_for_room_are_fine() {
 }
 
 #[test]
-fn a_slow_receiver_at_the_end_of_a_pipeline_is_fine() {
+fn a_slow_receiver_at_the_end_of_a_pipeline_is_not_reported() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let (first, of_first) = mpsc::channel(CAPACITY);
@@ -93,7 +93,7 @@ fn a_slow_receiver_at_the_end_of_a_pipeline_is_fine() {
 }
 
 #[test]
-fn a_receiver_that_was_moved_to_another_task_is_fine() {
+fn a_receiver_that_was_moved_to_another_task_is_not_reported() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let (sender, mut receiver) = mpsc::channel(CAPACITY);

@@ -118,7 +118,7 @@ fn a_task_that_locks_twice_is_found() {
 }
 
 #[test]
-fn the_holder_after_a_wait_is_known_and_a_part_is_held_too() {
+fn a_deadlock_through_the_guard_of_a_component_is_found() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let lock = Arc::new(Mutex::new((1, 2)));
@@ -188,7 +188,7 @@ fn a_child_that_awaits_its_parents_lock_is_found() {
 }
 
 #[test]
-fn a_child_that_works_while_others_await_a_lock_is_fine() {
+fn a_child_that_works_while_others_await_a_lock_is_not_reported() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
         let lock = Arc::new(Mutex::new(()));

@@ -196,7 +196,7 @@ fn a_joiner_that_changes_its_waker_is_woken_through_the_last() {
 }
 
 #[test]
-fn ids_differ_and_are_known_inside() {
+fn task_ids_differ_ascend_and_are_available_inside() {
     with_workers(|runtime| {
         let tasks: Vec<_> = (0..100).map(|_| runtime.spawn(async { task::id() })).collect();
         let outside: Vec<_> = tasks.iter().map(|task| task.id()).collect();
