@@ -113,6 +113,9 @@ where
 /// Like [`check`], but does not panic, and ignores `VOLT_SEED`. For tests that expect a failure,
 /// and for programs that run many seeds.
 ///
+/// # Panics
+/// Panics if the runtime of a seed cannot be built.
+///
 /// ```
 /// let failure = volt::sim::first_failure(0..100, || async {
 ///     assert!(volt::sim::below(10) < 9, "a nine");

@@ -200,6 +200,10 @@ impl<T: 'static> JoinSet<T> {
     /// Waits until one of the tasks completes and returns its output. Returns `None` if the set is
     /// empty.
     ///
+    /// # Errors
+    /// The result is an error if the task panicked or was cancelled. The set no longer contains the
+    /// task in this case either.
+    ///
     /// # Cancel safety
     /// Cancel safe: a task is removed only when its output is returned.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
@@ -207,7 +211,10 @@ impl<T: 'static> JoinSet<T> {
     }
 
     /// Waits until one of the tasks completes, and returns its id and output; see
-    /// [`join_next`](Self::join_next). If the task has no output, the error contains its id.
+    /// [`join_next`](Self::join_next).
+    ///
+    /// # Errors
+    /// Same as [`join_next`](Self::join_next). [`JoinError::id`] returns the id of the task.
     ///
     /// # Cancel safety
     /// Same as [`join_next`](Self::join_next).
@@ -219,6 +226,9 @@ impl<T: 'static> JoinSet<T> {
     ///
     /// Returns `None` if no task has completed or the set is empty. It may also return `None`
     /// although a task has just completed on another thread; a later call returns the output.
+    ///
+    /// # Errors
+    /// Same as [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.try_join_next_with_id().map(without_id)
     }

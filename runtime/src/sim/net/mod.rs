@@ -134,6 +134,10 @@ impl Net {
     /// no listener, or 128 connections wait there; and of kind
     /// [`TimedOut`](io::ErrorKind::TimedOut) if the two hosts are partitioned for 127 s.
     ///
+    /// # Panics
+    /// Panics if the future is polled outside the context of a runtime. If the
+    /// [latency](Self::latency) varies, the runtime must have a [seed](crate::Builder::seed).
+    ///
     /// # Cancel safety
     /// This method is cancel safe. If the future is dropped before it completes, the listener
     /// receives no connection.
