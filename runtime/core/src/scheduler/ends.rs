@@ -40,7 +40,8 @@ pub(crate) trait Ends {
     fn close_to_new(&self) {
         // End (2)
         self.close_queues_to_new();
-        // End (3) ORDERING: Release; pairs with the Acquire in `is_closed`: a thread that sees the
+        // End (3)
+        // ORDERING: Release; pairs with the Acquire in `is_closed`: a thread that sees the
         // runtime closed also sees the tasks that were spawned outside the workers.
         self.closed().store(true, Ordering::Release);
     }

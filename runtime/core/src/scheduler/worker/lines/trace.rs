@@ -106,7 +106,7 @@ impl Trace {
         }
     }
 
-    /// Reads one line of the trace. Messages of valgrind's are not part of it.
+    /// Reads one line of the trace. Valgrind's own messages are not part of it.
     pub(super) fn read(&mut self, text: &[u8]) {
         let is_write = match text {
             [b'I', b' ', ..] => {

@@ -4,15 +4,16 @@
 //! # Shape
 //!
 //! The workers, queues, idle set, driver and tasks are the real ones; only their threads are
-//! missing. What takes the next step is chosen from a seed: a worker (one of the steps of which
-//! `Worker::turn` and `Worker::park` consist), a thread outside (spawns, wakes, aborts), the clock
-//! (which is virtual and belongs to this thread), a time-out, or a spurious wake-up. A poll takes
-//! its virtual time in slices. Between the slices, and so inside the poll, other actors take steps.
-//! So polls overlap, thieves find long ones, and a sleeping worker is claimed while another one
-//! parks.
+//! missing. The actor that takes the next step is chosen from a seed: a worker (one of the steps of
+//! which `Worker::turn` and `Worker::park` consist), a thread outside (spawns, wakes, aborts), the
+//! clock (which is virtual and belongs to this thread), a time-out, or a spurious wake-up. A poll
+//! takes its virtual time in slices. Between the slices, and so inside the poll, other actors take
+//! steps. So polls overlap, thieves find long ones, and a sleeping worker is claimed while another
+//! one parks.
 //!
 //! A thread may be interrupted between a submission and its wake-up (outside the workers), and
-//! between a claim and its token. Hooks in `Shared` separate these two pairs of steps.
+//! between a claim and its token. Hooks in `scheduler/spawn`, `shared/inject` and `workers/wake`
+//! separate these two pairs of steps.
 //!
 //! # Checks
 //!
