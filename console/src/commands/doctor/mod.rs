@@ -6,7 +6,7 @@
 //!    immediately, because an engineer on call has little time.
 //! 2. Wait.
 //! 3. Take a second snapshot. Print the other findings, the worst first. Print a finding of (1)
-//!    again only if it has become worse. JSON is one object, printed after (3).
+//!    again only if it has become worse, and say so. JSON is one object, printed after (3).
 //!
 //! The program computes the findings itself and keeps their history, so that every tool shows the
 //! same ones. For a program that is too old to do so, they are computed here from these snapshots.
@@ -95,6 +95,9 @@ struct Reported {
     /// When its snapshot was taken.
     at_ns: u64,
     finding: Finding,
+    /// Whether it was printed before, with a lower severity. That is a warning, because the
+    /// findings below it are not printed before the second snapshot.
+    was_warning: bool,
 }
 
 impl Reported {
@@ -190,7 +193,12 @@ fn findings(program: &Program) -> Vec<Reported> {
     let mut reported = Vec::new();
     for now in &program.runtimes {
         let findings = now.findings.iter().flatten().cloned();
-        reported.extend(findings.map(|finding| Reported { runtime: now.runtime.clone(), at_ns: now.at_ns, finding }));
+        reported.extend(findings.map(|finding| Reported {
+            runtime: now.runtime.clone(),
+            at_ns: now.at_ns,
+            finding,
+            was_warning: false,
+        }));
     }
     sort(&mut reported);
     reported
@@ -212,10 +220,12 @@ fn join(first: Vec<Reported>, mut second: Vec<Reported>) -> (Vec<Reported>, Vec<
         now.seen.is_current |= then.seen.is_current;
     }
     sort(&mut second);
-    let is_news = |reported: &&Reported| {
-        !first.iter().any(|former| former.is_like(reported) && former.finding.severity >= reported.finding.severity)
-    };
-    let news: Vec<_> = second.iter().filter(is_news).cloned().collect();
+    let mut news = second;
+    news.retain_mut(|reported| {
+        let former = first.iter().find(|former| former.is_like(reported));
+        reported.was_warning = former.is_some();
+        former.is_none_or(|former| former.finding.severity < reported.finding.severity)
+    });
     let is_kept = |former: &&Reported| !news.iter().any(|reported| reported.is_like(former));
     let mut all: Vec<_> = first.iter().filter(is_kept).cloned().chain(news.iter().cloned()).collect();
     sort(&mut all);
@@ -252,11 +262,12 @@ pub(crate) fn report(program: &Program, style: TextStyle) -> Option<String> {
 
 fn text(all: &[Reported], style: TextStyle) -> String {
     let mut text = String::new();
-    for Reported { runtime, at_ns, finding } in all {
+    for Reported { runtime, at_ns, finding, was_warning } in all {
         let severity = if finding.seen.is_current { finding.severity.name().to_uppercase() } else { "PAST".into() };
         let (on, off) = if style.has_colors { (color(finding.severity), "\u{1b}[0m") } else { ("", "") };
         let held = held(finding, *at_ns).map_or_else(String::new, |ago| format!(", last seen {ago} ago"));
-        text += &format!("{on}{severity}{off}  {}  in runtime {runtime}{held}\n", finding.rule);
+        let above = if *was_warning { ", reported above as a warning" } else { "" };
+        text += &format!("{on}{severity}{off}  {}  in runtime {runtime}{held}{above}\n", finding.rule);
         text += &paragraph("  ", "  ", &finding.title, style.columns);
         text += &paragraph("    - ", "      ", &finding.history(*at_ns), style.columns);
         for place in &finding.locations {

@@ -105,9 +105,12 @@ fn findings_of_the_first_snapshot_are_repeated_only_if_worse() {
     let stuck = |for_ms| reported(&[&program(900, for_ms)]);
     let (all, news) = join(stuck(300), stuck(300));
     assert_eq!((all.len(), news.len()), (1, 0));
+    assert!(!text(&stuck(300), WIDE).contains("reported above"));
     let (all, news) = join(stuck(30), stuck(300));
     assert_eq!((all.len(), news.len()), (1, 1));
     assert_eq!(all[0].finding.severity, Severity::Critical);
+    let text = text(&news, WIDE);
+    assert!(text.starts_with("CRITICAL  stalled-poll  in runtime app, reported above as a warning\n"), "{text}");
     let (all, news) = join(stuck(300), Vec::new());
     assert_eq!((all.len(), news.len()), (1, 0), "a stall that is over was one");
 }
