@@ -6,6 +6,10 @@
 //! own channel do not take a thousand lines. If an entry has a single primitive, the tasks that
 //! await it are listed.
 //!
+//! The numbers of a primitive change while the tasks are polled one after the other. The first ones
+//! of a group count for all its tasks that await the primitive. Otherwise, a busy channel would be
+//! as many entries as it had numbers of senders.
+//!
 //! They are listed by their last wake-ups. That is the order in which they began to wait, unless
 //! something else, such as another branch of a `select!`, has woken one meanwhile.
 //!
@@ -55,7 +59,11 @@ struct Waiters {
 
 /// The primitives that the tasks of a group await.
 #[derive(Default)]
-pub(super) struct Resources(HashMap<Resource, Numbered>);
+pub(super) struct Resources {
+    entries: HashMap<Resource, Numbered>,
+    /// The first numbers of each primitive, of at most [`ENTRIES_MAX`] primitives.
+    first: HashMap<Key, Resource>,
+}
 
 /// The primitives with the same numbers.
 #[derive(Default)]
@@ -101,10 +109,7 @@ impl Resources {
         for Awaited { key, mut resource } in awaited {
             let is_counted = primitives.add(key, since_ns, task);
             let awaited_tasks = mem::take(&mut resource.awaited_tasks);
-            if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&resource) {
-                continue;
-            }
-            let numbered = self.0.entry(resource).or_default();
+            let Some(numbered) = self.entry(Some(key), resource) else { continue };
             // It may await several primitives with these numbers.
             numbered.tasks += u64::from(mem::replace(&mut numbered.last, task) != task);
             numbered.is_cut |= !is_counted || is_cut;
@@ -115,9 +120,11 @@ impl Resources {
         }
     }
 
+    /// Adds what the tasks of another group await.
     pub(super) fn add_all(&mut self, others: Self) {
-        for (resource, others) in others.0 {
-            let numbered = self.0.entry(resource).or_default();
+        for (resource, others) in others.entries {
+            let only = others.keys.iter().next().copied().filter(|_| others.keys.len() == 1);
+            let Some(numbered) = self.entry(only, resource) else { continue };
             numbered.tasks += others.tasks;
             numbered.is_cut |= others.is_cut;
             numbered.keys.extend(others.keys);
@@ -125,8 +132,25 @@ impl Resources {
         }
     }
 
+    /// Returns the entry for these numbers or, if they are those of this primitive, for its first
+    /// numbers. Returns `None` if there are too many entries.
+    fn entry(&mut self, key: Option<Key>, resource: Resource) -> Option<&mut Numbered> {
+        let has_room = self.first.len() < ENTRIES_MAX;
+        let first = key.and_then(|key| match self.first.entry(key) {
+            Entry::Occupied(first) => Some(first.into_mut()),
+            Entry::Vacant(first) => has_room.then(|| first.insert(resource.clone())),
+        });
+        // Operations of another kind, or on another number of permits, have a separate entry.
+        let is_same = |first: &&mut Resource| first.kind == resource.kind && first.wanted == resource.wanted;
+        let numbers = first.filter(is_same).map_or(resource.clone(), |first| first.clone());
+        if self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&numbers) {
+            return None;
+        }
+        Some(self.entries.entry(numbers).or_default())
+    }
+
     pub(super) fn has(&self, is_wanted: impl Fn(&Resource) -> bool) -> bool {
-        self.0.keys().any(is_wanted)
+        self.entries.keys().any(is_wanted)
     }
 
     /// Adds the entries to the group, those that most tasks await first.
@@ -151,7 +175,7 @@ impl Resources {
             }
             resource
         };
-        let mut resources: Vec<_> = self.0.into_iter().map(of).collect();
+        let mut resources: Vec<_> = self.entries.into_iter().map(of).collect();
         resources.sort_by_cached_key(|resource| (Reverse(resource.tasks), resource.describe()));
         group.resources_left_out = resources.len().saturating_sub(MAX_RESOURCES) as u64;
         resources.truncate(MAX_RESOURCES);
@@ -211,7 +235,7 @@ mod tests {
         let (mut primitives, mut resources) =
             (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
         for task in (1..=20).rev() {
-            let other = Awaited { resource: Resource { senders: Some(2), ..channel(7).resource }, key: Key::Task(7) };
+            let other = Awaited { resource: Resource { wanted: Some(2), ..channel(7).resource }, key: Key::Task(7) };
             resources.add(noted([channel(7), other]), 100 * task, task, &mut primitives);
         }
         let mut group = Group::default();
@@ -221,6 +245,26 @@ mod tests {
             assert_eq!(resource.queue, (1..=MAX_EXAMPLES as u64).collect::<Vec<_>>());
         }
         assert_eq!(group.resources.len(), 2);
+    }
+
+    #[test]
+    fn a_primitive_whose_numbers_change_meanwhile_is_one_entry() {
+        let mut primitives = Primitives { is_complete: true, ..Primitives::default() };
+        // In each of two groups with the same chain, which are united afterwards.
+        let [mut resources, others] = [0, 500].map(|group| {
+            let mut resources = Resources::default();
+            for task in group + 1..=group + 500 {
+                let changed = Resource { senders: Some(task), ..channel(7).resource };
+                let awaited = [Awaited { resource: changed, ..channel(7) }];
+                resources.add(noted(awaited), 100 * task, task, &mut primitives);
+            }
+            resources
+        });
+        resources.add_all(others);
+        let mut group = Group::default();
+        resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
+        let [resource] = &group.resources[..] else { panic!("one entry: {:?}", group.resources) };
+        assert_eq!((resource.tasks, resource.primitives, resource.senders), (1000, Some(1), Some(1)));
     }
 
     #[test]
