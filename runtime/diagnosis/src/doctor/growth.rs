@@ -16,8 +16,8 @@
 //! they are spawned does not grow.
 //!
 //! There are two windows. For `LONG_NS` this is the only condition. Over [`SHORT_NS`] a rising load
-//! looks the same, but its tasks end. The short window therefore requires that hardly any task of
-//! the runtime has completed.
+//! looks the same, but its tasks end. The short window therefore requires that few tasks of the
+//! runtime have completed.
 //!
 //! A window has at least two steps. If counting the tasks takes so long that it is seldom repeated,
 //! the window is longer, and proportionally more growth is required.
@@ -59,8 +59,9 @@ pub(super) const LONG_NS: u64 = 120_000_000_000;
 pub(super) const SHORT_NS: u64 = 20_000_000_000;
 /// The growth in a window that is worth reporting.
 pub(super) const LEAK_GROWN_MIN: u64 = 1_000;
-/// For the short window: how many tasks may end, as a share of those spawned.
-pub(super) const LEAK_ENDED_RATIO: f64 = 0.05;
+/// For the short window: how many tasks may end, as a share of those spawned. Of a backlog that
+/// grows quickly, some tasks end.
+pub(super) const LEAK_ENDED_RATIO: f64 = 0.2;
 /// Until then a program may still be starting, and may keep the tasks that it spawns.
 pub(super) const START_NS: u64 = 60_000_000_000;
 /// The same for the long window. A leak that begins in the first second is found within three
@@ -161,7 +162,7 @@ impl Growth {
             let over = |window_ns| line.grown_over(window_ns);
             let (grown, over_ns, is_long) = match (over(LONG_NS), over(SHORT_NS)) {
                 (Some((grown, over_ns)), _) => (grown, over_ns, true),
-                (None, Some((grown, over_ns))) if self.ends_hardly_any(over_ns) => (grown, over_ns, false),
+                (None, Some((grown, over_ns))) if self.ends_few(over_ns) => (grown, over_ns, false),
                 _ => return None,
             };
             let (began_at_ns, start_ns) = match is_long {
@@ -175,8 +176,8 @@ impl Growth {
         self.lines.iter().filter_map(leak).collect()
     }
 
-    /// Returns whether hardly any task of the runtime ended in the last `over_ns`.
-    fn ends_hardly_any(&self, over_ns: u64) -> bool {
+    /// Returns whether few tasks of the runtime ended in the last `over_ns`.
+    fn ends_few(&self, over_ns: u64) -> bool {
         let Some(last) = self.totals.back() else { return false };
         let then = self.totals.iter().rev().find(|then| last.at_ns.saturating_sub(then.at_ns) >= over_ns);
         then.is_some_and(|then| {
@@ -282,6 +283,10 @@ mod tests {
     fn a_fast_leak_is_found_within_30_seconds() {
         let (first, _) = found(200, |second| 4_000 * second.saturating_sub(100), |_| 0).unwrap();
         assert!((120..130).contains(&first), "{first}");
+        // A backlog, of which a tenth is processed.
+        let since = |second: u64| second.saturating_sub(100);
+        let backlog = found(200, |second| 3_600 * since(second), |second| 400 * since(second)).unwrap();
+        assert!((120..130).contains(&backlog.0), "{backlog:?}");
     }
 
     #[test]
