@@ -102,7 +102,7 @@ impl Failures {
         Self { runtime: runtime.to_owned(), watcher: OnceLock::new(), due_at_ns, state: Mutex::new(state) }
     }
 
-    /// Sets what resumes the sentinel's checks. Called once.
+    /// Sets the object that resumes the sentinel's checks. Called once.
     pub(crate) fn set_watcher(&self, watcher: Weak<dyn Watcher>) {
         let set = self.watcher.set(watcher);
         debug_assert!(set.is_ok(), "there is one sentinel");
@@ -172,6 +172,7 @@ impl Failures {
         self.set_due(&state.notes);
     }
 
+    /// Takes the failures of this kind, if they are due: the latest error, and their number.
     pub(crate) fn take(&self, failure: Failure, now_ns: u64) -> Option<(String, u64)> {
         let mut state = self.lock();
         let note = &mut state.notes[failure as usize];

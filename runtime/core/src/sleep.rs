@@ -141,8 +141,9 @@ impl Sleep {
 
     /// Returns whether the sleep has ended: a poll has completed it, or its timer has fired.
     ///
-    /// The timer is armed by the first poll and by [`reset`](Self::reset). A sleep that was neither
-    /// polled nor reset returns false, even after its deadline.
+    /// A sleep that was neither polled nor [reset](Self::reset) returns false, even after its
+    /// deadline. One that was reset and not polled since has no timer, if it had ended or was never
+    /// polled. It has ended once its deadline has passed.
     ///
     /// ```
     /// # use volt_core as volt;
@@ -162,8 +163,9 @@ impl Sleep {
 
     /// Changes the deadline to an earlier or a later one, also after the sleep has ended.
     ///
-    /// The task that polled the sleep last is woken at the new deadline. The sleep stays on the
-    /// runtime in which it was created.
+    /// If the timer is pending, the task that polled the sleep last is woken at the new deadline.
+    /// If it has fired, or the sleep was never polled, only the next poll arms it again. The sleep
+    /// stays on the runtime in which it was created.
     ///
     /// ```
     /// # use volt_core as volt;

@@ -62,7 +62,8 @@ pub(crate) const DRIVER_INTERVALS_IN_TICK: u64 = 20;
 /// The first time-out of a parked worker. It is a safety net below the wake-up protocol, and
 /// doubles as long as the worker finds no work.
 pub(crate) const PARK_TIMEOUT: Duration = Duration::from_millis(10);
-/// The limit of that doubling. From there on only the worker in the I/O driver has a time-out.
+/// The limit up to which the time-out of a parked worker doubles. From there on only the worker in
+/// the I/O driver has a time-out.
 pub(crate) const MAX_PARK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest spin of a waiting thread before it sleeps, if its recent waits were short. A thread
 /// whose processor is in a sleep state takes about this long to respond. So two threads that wake
@@ -82,8 +83,8 @@ pub(crate) const STUCK_AFTER: Duration = Duration::from_millis(1);
 /// How long the sentinel leaves a poll alone that uses processor time, before another thread shares
 /// the processors with it.
 pub(crate) const BURN_AFTER: Duration = Duration::from_millis(5);
-/// The same for a poll whose thread waits for a processor. Such a poll usually ends soon after the
-/// thread gets one.
+/// How long the sentinel leaves a poll alone whose thread waits for a processor. Such a poll
+/// usually ends soon after the thread gets one.
 pub(crate) const WAIT_AFTER: Duration = Duration::from_millis(20);
 /// If a check of the sentinel is late by this much, the whole program or machine was paused.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
@@ -102,7 +103,8 @@ pub(crate) const DOCTOR_INTERVAL: Duration = Duration::from_secs(1);
 /// The default limit of spare workers is the number of workers, but at least this: with few
 /// workers, a single kind of task can block all of them.
 pub(crate) const MIN_SPARE_WORKERS: usize = 4;
-/// The upper bound of that default, since each spare worker has its own queues and counters.
+/// The upper bound of the default limit of spare workers, since each of them has its own queues and
+/// counters.
 pub(crate) const MAX_SPARE_WORKERS: usize = 64;
 /// The number of waiting tasks at which `try_spawn` fails.
 pub(crate) const GLOBAL_QUEUE_CAPACITY: usize = 65_536;
@@ -275,7 +277,7 @@ pub struct Config {
     /// Whether timers panic.
     pub(crate) is_time_disabled: bool,
     pub(crate) hooks: Hooks,
-    /// From which the order of polls is chosen. Only in a current-thread runtime.
+    /// The seed from which the order of polls is chosen. Only in a current-thread runtime.
     pub(crate) seed: Option<u64>,
     /// The most polls of a runtime with a seed.
     pub(crate) poll_limit: u64,

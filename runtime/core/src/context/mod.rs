@@ -4,9 +4,9 @@
 //!
 //! `volt::spawn`, timers and sockets need no handle: they use the current runtime. A worker's
 //! thread enters its runtime when it starts and leaves it when it ends. `block_on` and `enter`
-//! enter a runtime for a scope, blocking threads around each job, the sentinel around each check,
-//! and the threads of the companion Tokio runtime for good. All this is read on the same thread
-//! only.
+//! enter a runtime for a scope, blocking threads around each job and callback, the sentinel while
+//! it starts a spare worker, and the threads of the companion Tokio runtime for good. All this is
+//! read on the same thread only.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -151,7 +151,7 @@ impl Drop for EnteredHere {
 /// Makes `handle`'s runtime current until the guard is dropped.
 ///
 /// # Panics
-/// If the thread is ending and has destroyed [`ENTERED`].
+/// Panics if the thread is ending and has destroyed [`ENTERED`].
 #[track_caller]
 pub(crate) fn enter(handle: &Handle) -> EnterGuard<'_> {
     let entered = Rc::new(handle.clone());
@@ -196,7 +196,7 @@ pub fn local_handle() -> Option<Rc<Handle>> {
 /// Returns the handle of the current runtime.
 ///
 /// # Errors
-/// Outside a runtime, and if the thread is ending and has destroyed [`ENTERED`].
+/// Fails outside a runtime, and if the thread is ending and has destroyed [`ENTERED`].
 pub(crate) fn current() -> Result<Rc<Handle>, TryCurrentError> {
     of_current(Rc::clone)
 }
@@ -214,7 +214,7 @@ fn of_current<R>(read: impl FnOnce(&Rc<Handle>) -> R) -> Result<R, TryCurrentErr
 /// Returns the handle of the current runtime.
 ///
 /// # Panics
-/// Outside a runtime.
+/// Panics outside a runtime.
 #[track_caller]
 pub fn handle() -> Rc<Handle> {
     match current() {
@@ -226,9 +226,9 @@ pub fn handle() -> Rc<Handle> {
 /// Returns the driver of the current runtime, for sockets, signals and child processes.
 ///
 /// # Panics
-/// Outside a runtime, in a child process that was forked from the runtime's program, in a
-/// runtime whose [`disable_io`](crate::builder::Builder::disable_io) was called, and in one with a
-/// seed.
+/// Panics outside a runtime, in a child process that was forked from the runtime's program, in a
+/// runtime whose builder has [`disable_io`](crate::builder::Builder::disable_io) set, and in one
+/// with a seed.
 #[track_caller]
 pub fn driver() -> Arc<Driver> {
     let handle = handle();
@@ -242,8 +242,8 @@ pub fn driver() -> Arc<Driver> {
 /// Returns a lease on the driver of the current runtime, for timers.
 ///
 /// # Panics
-/// Outside a runtime, in a child process that was forked from the runtime's program, and in a
-/// runtime whose [`disable_time`](crate::builder::Builder::disable_time) was called.
+/// Panics outside a runtime, in a child process that was forked from the runtime's program, and in
+/// a runtime whose builder has [`disable_time`](crate::builder::Builder::disable_time) set.
 #[track_caller]
 pub fn timers() -> DriverLease {
     let read = |handle: &Rc<Handle>| {
@@ -308,11 +308,11 @@ pub(crate) fn is_within_block_on_of_tasks() -> bool {
     WITHIN.get() == Within::BlockOnOfTasks
 }
 
-/// Panics if this thread runs a task or the future of a `block_on`. For methods that block the
-/// thread; `instead` is the method to await in async code.
+/// Checks that this thread may block, for methods that block it. `instead` is the method to await
+/// in async code.
 ///
 /// # Panics
-/// See above.
+/// Panics if this thread runs a task or the future of a `block_on`.
 #[track_caller]
 pub fn expect_may_block(instead: &str) {
     // Code outside Volt may search the message for its beginning, which is the same in Tokio.

@@ -11,9 +11,9 @@
 //! `tokio::task::spawn_blocking` run outside Volt: its budget, its sentinel and its statistics do
 //! not cover them. The snapshot reports how many there are.
 //!
-//! Shutdown: after the workers and the blocking threads, whose futures may contain Tokio's sockets,
-//! within the rest of the time limit. The copy in a forked child is leaked, as the runtime's is:
-//! the workers, which do not exist there, own references to it.
+//! Shutdown: the companion is shut down after the workers and the blocking threads, whose futures
+//! may contain Tokio's sockets, within the rest of the time limit. Its copy in a forked child is
+//! leaked, as that of the Volt runtime is: the workers, which do not exist there, own references.
 //!
 //! Rejected: Tokio's `current_thread` flavour, on which `tokio::task::block_in_place` panics.
 //! Tokio's drivers without its scheduler, which Tokio does not offer.

@@ -2,8 +2,8 @@
 //! ready.
 //!
 //! The thread in the driver turn uses it. Other threads reach the same kernel object through
-//! `mio::Registry` and `mio::Waker`. It consists of one `mio::Poll`, edge-triggered, with one
-//! registration per socket for both directions, and the buffer that a wait fills.
+//! `mio::Registry` and `mio::Waker`. The poller consists of one `mio::Poll`, edge-triggered, with
+//! one registration per socket for both directions, and the buffer that a wait fills.
 //!
 //! On Linux the wait itself is `epoll_pwait2` on mio's descriptor. mio's own wait rounds a time-out
 //! up to whole milliseconds, which made timers up to 1 ms later. mio waits where the kernel lacks
@@ -74,7 +74,7 @@ impl Poller {
 const LONG: Duration = Duration::from_millis(50);
 
 /// While it lives, the sleeps of this thread end on time. If the system refuses or does not support
-/// that, they end as before.
+/// that, the kernel may end them late, as it does by default.
 #[derive(Debug)]
 struct Punctual;
 

@@ -3,7 +3,7 @@
 //!
 //! `net`, `io`, `process` and `signal` use it. All kinds of descriptors come through here, whether
 //! from mio, the standard library or elsewhere, since only the number of the descriptor counts.
-//! Every operation that does not have to wait uses one unit of the cooperative budget.
+//! Every operation that completes uses one unit of the cooperative budget, except `try_run`.
 //!
 //! Invariants:
 //! * *Deregistered first*: a socket leaves the kernel's list while its descriptor is open, since
@@ -76,6 +76,9 @@ impl<S: AsRawFd> Registration<S> {
     }
 
     /// Deregisters the socket and returns it.
+    ///
+    /// # Errors
+    /// Fails if the system refuses to deregister the socket, which is then dropped.
     pub fn into_source(self) -> io::Result<S> {
         let (source, deregistered) = self.take_apart();
         deregistered.map(|()| source)
@@ -233,8 +236,8 @@ pub struct Waits<'a>(&'a Readiness);
 impl Waits<'_> {
     /// Waits until an attempt may succeed, without making one.
     ///
-    /// A wait that ends immediately spends a unit of the cooperative budget, but it does so without
-    /// one as well: programs poll it once to find out whether a socket is ready.
+    /// A wait that ends immediately spends a unit of the cooperative budget. It ends immediately
+    /// even if no unit is left: programs poll it once to find out whether a socket is ready.
     pub async fn ready(self, awaited: impl Into<Flags>) -> io::Result<Seen> {
         let awaited = awaited.into();
         if let Some(seen) = self.0.check(awaited)? {

@@ -5,8 +5,8 @@
 //! rest, to the next deadline.
 //!
 //! Threads that pause, resume or advance it write, and so does the worker in the driver when all
-//! threads are at rest. Timers read it, under the lock. In a runtime without such a clock all this
-//! costs one check of an `Option`.
+//! threads are at rest. Timers and `Instant::now` read it, under the lock. In a runtime without
+//! such a clock all this costs one check of an `Option`.
 //!
 //! *At rest* is determined exactly. All workers are parked, none of them has found a task to wake,
 //! and no queue contains a task (the worker in the driver checks, see `scheduler/worker/park`). No
@@ -144,7 +144,7 @@ impl TestClock {
         self.outsiders.lock().retain(|outsider| outsider.as_ptr() != Arc::as_ptr(parker));
     }
 
-    /// Records that a worker has collected wakers in the driver, of which it still has the turn.
+    /// Records that a worker has collected wakers in the driver. It still has the driver turn.
     pub(crate) fn begin_wakes(&self) {
         // ORDERING: AcqRel, as in `end_wakes`; pairs with the Acquire in `are_outsiders_at_rest`.
         self.waking.fetch_add(1, Ordering::AcqRel);

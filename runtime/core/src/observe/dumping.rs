@@ -2,8 +2,9 @@
 //! thread must not wait that long.
 //!
 //! Only the server's thread uses a [`Dumping`]. When its client leaves, it is dropped, which
-//! cancels the dump. The thread notices that between its polls, so it may run for a while without a
-//! client. Bounds: one dump per client, one at a time per runtime, and `Limits::dumps` threads.
+//! cancels the dump. The thread checks for that between its polls, so it may run for a while
+//! without a client. Bounds: one dump per client, one at a time per runtime, and `Limits::dumps`
+//! threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};

@@ -38,7 +38,7 @@ use volt_telemetry::socket::{self, Environment};
 /// Connections that the kernel queues until they are accepted.
 const BACKLOG: i32 = 16;
 
-/// See the module. Dropping it closes the socket and gives up the file.
+/// See the module documentation. Dropping it closes the socket and gives up the file.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: UnixListener,

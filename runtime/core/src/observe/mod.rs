@@ -3,11 +3,13 @@
 //!
 //! The module keeps the list of the program's runtimes, and a thread `volt-observer` that serves
 //! the socket. Its parts, bottom to top:
-//! * `limits`: what clients may cost;
+//! * `cost`: the processor time of a thread, which clients pay for;
+//! * `limits`: the limits on the cost of clients;
 //! * `listener`: the socket in its folder;
 //! * `connection`: one client, the bytes in and the bytes out;
 //! * `cuts`: removes parts of a reply that is too large;
 //! * `recording`: the flushes for a client that records;
+//! * `dumping`: a dump for a client, on a separate thread;
 //! * `server`: the event loop;
 //! * `registry`: the list of runtimes, and the end of the thread;
 //! * `tasks`: dumps and lists of tasks, without the socket;

@@ -9,7 +9,8 @@
 //!    thread's linger; without limit if there is none of these;
 //! 2. accept connections;
 //! 3. send what is left in each client's outbox, then read one request of each client;
-//! 4. mark the subscriptions that are due, and send new records to clients that record;
+//! 4. mark the subscriptions that are due, send dumps that are complete, and send new records to
+//!    clients that record;
 //! 5. if any client is owed a snapshot, take one for all of them, after all requests of this turn
 //!    were read;
 //! 6. drop clients that exceeded a time limit.
@@ -51,7 +52,7 @@ pub(super) const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The reply to a client if the snapshot panics.
 pub(super) const PANICKED: &str = "taking the snapshot panicked, see the program's log: report it as a bug";
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Server {
     poll: Poll,

@@ -1,5 +1,5 @@
-//! What the tasks of this program's runtimes wait for, for exporters in the program: the replies of
-//! the control socket, without the socket.
+//! Dumps and lists of the tasks of this program's runtimes, for exporters in the program: the
+//! replies of the control socket, without the socket.
 
 use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::tasks::{self, TaskList};

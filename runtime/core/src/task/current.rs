@@ -1,4 +1,5 @@
-//! The task that this thread polls, whether it has woken itself, and what wakes other tasks here.
+//! The task that this thread polls, whether that task has woken itself, and the source to which
+//! wake-ups on this thread are attributed.
 //!
 //! `task::id()`, shields and wakers need the current task. Wakers also attribute each wake-up to
 //! the task that is polled, or, between polls, to the activity of the thread.
@@ -6,9 +7,9 @@
 //! While the output of a completed task is dropped, no task is current, but `task::id()` returns
 //! the id of that task.
 //!
-//! Writers: `cell` around each poll and each drop of an output, and wakers on the same thread; the
-//! kind of the thread is set by the thread itself. Readers: ids, shields, wake-ups on this thread,
-//! and `cell::run` at the end of the poll.
+//! Writers: `cell` around each poll, each drop of a future or output, and the wake-up of the
+//! joiner; wakers on the same thread; the thread itself, for its kind. Readers: ids, shields,
+//! wake-ups on this thread, and `cell::run` at the end of the poll.
 //!
 //! Invariants:
 //! * *Alive while current*: the pointer is set only while the runner owns a reference.
@@ -124,7 +125,7 @@ pub(super) struct WakesHere<'a> {
     pub(super) task: Option<&'a Header>,
 }
 
-/// Calls `f` with what wakes tasks on this thread at the moment.
+/// Calls `f` with the source of wake-ups on this thread at the moment.
 #[inline]
 pub(super) fn with_waker<R>(f: impl FnOnce(WakesHere<'_>) -> R) -> R {
     HERE.with(|here| {
@@ -241,8 +242,9 @@ impl Awaits {
         });
     }
 
-    /// Withdraws that record, if no other one has replaced it: the operation is dropped although it
-    /// is pending, and the task goes on without it.
+    /// Withdraws the record that [`note`](Self::note) made for this operation, if no other one has
+    /// replaced it: the operation is dropped although it is pending, and the task goes on without
+    /// it.
     #[cold]
     pub fn withdraw(self, at: &'static Location<'static>) {
         let awaits = Note::of(self, at);
@@ -312,8 +314,8 @@ pub(super) fn is_cancelled() -> bool {
     with(|task| task.is_some_and(|task| task.header().state.cancellation().is_requested))
 }
 
-/// Returns whether that task was cancelled and is not shielded, so that it is dropped after this
-/// poll.
+/// Returns whether the task that this thread polls was cancelled and is not shielded, so that it is
+/// dropped after this poll.
 pub fn is_cancellation_effective() -> bool {
     with(|task| task.is_some_and(|task| task.header().state.cancellation().is_effective))
 }

@@ -30,10 +30,11 @@
 //!    is ready.
 //!
 //! Drop, by the handle:
-//! 1. JOIN_INTEREST is cleared, and JOIN_WAKER if the task is not complete.
+//! 1. JOIN_INTEREST is cleared, and JOIN_WAKER if the task is not complete. Nothing is cleared if
+//!    the completer has already finished: it does not read the flags again.
 //! 2. The handle drops what it owns: the output after completion, and the waker unless the
 //!    completer is using it.
-//! 3. The handle's reference is released.
+//! 3. The handle's reference is released. This happens within (1) if nothing has to be dropped.
 //!
 //! The memory is behind the trait [`Joined`]: the runtime implements it for the cell of a task, and
 //! the models for cells that loom checks.

@@ -1,5 +1,4 @@
-//! Task ids. They are unique in the program and never reused. The numbers of channels
-//! (`resources`) are assigned in the same way.
+//! Task ids. They are unique in the program and never reused.
 //!
 //! Each thread takes a block of ids at a time, so that spawns on many threads do not contend for
 //! one cache line. Therefore ids increase over time on each thread, but not across threads. The ids

@@ -14,8 +14,8 @@
 //!
 //! Which tasks own the senders of a channel is not known: a sender may be moved anywhere.
 //!
-//! Bound: the first `RESOURCES_MAX` distinct ones of a poll. That there were more is recorded,
-//! since the counts of a dump are not complete then.
+//! Bound: the first `RESOURCES_MAX` distinct primitives of a poll are recorded. If there were more,
+//! a flag records that: the counts of the dump are then incomplete.
 //!
 //! Rejected: an entry in the table of `waits` for each operation that waits, as locks have. The
 //! lock of the table and the look-up cost a tenth of what a message to a waiting task costs.
@@ -112,7 +112,7 @@ pub fn is_traced() -> bool {
     IS_TRACED.get()
 }
 
-/// Runs `poll`, and returns what the operations recorded that were pending in it.
+/// Runs `poll`, and returns the records of the operations that were pending in it.
 pub(crate) fn recorded_in<R>(poll: impl FnOnce() -> R) -> (R, Noted) {
     // Inside of such a poll, `block_in_place` allows a `block_on`, which another dump may trace.
     struct Reset(bool, Noted);

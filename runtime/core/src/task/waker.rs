@@ -127,7 +127,7 @@ unsafe fn wake_traced_ref(data: *const ()) {
 /// # Safety
 /// `data` is that of a live waker from this module.
 unsafe fn borrow(data: *const ()) -> ManuallyDrop<Task> {
-    // SAFETY: `raw` made it from a NonNull.
+    // SAFETY: `raw` or `WakerRef::new` made it from a NonNull.
     let header = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<Header>()) };
     // SAFETY: Live by reference: the waker's reference is borrowed, and ManuallyDrop does not
     // release it.

@@ -61,7 +61,8 @@ impl Header {
         self.stamp_wake_at(counting::now_ns());
     }
 
-    /// Same as [`stamp_wake`](Self::stamp_wake), with the present time.
+    /// Records a wake-up as [`stamp_wake`](Self::stamp_wake) does, for a caller that has already
+    /// read the clock: `now_ns` is the current time.
     #[inline]
     pub(super) fn stamp_wake_at(&self, now_ns: u64) {
         self.stamp_submission(now_ns);
@@ -100,7 +101,8 @@ impl Header {
         let by = By::ALL.iter().copied().find(|by| *by as u64 == word & BY_MASK).unwrap_or(By::Unknown);
         let is_spawn = word & IS_SPAWN != 0;
         let id = word >> BY_BITS;
-        // A wake-up in a poll is attributed to the task, unless it is a job of the blocking pool.
+        // A wake-up in a poll is attributed to the polled task, unless that is a job of the
+        // blocking pool.
         let by = if id > 0 && by != By::Blocking { By::Task } else { by };
         let location = if id == self.id.as_u64() { Some(self.location()) } else { self.stage.woken_from() };
         LastWake { by, is_spawn, task: (id > 0).then_some(id), location, at_ns: self.submitted_at_ns() }

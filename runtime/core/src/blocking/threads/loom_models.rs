@@ -403,7 +403,7 @@ fn loom_twin_a_shutdown_without_notification_is_found() {
     breaks("deadlock", None, || jobs_and_a_shutdown::<ShutsDownSilently>(ENDS));
 }
 
-/// Wakes the task that waits for its end before the thread is counted as exited.
+/// Wakes the thread that shuts the pool down before this thread is counted as exited.
 struct WakesBeforeItIsCounted;
 
 impl Steps for WakesBeforeItIsCounted {

@@ -272,7 +272,7 @@ impl<J> Threads<J> {
         }
     }
 
-    /// Counts a thread as exited, and wakes the task that shuts the pool down, if there is one.
+    /// Counts a thread as exited, and wakes the thread that shuts the pool down, if there is one.
     pub(super) fn thread_ended(&self, mut state: MutexGuard<'_, State<J>>) {
         state.threads -= 1;
         self.report_end(state);
@@ -308,7 +308,7 @@ impl<J> Threads<J> {
         self.report_end(state);
     }
 
-    /// Wakes the task that shuts the pool down, if there is one.
+    /// Wakes the thread that shuts the pool down, if there is one.
     fn report_end(&self, state: MutexGuard<'_, State<J>>) {
         let waker = state.waits_for_end.clone();
         drop(state);

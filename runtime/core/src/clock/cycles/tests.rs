@@ -267,7 +267,7 @@ fn another_speed_is_a_fault_and_a_slew_is_followed() {
 }
 
 #[test]
-fn a_clock_that_the_kernel_distrusts_is_not_used_again() {
+fn a_counter_that_the_kernel_distrusts_is_not_used_again() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
     fake.is_trusted.set(false);

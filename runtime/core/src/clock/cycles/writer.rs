@@ -4,7 +4,7 @@
 //! No thread is responsible for the clock. A thread that reads the time and finds the segment over
 //! becomes the writer, once a millisecond or less. It compares the counter with the system clock.
 //! If the counter has stepped, stopped or changed its speed, that is a *fault*: the next segments
-//! use the system clock until the counter is trusted again.
+//! use the system clock until the counter was measured anew, or for good after too many faults.
 
 use volt_shim::Ordering;
 
@@ -210,8 +210,8 @@ impl<S: Source> Writer<'_, S> {
         // counter.
         clock.query_at_ns.store(if is_last { NEVER } else { now.ns }, Ordering::Relaxed);
         clock.last_fault.store(fault as u8, Ordering::Relaxed);
-        // ORDERING: Release; pairs with nothing that decides. A thread that sees the count sees the
-        // fault soon.
+        // ORDERING: Release; no load relies on it. A thread that sees the new count may still read
+        // the former fault, which only makes its report wrong.
         clock.faults.store(faults, Ordering::Release);
     }
 

@@ -28,9 +28,9 @@
 //! So the counts added are one more than those removed, as soon as the thread that raised `out` has
 //! added its own. Until then that thread holds the runtime in another way, by (1).
 //!
-//! Rejected: a count of the `Arc` per task or sleep: two read-modify-writes of one word that all
-//! workers share. They are a tenth of the cost of a spawn, and the only such word that a timeout
-//! uses if it does not have to wait.
+//! Rejected: a count of the `Arc` per task or sleep. That takes two read-modify-writes of one word
+//! that all workers share, a tenth of the cost of a spawn. For a timeout whose future is ready
+//! immediately, it would be the only shared word.
 
 use volt_shim::{AtomicUsize, Ordering};
 

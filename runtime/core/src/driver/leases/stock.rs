@@ -13,8 +13,8 @@ pub(crate) trait Leased {
     fn leases(&self) -> &Leases;
 }
 
-/// Not made from a reference: the counts of the `Arc` lie outside the memory that a reference to
-/// the owner may access.
+/// Returns a pointer to the owner, for [`give_back`]. It is not made from a reference: the counts
+/// of the `Arc` lie outside the memory that a reference to the owner may access.
 pub(crate) fn pointer<T>(owner: &Arc<T>) -> NonNull<T> {
     NonNull::new(Arc::as_ptr(owner).cast_mut()).expect("an Arc is never null")
 }

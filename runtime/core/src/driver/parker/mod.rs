@@ -122,8 +122,9 @@ impl Parker {
     /// Returns whether the owner sleeps on the futex and was not woken.
     #[cfg(not(loom))]
     pub(crate) fn is_parked(&self) -> bool {
-        // ORDERING: Acquire; pairs with the RMW by which the owner goes to sleep, so that what it
-        // did before is visible.
+        // ORDERING: Acquire. The RMW by which the owner goes to sleep is Relaxed. But if the owner
+        // has submitted a task, the fence of that submission (`scheduler/idle`) comes before the
+        // RMW and pairs with this load, so that the task is visible.
         self.word.value.load(Ordering::Acquire) == PARKED
     }
 

@@ -25,7 +25,8 @@
 //! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | a task whose attempt in that direction would have blocked nevertheless: a named pipe has a writer again, or a terminal is open again |
 //! | `SHUT_DOWN` | the runtime is shut down, no event will come: a wait fails, an attempt is still made if a flag is set | `shut_down` | never |
 //!
-//! The thread in the driver turn (`set`) and tasks (`clear`) write. Tasks read.
+//! The thread in the driver turn (`set`), the shutdown (`shut_down`) and tasks (`clear`, `refute`)
+//! write. Tasks read.
 //!
 //! Invariants:
 //! * *Edge*: the kernel reports a change once, so a flag is never cleared because of an attempt
@@ -34,7 +35,8 @@
 //!   #8331).
 //! * *Unlocked wakers*: no waker is called or dropped under the lock.
 //! * *No spin*: an attempt that would have blocked clears the flag that ended its wait. Otherwise
-//!   the next wait would end immediately, without end, within one poll.
+//!   the next wait would end immediately, without end, within one poll. If it is unknown in which
+//!   direction the attempt was, a `_CLOSED` flag stays, and the task yields (`registration`).
 //!
 //! Protocol:
 //! * Waiter: (1) lock; (2) read the word; (3) if not ready, leave a waker; (4) unlock.
@@ -77,9 +79,9 @@ pub struct Flags(u64);
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// A read would not block.
+    /// A read may succeed without blocking.
     pub const READABLE: Flags = Flags(1);
-    /// A write would not block.
+    /// A write may succeed without blocking.
     pub const WRITABLE: Flags = Flags(1 << 1);
     /// The peer writes no more.
     pub const READ_CLOSED: Flags = Flags(1 << 2);
@@ -91,7 +93,7 @@ impl Flags {
     /// An error is pending. The driver also sets `READABLE` and `WRITABLE`, as an attempt in either
     /// direction returns the error.
     pub const ERROR: Flags = Flags(1 << 6);
-    /// The flags that an attempt that would have blocked clears.
+    /// The flags that `clear` clears, and `refute` if the direction of the attempt is unknown.
     const CLEARED: Flags = Self::READABLE.and(Self::WRITABLE).and(Self::PRIORITY).and(Self::ERROR);
 
     /// Returns the flags of both.
@@ -213,8 +215,8 @@ struct Waiter {
 }
 
 impl Readiness {
-    /// Creates a state with `flags` set. It is cheaper to try a socket that may be ready than to
-    /// wait for an event.
+    /// Creates the readiness of a socket, with `flags` set. It is cheaper to try a socket that may
+    /// be ready than to wait for an event.
     pub(crate) fn new(flags: Flags) -> Self {
         Self { word: AtomicU64::new(flags.0), waiters: Mutex::new(Waiters::default()) }
     }
@@ -240,7 +242,7 @@ impl Readiness {
         }
     }
 
-    /// Marks the state as shut down: no event will come, and every wait fails.
+    /// Sets `SHUT_DOWN`: no event will come, and every wait fails.
     pub(crate) fn shut_down(&self, into: &mut Vec<Waker>) {
         self.set(Flags::SHUT_DOWN, into);
     }

@@ -2,7 +2,7 @@
 //! load.
 //!
 //! `time::sleep` and everything built on it arms its timer here. Workers fire the timers that are
-//! due: each worker at its ticks, and the thread that sleeps in the driver when it wakes up. A
+//! due: each worker between its polls, and the thread that sleeps in the driver when it wakes up. A
 //! *deadline* is in ns of the program's clock. The wheel counts in *ticks* of 160 µs. A timer fires
 //! at the first tick boundary at or after its deadline. So it never fires early, and less than one
 //! tick late, apart from delays of the system. On a test clock a tick is one nanosecond, since a

@@ -28,7 +28,7 @@ impl Driver {
             events: counters.events.load(Ordering::Relaxed),
             // ORDERING: Relaxed; as above.
             registrations: self.sockets.count.load(Ordering::Relaxed),
-            // ORDERING: Relaxed; as above.
+            // ORDERING: Relaxed; only the number counts.
             accept_backoffs: counters.accept_backoffs.load(Ordering::Relaxed),
             idle_ns: if owner.is_some() { 0 } else { now_ns.saturating_sub(self.last_turn_ns()) },
         };

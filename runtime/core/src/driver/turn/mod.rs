@@ -476,7 +476,8 @@ impl Turn<'_> {
             // ORDERING: Relaxed; as above.
             cell.store(before + n, Ordering::Relaxed);
         }
-        // ORDERING: Relaxed; as above.
+        // ORDERING: Relaxed; a single-writer cell, as above. Workers read it as a hint
+        // (`last_turn_ns`).
         counters.last_turn_ns.store(now_ns, Ordering::Relaxed);
     }
 }

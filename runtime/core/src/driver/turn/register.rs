@@ -86,12 +86,13 @@ impl Driver {
 
     /// Returns how many events the kernel has reported.
     pub(crate) fn events(&self) -> u64 {
-        // ORDERING: Relaxed; a single-writer cell, read by telemetry only.
+        // ORDERING: Relaxed; a single-writer cell, here read for a metric.
         self.counters.events.load(Ordering::Relaxed)
     }
 
     fn publish(&self, registrations: &MutexGuard<'_, Registrations>) {
-        // ORDERING: Relaxed; a single-writer cell (the lock is held), read by telemetry only.
+        // ORDERING: Relaxed; a single-writer cell (the lock is held). Telemetry reads it, and so do
+        // workers and turns, as a hint.
         self.sockets.count.store(registrations.sockets.len() as u64, Ordering::Relaxed);
     }
 }

@@ -10,7 +10,8 @@ use crate::driver::readiness::Readiness;
 
 /// Bits of a token that hold the index; the remaining bits hold the generation.
 pub(super) const INDEX_BITS: u32 = usize::BITS / 2;
-/// Maximum number of registered sockets. It is such that no index equals the token of the waker.
+/// Maximum number of registered sockets. An index is lower than this, so no token of a socket
+/// equals that of the waker.
 pub(super) const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
 
 #[derive(Debug, Default)]

@@ -217,7 +217,7 @@ fn the_latest_possible_tick_can_be_set_and_fires_last() {
 }
 
 #[test]
-fn a_stall_of_a_second_costs_one_check_for_each_level() {
+fn a_stall_of_weeks_moves_the_wheel_straight_to_now() {
     let mut wheel = Wheel::new(0);
     wheel.insert(1 << 35, ());
     assert_eq!(wheel.pop((1 << 35) - 1), None);

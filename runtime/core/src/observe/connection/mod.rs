@@ -58,7 +58,7 @@ struct Subscription {
     next_at: Instant,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: UnixStream,

@@ -35,8 +35,7 @@ use crate::observe::server::{ACCEPT_PAUSE, PANICKED, is_of_one_connection};
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Maximum time until the head of the request is complete; and, after a refusal, until the
-    /// client closes the connection.
+    /// Maximum time until the head of the request is complete.
     read: Duration,
     /// Maximum time until the response is sent.
     write: Duration,
@@ -63,7 +62,7 @@ impl Limits {
     };
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: TcpListener,

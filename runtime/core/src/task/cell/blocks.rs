@@ -6,8 +6,8 @@
 //! each operation takes a few instructions.
 //!
 //! Shape: each thread has a list of free blocks per size class, linked through their first words. A
-//! class is 16 bytes wide. Its blocks are as long as those of the C library anyway, so no task
-//! takes more memory than before.
+//! class is 16 bytes wide. Its blocks are as long as those of the C library, so no task takes more
+//! memory than with the general allocator.
 //!
 //! Writer and reader: only the thread itself. Only workers keep blocks, while the function
 //! passed to [`keep`] runs. All other threads use the general allocator, and so do the few tasks

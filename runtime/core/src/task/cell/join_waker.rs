@@ -57,14 +57,15 @@ impl JoinWaker {
             Some(waker) => (waker.data().cast_mut(), ptr::from_ref(waker.vtable()).cast_mut()),
             None => (ptr::null_mut(), ptr::null_mut()),
         };
-        // ORDERING: Relaxed, both: the task word passes the field on. Observers may see one
-        // without the other, and check what they read (`joiner`).
+        // ORDERING: Relaxed, both: the task word passes the field on. Observers read only the
+        // data, as a number.
         self.data.store(data, Ordering::Relaxed);
         self.vtable.store(vtable, Ordering::Relaxed);
         former.map(ManuallyDrop::into_inner)
     }
 
-    /// Returns what identifies the waker's task: the address of its header. Of this moment only.
+    /// Returns the data pointer of the waker as a number: the address of a task's header if it is
+    /// the waker of a task, and 0 if there is no waker. True of this moment only.
     pub(super) fn address(&self) -> usize {
         // ORDERING: Relaxed: a number for a report.
         self.data.load(Ordering::Relaxed).addr()

@@ -443,7 +443,7 @@ fn a_task_may_run_and_be_freed_during_a_concurrent_wake() {
 }
 
 #[test]
-fn the_word_of_a_live_task_marks_it_alive() {
+fn cancel_now_ends_a_woken_task_as_cancelled() {
     let queue = Queue::default();
     let join = queue.spawn(pending::<()>());
     assert_eq!(queue.run(), ["pending"]);

@@ -2,7 +2,7 @@
 //!
 //! The task word counts the shields of a task. While the count is above 0, a cancelled task is
 //! polled as usual, since it needs its I/O to finish the section. When the count returns to 0, the
-//! cancellation takes effect immediately.
+//! cancellation takes effect at the end of the poll, or immediately outside of a poll.
 //!
 //! [`is_cancelled`] is for code inside a shielded section; [`is_cancellation_effective`] is never
 //! true there.

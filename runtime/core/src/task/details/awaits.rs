@@ -8,12 +8,12 @@
 //! `select!`, it withdraws its record from that poll ([`Pending`]). Functions such as `poll_recv`
 //! have no future, and cannot do so.
 //!
-//! If a task waits for several operations, the one that was polled last is reported, except that a
-//! lock or permits are replaced only by others of these: some task holds them, which explains more
-//! than the request to shut down for which a server waits all the time. `select!` polls its
-//! branches in a random order, and the report should not change with each poll. The same rule for
-//! all kinds would keep the record of an operation that the task stopped polling without dropping
-//! it, such as that of a JoinHandle behind a time-out.
+//! If a task waits for several operations, the one that was polled last is reported. There is one
+//! exception: the record of a lock or of permits is replaced only by another one of these two. Some
+//! task holds them, which explains more than, for example, a server's wait for the request to shut
+//! down. Moreover, `select!` polls its branches in a random order, and the report should not change
+//! with each poll. Other kinds have no such precedence: the record of an operation that the task
+//! stopped polling without dropping it, such as a JoinHandle behind a time-out, would stay.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
 //! at the end of the poll.
@@ -28,7 +28,8 @@ use crate::stats::locations::{PLACES as LOCATIONS_MAX, number_of, of_number};
 const KIND_BITS: u32 = 3;
 const PLACE_BITS: u32 = 11;
 
-/// The kinds of things that a task may wait for. Those that a task holds are the last ones.
+/// The kinds of things that a task may wait for. The last ones, from `Permits` on, are held by
+/// tasks: see `Note::has_holder`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Awaits {
@@ -77,7 +78,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Of an operation that was not polled yet.
+    /// Creates the record of an operation that was not polled yet.
     #[inline]
     pub fn new(awaits: Awaits, at: &'static Location<'static>) -> Self {
         Self { awaits, at, is_pending: false }
@@ -123,7 +124,7 @@ impl Note {
     #[cfg(test)]
     pub(crate) const NOTHING: Note = Note(0);
 
-    /// Whether a task holds what this one waits for.
+    /// Returns whether the task waits for a lock or permits, which some task holds.
     #[inline]
     pub(crate) fn has_holder(self) -> bool {
         self.0 >= (Awaits::Permits as u16) << PLACE_BITS

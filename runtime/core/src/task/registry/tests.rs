@@ -59,7 +59,7 @@ fn a_task_that_has_a_name_is_found_by_its_id_until_it_goes() {
 }
 
 #[test]
-fn the_close_cancels_a_task_or_its_spawn_fails() {
+fn a_close_cancels_tasks_and_is_reported_to_later_ones() {
     let registry = Registry::new(1);
     let (before, after) = (task(None), task(None));
     assert!(!registry.keep(before.0.task(), 7));

@@ -9,9 +9,10 @@
 //! example for a console. The *runner* polls the future, and the *owner of the output* is the
 //! thread that takes or drops the output, usually that of the joiner (`state`).
 //!
-//! One ordinary case. The word of a new task is the spawn location of its creator. Each wake-up
-//! that submits the task stores another location. At the end of the last poll the runner moves the
-//! output into the cell and stores OUTPUT; the owner of the output takes it and stores NOTHING.
+//! One ordinary case. The word of a new task is the spawn location of the task that created it.
+//! Each wake-up that submits the task stores another location. At the end of the last poll the
+//! runner moves the output into the cell and stores OUTPUT; the owner of the output takes it and
+//! stores NOTHING.
 //!
 //! The race. An observer may read the word at any moment, for example while the last poll panics.
 //! The runner then replaces the location by a pointer to the payload of the panic, and the joiner,

@@ -289,7 +289,7 @@ fn loom_cancel_beside_polls_that_wake_their_own_task_drops_it() {
     holds(None, || cancel_of_a_yielding_task_model(pause_and_start, |state| state.pause(false)));
 }
 
-/// A pause that checks for wake-ups only.
+/// A pause that checks nothing, and clears a cancellation.
 fn pause_without_cancellation(state: &State) -> Pause {
     state.transition(|now| (Word(now.0 - ONE_REFERENCE & !LIFECYCLE & !CANCELLED), Pause::Idle))
 }

@@ -29,10 +29,10 @@
 //! | part | meaning | when set | changed by |
 //! |---|---|---|---|
 //! | references | owners of the allocation | always ≥ 1 until freed, and far below 2^48: see `MAX_REFERENCES` | any owner of a reference |
-//! | shield depth | cancellation is deferred while > 0 | inside a shield | up: the thread that polls the task; down: the thread that drops the guard |
-//! | NOTIFIED | woken again | only while SCHEDULED | any waker; cleared by `start` and `pause` |
+//! | shield depth | cancellation is deferred while > 0 | inside a shield | up: the thread that polls the task; down: the thread that drops the guard; to 0: `complete` and `cancel_unshielded` |
+//! | NOTIFIED | to be polled once more | only while SCHEDULED | set by any waker, and if a cancellation meets a shield (`cancel`, `enter_shield`); cleared by `start`, `pause` and `complete` |
 //! | CANCELLED | to be dropped instead of polled | from `cancel` on, permanently | any thread |
-//! | JOIN_INTEREST | a JoinHandle exists | from the spawn until the handle is dropped | the JoinHandle |
+//! | JOIN_INTEREST | a JoinHandle exists | from the spawn until the handle is dropped; may stay set if that is after COMPLETE | the JoinHandle |
 //! | JOIN_WAKER | the join waker field contains a waker for the completer | while not COMPLETE, and until the completer has woken it | the JoinHandle before completion, the completer after |
 //! | lifecycle | IDLE 0, SCHEDULED 1, COMPLETE 3 | | see below |
 //!
@@ -367,8 +367,9 @@ impl State {
                 IDLE => (Word(cancelled.0 + ONE_REFERENCE).with_lifecycle(SCHEDULED), Wake::Submit),
                 COMPLETE => (now, Wake::Nothing),
                 // For the same reason the task is polled once more: the current poll may have
-                // checked for a cancellation before this one. Once suffices, because a shutdown
-                // cancels before and after each poll.
+                // checked for a cancellation before this one. Only the first cancellation causes
+                // that: a shutdown cancels before and after each poll, and each poll would then
+                // lead to another.
                 _ if cancelled.shield_depth() > 0 && !now.has(CANCELLED) => {
                     (Word(cancelled.0 | NOTIFIED), Wake::Nothing)
                 }

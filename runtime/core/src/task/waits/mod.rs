@@ -26,7 +26,7 @@
 //! it copies the holder (4); otherwise the copy would be empty.
 //!
 //! Protocol:
-//! 1. Acquire: the new owner stores *since*, *task* and *at*.
+//! 1. Acquire: the new owner stores *task* and *since*, and then *at*.
 //! 2. Release: the owner clears *at*, before the lock is free.
 //! 3. Wait: a pending operation, after it joined the queue of the lock, adds its entry and copies
 //!    the holder, under the lock of the table's shard. It does so again in each further poll.

@@ -1,4 +1,5 @@
-//! Which tasks receive from bounded channels, so that only those record that they wait for room.
+//! Records which tasks receive from bounded channels. Only these tasks record that they wait for
+//! room in a channel.
 //!
 //! A *channel cycle* is a deadlock of tasks that send to each other: each waits for room in a
 //! channel from which the next one receives. So a task can be in one only if it receives itself. A
