@@ -137,7 +137,7 @@ mod tests {
         Dump { running: vec![running; 64], groups: vec![group; 8], block_on: vec![block_on; 4], ..Dump::default() }
     }
 
-    /// Returns what a client receives of the dump.
+    /// Returns the reply that a client receives for the dump.
     fn sent(max_bytes: usize) -> Reply {
         let frame = encode_shortening(&mut Reply::Dump(Box::new(dump())), max_bytes).unwrap();
         assert!(frame.len() <= max_bytes);

@@ -25,8 +25,8 @@
 //!   every worker is stuck. `volt-quit` is a plain thread, too, but it waits for workers.
 //! * *Read-only*: no request changes scheduling. A client can only change whether the flight
 //!   recorder records the workers' events.
-//! * *Bounded*: clients, frames, queues and waits each have a limit; what exceeds it is dropped and
-//!   counted.
+//! * *Bounded*: clients, frames, queues and waits each have a limit. A client, frame or item beyond
+//!   it is dropped and counted.
 //! * *Asleep without clients*: without a client there is no wake-up, except one or two after the
 //!   last runtime was shut down.
 //! * *It never stops the application*: without a socket the program continues, with a warning.

@@ -81,8 +81,8 @@ pub(crate) trait Observed: Send + Sync {
         TaskList::default()
     }
 
-    /// Returns what the tasks that match `query` wait for, as far as it is found out within
-    /// `limit`. Waits for workers, up to seconds.
+    /// Makes a dump of the tasks that match `query`, of those that it reaches within `limit`. Waits
+    /// for workers, up to seconds.
     fn dump(self: Arc<Self>, _query: &dump::Query, _limit: &Limit) -> Dump {
         Dump::default()
     }

@@ -93,7 +93,7 @@ impl Header {
         self.stage.set_woken_from(None);
     }
 
-    /// Returns what submitted the task last. If it is called by a thread other than the runner, the
+    /// Returns the last submission of the task. If a thread other than the runner calls this, the
     /// values may come from two different submissions.
     pub(crate) fn last_wake(&self) -> LastWake {
         // ORDERING: Relaxed: single-writer cell; see `submitted_at_ns`.

@@ -1,5 +1,5 @@
 //! A worker's stock of leases, and how leases are taken from their owner and returned. The *owner*
-//! is what they keep alive: the runtime's shared state, or its driver.
+//! is the object that they keep alive: the runtime's shared state, or its driver.
 
 use std::cell::Cell;
 use std::ptr::NonNull;

@@ -130,7 +130,7 @@ impl Account {
         busy << BUSY_SHIFT | longest << Note::BITS
     }
 
-    /// Returns what the task recorded in its last poll that it waits for.
+    /// Returns the note of what the task waits for, as recorded in its last poll.
     pub(crate) fn awaits(&self) -> Note {
         // ORDERING: Relaxed: single-writer cell.
         Note::from_bits(self.took.load(Ordering::Relaxed))

@@ -21,7 +21,7 @@ use crate::task::current;
 /// The lowest bits of `Holder::since`, with the kind of the guard.
 const GUARD: u64 = 3;
 
-/// Records who holds a lock. See the module documentation.
+/// Records which task holds a lock. See the module documentation.
 #[derive(Debug)]
 pub struct Holder {
     /// Where the lock was acquired; null if it is not held, or the owner is not known.

@@ -41,7 +41,8 @@
 //!
 //! Invariants:
 //! * *No pointer to a lock is followed*: the table contains copies, and addresses only as keys. A
-//!   lock may be moved or freed while a forgotten operation still has its entry.
+//!   lock may be moved or freed while an operation that was leaked (`mem::forget`) still has its
+//!   entry.
 //! * *Fair locks*: while an operation waits in the queue of a lock, every acquisition comes out of
 //!   that queue. So (4) updates the copy in the table.
 //! * *A copy may be outdated, which can be seen*: after a release, the copy names the former owner
@@ -66,8 +67,8 @@
 //! copy of the holder. It is no edge of the graph, since any of the permits may end the wait.
 //!
 //! Rejected: an entry per guard (a look-up for each acquisition); a pointer from the table to the
-//! lock (a forgotten operation keeps it beyond the life of the lock); a field in the task's header
-//! (16 bytes per task, after the allocator's rounding).
+//! lock (an operation that was leaked keeps it beyond the life of the lock); a field in the task's
+//! header (16 bytes per task, after the allocator's rounding).
 
 mod holder;
 mod record;

@@ -7,9 +7,8 @@
 //! acquisitions. So the dump reads each record twice, and leaves it out if a word has changed. If
 //! none has, the words are those of one acquisition, as the fences in [`Record::fill`] and
 //! [`Record::read`] ensure: if a word of a later acquisition was loaded, the second load of *what*
-//! returns 0 or a later value. That is certain unless *what* was changed and changed
-//! back, as when permits are split and merged. Even then the task and the line are those of the
-//! permits.
+//! returns 0 or a later value. That is certain unless *what* was changed and changed back, as when
+//! permits are split and merged. Even then the task and the line are those of the permits.
 //!
 //! Protocol:
 //! 1. Acquire ([`Record::fill`]): the thread writes the task, the time and the line into a free
