@@ -141,10 +141,11 @@ impl Task {
 }
 
 impl Notified {
-    /// Completes the task as cancelled on this thread, without a worker.
+    /// Completes the task as cancelled on this thread, without a worker. The task must have no
+    /// shield: it was never polled, or its shields were removed.
     pub fn cancel_now(self) {
-        // The task is SCHEDULED, so `cancel` only sets the flag, and there is nothing to submit. It
-        // was never polled, so it has no shield.
+        // The task is SCHEDULED, so `cancel` only sets the flag, and there is nothing to submit. A
+        // shield would defer the cancellation, and `run` would poll the task.
         self.0.cancel();
         let ran = self.run(0);
         debug_assert!(matches!(ran, Ran::Ended(_)), "a task that was never polled can be dropped");
