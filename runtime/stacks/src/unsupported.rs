@@ -86,7 +86,7 @@ pub struct Resolved {
 pub struct Calls;
 
 impl Calls {
-    /// Why calls are missing.
+    /// Returns why calls are missing.
     pub fn error(&self) -> Option<&str> {
         None
     }

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_new_mangled_names_are_recognised() {
+    fn old_and_new_names_of_kernel_functions_are_recognized() {
         for (function, wait) in [
             ("hrtimer_nanosleep", Wait::Sleep),
             ("do_nanosleep", Wait::Sleep),

@@ -38,7 +38,8 @@ const DYNAMIC_SYMBOLS: u32 = 11;
 const COMPRESSED: u64 = 0x800;
 /// The type of the note that contains the build id.
 const BUILD_ID: u32 = 3;
-/// The first of the section numbers that are none: absolute symbols and others.
+/// The first of the reserved section numbers, which refer to no section: those of absolute symbols
+/// and others.
 const RESERVED: u16 = 0xff00;
 /// A section number that is stored elsewhere, because it has more than 16 bits.
 const ELSEWHERE: u16 = 0xffff;

@@ -11,9 +11,10 @@
 //!
 //! # Invariant
 //!
-//! *Still there*: tables and code of the executable are read in place, since the executable is
-//! never unloaded. Tables of libraries are copied while the loader's lock is held, so unloading a
-//! library while a stack is unwound is harmless. They are small (200 KiB for the C library).
+//! *Still there*: only memory that is never unloaded is read in place: the tables of the
+//! executable, and the code of the executable, of the C library and of the vDSO. Tables of
+//! libraries are copied while the loader's lock is held, so unloading a library while a stack is
+//! unwound is harmless. They are small (200 KiB for the C library).
 //!
 //! # Limit
 //!

@@ -1,5 +1,5 @@
-//! A copied stack: registers, and the memory from the stack pointer on. [`capture`](super::capture)
-//! creates it, and [`unwind`](super::unwind) reads it.
+//! A copied stack: registers, and the memory from the stack pointer on. [`page`](super::page) and
+//! [`tape`](super::tape) create it, and [`unwind`](super::unwind) reads it.
 
 /// The registers that unwinding starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -76,8 +76,8 @@ impl Unpacked {
         unpacked
     }
 
-    /// Returns the section of `elf` with this name; empty if there is none. Never fails: an error
-    /// is what the libraries that call this function expect.
+    /// Returns the section of `elf` with this name; empty if there is none. Never fails: it returns
+    /// a `Result` only because the libraries that call it expect one.
     pub(super) fn section<'f>(&'f self, elf: &Elf<'f>, name: Option<&str>) -> gimli::Result<Bytes<'f>> {
         let bytes = name.and_then(|name| match self.sections.get(name) {
             Some(bytes) => Some(&bytes[..]),

@@ -57,7 +57,8 @@ const ADDRESSES_MAX: usize = 4096;
 /// Maximum number of frames in a result, including inlined ones; the innermost are kept.
 const FRAMES_MAX: usize = 128;
 
-/// The same for the calls of a chain of futures, in which each future has several frames.
+/// Like [`FRAMES_MAX`], for the calls of a chain of futures, in which each future has several
+/// frames.
 const CHAIN_FRAMES_MAX: usize = 512;
 /// The error if a library panics while it reads debug information.
 const UNREADABLE: &str = "reading the debug information failed";
@@ -91,7 +92,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Why calls are missing, if some are.
+    /// Returns why calls are missing, if some are.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }

@@ -24,7 +24,7 @@
 //! # Invariants
 //!
 //! * *Ends*: a walk ends after [`CALLS_MAX`] calls, or at the first address that is not code.
-//! * *Faults never*: stack memory is read from the copy. Code is only read to recognize the return
+//! * *Never faults*: stack memory is read from the copy. Code is only read to recognize the return
 //!   from a handler, from modules that are never unloaded.
 //!
 //! # Rejected alternatives

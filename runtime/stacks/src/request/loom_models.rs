@@ -70,9 +70,10 @@ fn finish_without_release(claim: Claim<Text>, tid: u32) {
     claim.buffer.answer.store(WRITTEN, Ordering::Relaxed);
 }
 
-/// A requester that never waits requests every thread in `tids` once, and the first one again. Each
-/// thread checks once for a request, like a handler whose signal arrives at any time. At the end,
-/// all buffers must be free again, and the first thread must be able to answer one more request.
+/// A requester that never waits requests the stack of every thread in `tids` once, and that of the
+/// first one again. Each thread checks once for a request, like a handler whose signal arrives at
+/// any time. At the end, all buffers must be free again, and the first thread must be able to
+/// answer one more request.
 fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (slot, mut requester) = pair(Text::default);

@@ -50,6 +50,7 @@
 //! | in a call about memory                             | in a function that waits for a lock            | `Lock`      |
 //! | in a call about memory                             | it waits for a page, or in the state `D`       | `PageIn`    |
 //! | in another call, or the call cannot be read        | in a function that sleeps, locks, or does I/O  | that one    |
+//! | in another call, or the call cannot be read        | it waits for a handler of `userfaultfd`        | `PageIn`    |
 //! | in no call that can be read                        | it waits for a page, and major faults grew     | `PageIn`    |
 //! | in another call, or the call cannot be read        | it waits for a page                            | `Io`        |
 //! | in the state `D`                                   | nothing else is known, and major faults grew   | `PageIn`    |
