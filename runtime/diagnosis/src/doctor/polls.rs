@@ -152,7 +152,7 @@ pub(super) fn advice(cause: Cause) -> &'static str {
             "Hold the lock as briefly as possible and never across slow work. Otherwise, acquire it in \
              task::spawn_blocking, or use an asynchronous lock."
         }
-        Cause::Io => "Use the asynchronous sockets in net, or move the blocking call into task::spawn_blocking.",
+        Cause::Io => "Use asynchronous I/O, or move the blocking call into task::spawn_blocking.",
         Cause::Cpu => {
             "Call task::yield_now().await or consume_budget().await in the loop, or move the computation into \
              task::spawn_blocking."
