@@ -13,7 +13,7 @@
 //! * [`view`]: draws the model.
 //! * [`programs`]: finds programs and keeps connections to them, which send messages to the model;
 //!   [`terminal`]: the terminal, and its keys and mouse as messages.
-//! * [`commands`]: one file per command. [`attach`](commands::attach) and
+//! * [`commands`]: a file or a directory for each command. [`attach`](commands::attach) and
 //!   [`replay`](commands::replay) show the screen; the others print text or JSON. `arguments` is
 //!   the command line that selects one.
 #![forbid(unsafe_code)]

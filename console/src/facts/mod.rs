@@ -16,9 +16,11 @@ pub mod incidents;
 pub mod why;
 mod worker;
 
-/// A poll or a delay of this length affects other tasks noticeably.
+/// A poll or a delay of this length affects other tasks noticeably: a warning. The runtime records
+/// polls of this length as incidents by default.
 pub const LONG_NS: u64 = 10_000_000;
-/// A poll of this length counts as stuck.
+/// A poll or a delay of this length is an alarm. The list of programs counts a worker with such a
+/// poll as stuck.
 pub const STUCK_NS: u64 = 100_000_000;
 /// A task that has waited in the global queue for this long is late, however short the target
 /// latency is.

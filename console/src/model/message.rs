@@ -64,7 +64,7 @@ pub enum Message {
 pub enum Action {
     /// Quit.
     Quit,
-    /// Close what is open on top, or else quit.
+    /// Close what is open on top, else clear the filter, else return to the overview. Never quits.
     Back,
     /// Pause the screen, or continue.
     TogglePause,

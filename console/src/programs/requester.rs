@@ -1,5 +1,5 @@
 //! The thread that requests what a subscription does not include: the tasks of a runtime, why one
-//! of them was polled, and its processes.
+//! of them was polled, its processes, and dumps.
 //!
 //! It has a separate connection. On the connection of the subscription, the thread would have to
 //! distinguish replies from snapshots, and a long reply would delay the snapshots.
@@ -16,7 +16,8 @@
 //! 1. The thread sleeps until the current screen needs data.
 //! 2. It connects, if it is not connected, sends the requests, and passes the replies to the
 //!    screen.
-//! 3. It repeats this after the interval, or immediately if the needs change.
+//! 3. It repeats this after the interval, or immediately if the needs change. A dump is requested
+//!    only once, because the program polls each waiting task for it.
 //! 4. Without needs it closes its connection, because a program accepts only a limited number of
 //!    connections.
 //! 5. It exits when its [`Requester`] is dropped, at the latest after the reply that it waits for.

@@ -12,8 +12,8 @@
 //! Reading order: [`frame`] is the file format. [`writer`] and [`reader`] write and read it, with
 //! [`files`] for recordings of several files, and [`error`] for errors. [`timeline`] merges the
 //! events of all tracks into one order. [`chrome_trace`] converts a recording to a trace for
-//! Perfetto. [`windows`] decides which time spans to record. [`black_box`]
-//! reads the file that a killed program leaves.
+//! Perfetto. [`windows`] decides which time spans to record. [`black_box`] reads the file that a
+//! killed program leaves.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -4,8 +4,8 @@
 //!
 //! 1. Take a first snapshot. In text mode, print current findings of severity warning and above
 //!    immediately, because an engineer on call has little time.
-//! 2. Wait.
-//! 3. Take a second snapshot. Print the other findings, the worst first. Print a finding of (1)
+//! 2. Wait. Take a few snapshots meanwhile, for rules that need several, but print nothing.
+//! 3. Take the last snapshot. Print the other findings, the worst first. Print a finding of (1)
 //!    again only if it has become worse, and say so. JSON is one object, printed after (3).
 //!
 //! The program computes the findings itself and keeps their history, so that every tool shows the

@@ -1,7 +1,8 @@
 //! Resolves a copied stack to source lines: functions, files and lines, including the calls that
 //! the compiler inlined.
 //!
-//! Each runtime has a thread that resolves stacks. That thread owns a [`Resolver`].
+//! The runtime's thread for incidents owns a [`Resolver`]. A second one is passed from each thread
+//! that makes a task dump to the next.
 //!
 //! # Shape
 //!
@@ -10,7 +11,7 @@
 //! ([`lines`](super::lines)). A file is mapped at the first lookup of one of its addresses. Results
 //! are cached.
 //!
-//! The resolver belongs to one plain thread; nothing here is shared. The first stack takes a few
+//! A resolver is used by one thread at a time; nothing here is shared. The first stack takes a few
 //! ms, a stack of cached calls some tens of µs.
 //!
 //! # Limits
@@ -98,7 +99,7 @@ impl Calls {
     }
 }
 
-/// Resolves stacks to functions, files and lines. Owned by one thread.
+/// Resolves stacks to functions, files and lines. Used by one thread at a time.
 #[derive(Default)]
 pub struct Resolver {
     unwinding: Unwinding,

@@ -1,7 +1,9 @@
 //! Items of Tokio's unstable API that Volt does not have.
 //!
-//! They exist so that a program that uses one gets an error that names the replacement. Each of its
-//! functions has a type parameter with a bound that no type meets, so it cannot be called.
+//! They exist so that a program that uses one gets an error that names the replacement. The error
+//! comes from functions with a type parameter whose bound no type meets, so that no program can
+//! call them. Functions without such a bound, as those of `LogHistogram`, return values that only
+//! these functions accept.
 
 use std::convert::Infallible;
 use std::time::Duration;
