@@ -58,6 +58,10 @@ fn awaits(link: &Link, what: &str) -> String {
         .held_at
         .as_ref()
         .map(|at| format!(", held by {}", holder(link.held_by, None, at, link.held_ns.map(duration))));
+    // The receiver of a oneshot is itself a future, so only the line that created it is known.
+    if what == "value" && link.resources.iter().any(|resource| resource.kind == "oneshot") {
+        return format!("{since} for a value of the oneshot channel created{at}");
+    }
     format!("{since}{at} for {}{}", awaited(what, link.awaited_task), holder.unwrap_or_default())
 }
 
@@ -142,6 +146,19 @@ mod tests {
         let expected =
             "waiting for 4.0s at src/a.rs:2:3 for a lock, held by task 7 for 9.0s, acquired at src/b.rs:5:6; woken";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn the_line_that_created_a_oneshot_is_not_shown_as_an_await() {
+        let resource = Resource { kind: "oneshot".into(), senders: Some(1), ..Resource::default() };
+        let at = Some("src/a.rs:2:3".into());
+        let link =
+            Link { awaits: Some("value".into()), awaits_at: at, resources: vec![resource], ..link(1, "timer", None) };
+        let shown = |link: &Link| text(&Why { links: vec![link.clone()], end: End::Source, ..Why::default() });
+        let text = shown(&link);
+        assert!(text.contains("waiting for a value of the oneshot channel created at src/a.rs:2:3; woken"), "{text}");
+        let text = shown(&Link { resources: Vec::new(), ..link });
+        assert!(text.contains("waiting at src/a.rs:2:3 for a value; woken"), "{text}");
     }
 
     #[test]

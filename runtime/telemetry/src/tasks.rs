@@ -143,8 +143,8 @@ pub struct Task {
     /// `message`, `others`, `notice`. If it awaits several, the one that was polled last, but a
     /// lock or permits if these are among them.
     pub awaits: Option<String>,
-    /// The location of that await: `file:line:column`. For a JoinHandle, the spawn location of the
-    /// task that it awaits.
+    /// The location of that await: `file:line:column`. For a oneshot, the location that created the
+    /// channel. For a JoinHandle, the spawn location of the task that it awaits.
     pub awaits_at: Option<String>,
     /// The task whose end it awaits by a JoinHandle, if that is known.
     pub awaited_task: Option<u64>,
