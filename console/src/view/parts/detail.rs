@@ -45,7 +45,8 @@ fn rule(worker: &Worker, columns: usize, theme: Theme) -> Line<'static> {
     let kind = if worker.is_spare { "spare worker" } else { "worker" };
     let duty = if worker.duty == Duty::Present { String::new() } else { format!("{}, ", worker.duty.name()) };
     let title = format!(" {kind} {}{thread}, {duty}{phase} ", worker.index);
-    let unit = " since the runtime started ";
+    // Percentiles and shares are of the last interval.
+    let unit = " counters since the runtime started ";
     let room = columns.saturating_sub(width(&title) + 2);
     let unit = if width(unit) <= room { unit } else { " totals " };
     let fill = "─".repeat(columns.saturating_sub(width(&title) + width(unit) + 2));
