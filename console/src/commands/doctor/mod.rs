@@ -6,7 +6,8 @@
 //!    immediately, because an engineer on call has little time.
 //! 2. Wait. Take a few snapshots meanwhile, for rules that need several, but print nothing.
 //! 3. Take the last snapshot. Print the other findings, the worst first. Print a finding of (1)
-//!    again only if it has become worse, and say so. JSON is one object, printed after (3).
+//!    again only if it has become worse, and say so, or with its line if its stack has been
+//!    captured since. JSON is one object, printed after (3).
 //!
 //! The program computes the findings itself and keeps their history, so that every tool shows the
 //! same ones. For a program that is too old to do so, they are computed here from these snapshots.

@@ -148,7 +148,7 @@ impl Notified {
         // shield would defer the cancellation, and `run` would poll the task.
         self.0.cancel();
         let ran = self.run(0);
-        debug_assert!(matches!(ran, Ran::Ended(_)), "a task that was never polled can be dropped");
+        debug_assert!(matches!(ran, Ran::Ended(_)), "a task without shields can be dropped");
     }
 }
 

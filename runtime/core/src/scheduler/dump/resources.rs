@@ -7,13 +7,15 @@
 //! await it are listed.
 //!
 //! The numbers of a primitive change while the tasks are polled one after the other. The first ones
-//! of a group count for all its tasks that await the primitive. Otherwise, a busy channel would be
-//! as many entries as it had numbers of senders.
+//! of a group count for its other tasks that await the primitive in the same way, for the first
+//! [`ENTRIES_MAX`] primitives. Otherwise, a busy channel would be as many entries as it had numbers
+//! of senders.
 //!
-//! They are listed by their last wake-ups. That is the order in which they began to wait, unless
-//! something else, such as another branch of a `select!`, has woken one meanwhile.
+//! These tasks are listed by their last wake-ups. That is the order in which they began to wait,
+//! unless something else, such as another branch of a `select!`, has woken one meanwhile.
 //!
-//! If it is a semaphore, the holders of its permits are listed, too (`readers::permits`).
+//! If the primitive is a semaphore, the holders of its permits are listed, too
+//! (`readers::permits`).
 //!
 //! Bounds: [`PRIMITIVES_MAX`] primitives of a dump and [`ENTRIES_MAX`] entries of a group are
 //! counted.
@@ -123,7 +125,7 @@ impl Resources {
     /// Adds what the tasks of another group await.
     pub(super) fn add_all(&mut self, others: Self) {
         for (resource, others) in others.entries {
-            let only = others.keys.iter().next().copied().filter(|_| others.keys.len() == 1);
+            let only = others.keys.iter().next().copied().filter(|_| others.keys.len() == 1 && !others.is_cut);
             let Some(numbered) = self.entry(only, resource) else { continue };
             numbered.tasks += others.tasks;
             numbered.is_cut |= others.is_cut;

@@ -122,7 +122,7 @@ impl Reader {
                 // seen below. A request after this puts its own `CheckRequests` into the queue.
                 seen.is_queued.swap(false, Ordering::Acquire);
                 contain(|| shared.failures().log(clock::now_ns()));
-                // ORDERING: Relaxed; the Acquire above has published the request.
+                // ORDERING: Relaxed; the Acquire above makes the request visible.
                 if seen.examination.swap(false, Ordering::Relaxed) {
                     contain(|| {
                         let snapshot = shared.snapshot();

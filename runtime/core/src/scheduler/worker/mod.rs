@@ -268,7 +268,7 @@ impl Worker {
         cells.renew_budget(config.budget_per_tick);
     }
 
-    /// Polls `task` once. No other function polls tasks, except for `poll_traced`, for a dump.
+    /// Polls `task` once. A worker polls tasks nowhere else, except in `poll_traced`, for a dump.
     ///
     /// Not inlined, so that the stack of a stuck poll can be cut off here.
     #[inline(never)]
