@@ -52,7 +52,11 @@ pub fn program(mut program: Program) -> Program {
             in_place(&mut poll.spawned_at);
         }
         runtime.incidents.latest.iter_mut().for_each(incident);
-        runtime.blame.iter_mut().for_each(|blame| in_place(&mut blame.spawned_at));
+        for blame in &mut runtime.blame {
+            in_place(&mut blame.spawned_at);
+            let main = blame.main_await.iter_mut();
+            main.flat_map(|main| [&mut main.awaits, &mut main.awaits_at]).for_each(in_place);
+        }
         runtime.routes.iter_mut().flat_map(|route| [&mut route.method, &mut route.path]).for_each(in_place);
         runtime.findings.iter_mut().flatten().for_each(finding_in_place);
         waits_in_place(runtime);
@@ -233,7 +237,7 @@ fn in_place(string: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::incident::{Blame, CauseTime, Frame, Incidents};
+    use volt_telemetry::incident::{Blame, CauseTime, Frame, Incidents, MainAwait};
     use volt_telemetry::routes::Route;
     use volt_telemetry::snapshot::{Config, InFlight, Worker};
     use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, LongWait};
@@ -291,7 +295,11 @@ mod tests {
         let runtime = Snapshot {
             findings: findings.findings,
             incidents: Incidents { latest: vec![incident], ..Incidents::default() },
-            blame: vec![Blame { spawned_at: evil(), ..Blame::default() }],
+            blame: vec![Blame {
+                spawned_at: evil(),
+                main_await: Some(MainAwait { awaits: evil(), awaits_at: evil(), tasks: 1 }),
+                ..Blame::default()
+            }],
             routes: vec![Route { method: evil(), path: evil(), ..Route::default() }],
             deadlocks: Some(vec![Deadlock { links: vec![link], ..Deadlock::default() }]),
             held_locks: Some(vec![lock]),
@@ -317,7 +325,7 @@ mod tests {
         let cleaned = program(Program { name: evil(), runtimes: vec![runtime], ..Program::default() });
         // The JSON has every string of a snapshot, including fields added later.
         let json = serde_json::to_string(&cleaned).unwrap();
-        assert_eq!(json.matches(TAME).count(), 18 + 8 + 16 + 4);
+        assert_eq!(json.matches(TAME).count(), 20 + 8 + 16 + 4);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 

@@ -296,6 +296,23 @@ pub struct Blame {
     /// Number of these that wait without a waker, so that only a cancellation can end them; `None`
     /// if they are not counted.
     pub stranded: Option<u64>,
+    /// What at least half of the tasks alive await, and where. `None` if they await different
+    /// things, if what they await is not recorded, such as a socket or a timer, or if it is not
+    /// counted.
+    pub main_await: Option<MainAwait>,
+}
+
+/// An await at which many tasks of one spawn location wait. Only operations of `volt::sync` and
+/// JoinHandles record themselves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MainAwait {
+    /// What they await, as in [`Task::awaits`](crate::tasks::Task::awaits).
+    pub awaits: String,
+    /// The location of the await: `file:line:column`. Of a JoinHandle, that of the spawn.
+    pub awaits_at: String,
+    /// The number of tasks that wait there.
+    pub tasks: u64,
 }
 
 fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Frame>, D::Error> {

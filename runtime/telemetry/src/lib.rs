@@ -45,7 +45,7 @@ mod scratch;
 
 pub use health::Health;
 pub use histogram::Histogram;
-pub use incident::{Blame, Cause, CauseTime, Frame, Incident, Incidents, Remedy};
+pub use incident::{Blame, Cause, CauseTime, Frame, Incident, Incidents, MainAwait, Remedy};
 pub use snapshot::routes;
 pub use snapshot::{
     Blocking, Clock, Config, Driver, Duty, GlobalChecks, GlobalQueue, Host, InFlight, Phase, Program, Sentinel,

@@ -47,6 +47,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use volt_telemetry::incident::MainAwait;
 use volt_telemetry::snapshot::Snapshot;
 
 /// Minimum time between two samples.
@@ -97,6 +98,8 @@ pub(super) struct Growth {
 struct Line {
     samples: VecDeque<Sample>,
     is_leaking: bool,
+    /// What most of the tasks awaited at the last sample.
+    main_await: Option<MainAwait>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +125,8 @@ pub(super) struct Leak {
     pub(super) over_ns: u64,
     /// Whether the runtime may still have been starting when the growth began.
     pub(super) is_at_start: bool,
+    /// What most of the live tasks await.
+    pub(super) main_await: Option<MainAwait>,
 }
 
 impl Growth {
@@ -143,6 +148,7 @@ impl Growth {
             if self.lines.len() < LINES_MAX || self.lines.contains_key(&blame.spawned_at) {
                 let line = self.lines.entry(blame.spawned_at.clone()).or_default();
                 push(&mut line.samples, Sample { at_ns, alive });
+                line.main_await.clone_from(&blame.main_await);
             }
         }
         let leaking: Vec<_> = self.leaks().into_iter().map(|leak| leak.spawned_at).collect();
@@ -171,7 +177,8 @@ impl Growth {
             };
             let is_huge = last.alive >= MANY && last.at_ns.saturating_sub(began_at_ns) >= START_NS;
             let is_at_start = began_at_ns.saturating_sub(self.started_at_ns) < start_ns && !is_huge;
-            Some(Leak { spawned_at: spawned_at.clone(), alive: last.alive, grown, over_ns, is_at_start })
+            let (spawned_at, main_await) = (spawned_at.clone(), line.main_await.clone());
+            Some(Leak { spawned_at, alive: last.alive, grown, over_ns, is_at_start, main_await })
         };
         self.lines.iter().filter_map(leak).collect()
     }

@@ -6,6 +6,7 @@ use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::text::{counted, duration, percent};
+use volt_telemetry::waits::awaited;
 
 use super::case::Span;
 use super::describe::{Describe, spawned};
@@ -89,17 +90,49 @@ pub(super) fn task_leak(growth: &Growth) -> Vec<Finding> {
 fn of_leak(leak: &Leak) -> Finding {
     let severity = if leak.is_at_start { Severity::Info } else { Severity::Warning };
     let per_second = leak.grown as f64 * 1e9 / leak.over_ns.max(1) as f64;
-    let title = format!("{} {} are alive, {per_second:.0} more per second", leak.alive, spawned(&leak.spawned_at));
-    Finding::new(Rule::TaskLeak, severity, title)
+    let mut title = format!("{} {} are alive, {per_second:.0} more per second", leak.alive, spawned(&leak.spawned_at));
+    let main = leak.main_await.as_ref();
+    if let Some(main) = main {
+        title += &format!("; most await {} at {}", awaited(&main.awaits), main.awaits_at);
+    }
+    let mut finding = Finding::new(Rule::TaskLeak, severity, title)
         .count("alive_count", "live tasks of this spawn location", leak.alive)
         .count("grown_count", "live tasks added", leak.grown)
         .ns("over_ns", "measured over", leak.over_ns)
-        .rate("grown_per_second", "rate of growth", per_second)
-        .spawned_at(&leak.spawned_at)
-        .advice(
+        .rate("grown_per_second", "rate of growth", per_second);
+    if let Some(main) = main {
+        finding = finding
+            .word("awaits", "most of them await", awaited(&main.awaits))
+            .word("awaits_at", "at", &main.awaits_at)
+            .count("awaiting_count", "tasks that wait there", main.tasks);
+    }
+    finding.spawned_at(&leak.spawned_at).advice(leak_advice(main.map(|main| main.awaits.as_str())))
+}
+
+/// Returns what to do about a leak of tasks that await this.
+fn leak_advice(awaits: Option<&str>) -> &'static str {
+    match awaits {
+        Some("room") => {
+            "The channel is full, because more is sent than its receiver processes. `volt-console dump` shows the \
+             receiver and what it waits for. Make it faster, or limit the number of tasks that send."
+        }
+        Some("message") => {
+            "The senders of what they receive from still exist. `volt-console dump` shows the channels. Drop the senders \
+             when no more messages will come, or abort the tasks that are no longer needed."
+        }
+        Some("lock" | "permits") => {
+            "More tasks need the lock or the permits than can have them in turn. `volt-console dump` shows the holder \
+             and what it waits for. Hold it for a shorter time, or limit the number of tasks."
+        }
+        Some("value" | "notice") => {
+            "The sender, or the task that is to notify them, still exists. `volt-console dump` shows what they wait \
+             for. Limit the wait by a time-out, or abort the tasks that are no longer needed."
+        }
+        _ => {
             "Check what they wait for (`volt-console dump`): a channel whose other end stays open, a connection without \
-             a time-out, an endless loop. Abort tasks that are no longer needed, and limit their number.",
-        )
+             a time-out, an endless loop. Abort tasks that are no longer needed, and limit their number."
+        }
+    }
 }
 
 // ---- lost-waker ---------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
-//! Census: how many tasks of each spawn location are alive, and how many of them can never be
-//! woken.
+//! Census: how many tasks of each spawn location are alive, how many of them can never be woken,
+//! and what most of them await.
 //!
 //! The thread that takes a snapshot walks through the registry, a few tasks under a lock at a time,
-//! and reads their state words; tasks and workers do nothing for it. The registry contains the
-//! tasks that have waited once, or have a name.
+//! and reads their headers; tasks and workers do nothing for it. The registry contains the tasks
+//! that have waited once, or have a name.
 //!
 //! A task is *stranded* if it waits and its only references are those of the registry and of the
 //! JoinHandle: each waker is a reference, and so is the `Notified` in a queue. An AbortHandle, a
 //! guard of a shield, or a waker that the task's own future keeps is a reference too, and hides the
 //! task. So the count may be too small, and is never too large, except for an instant.
+//!
+//! The *main await* of a location is the one at which at least half of its tasks wait, as far as
+//! their awaits are recorded (`task::details::awaits`). The finding of a leak names it, because the
+//! fault is more often there than at the spawn.
 //!
 //! The table of blame (`stats::blame`) has what the tasks of each spawn location cost and delayed.
 //! Its number of rows is bounded; locations without a row share the row *other*. So that a leak of
@@ -22,22 +26,26 @@
 //! count that is minutes old hides a leak (`TASKS_MAX` tasks then cost a thirtieth). The elapsed
 //! time is not used for this: on a busy machine a walk waits for a processor, which costs nothing,
 //! and the next walk would be due minutes later. Locations without a row in the table get at most
-//! `ROWS_MAX` rows, those with most tasks first.
+//! `ROWS_MAX` rows, those with most tasks first. The awaits of at most `AWAITS_MAX` pairs of spawn
+//! location and await are counted, those that a walk finds first.
 //!
 //! Rejected: counts per location that workers maintain: two writes to shared memory per task, for
 //! numbers that are seldom read.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Mutex;
 
 use rustix::time::{ClockId, clock_gettime};
-use volt_telemetry::incident::Blame;
+use volt_telemetry::incident::{Blame, MainAwait};
 use volt_telemetry::text;
 
 use crate::clock;
+use crate::task::details::awaits::Awaits;
+use crate::task::header::Header;
 use crate::task::registry::Registry;
 
 /// How many tasks are walked through: half a second, if none of them is in a cache.
@@ -51,6 +59,8 @@ const REST_MAX_NS: u64 = 15_000_000_000;
 /// of tasks that justifies one: half of what the doctor calls a leak.
 const ROWS_MAX: usize = 64;
 const ALIVE_WORTH_A_ROW: u64 = 500;
+/// How many pairs of spawn location and await are counted: 64 KB. A program has a few hundred.
+const AWAITS_MAX: usize = 1024;
 /// The row of the table of blame for all locations that it has no room for.
 const OTHER: &str = "other";
 
@@ -66,8 +76,19 @@ struct Taken {
     places: Option<Places>,
 }
 
-/// By the address of the location.
-type Places = HashMap<usize, (&'static Location<'static>, Count)>;
+/// What a walk has counted.
+#[derive(Default)]
+struct Places {
+    /// By the address of the spawn location.
+    counts: HashMap<usize, (&'static Location<'static>, Count)>,
+    /// How many tasks wait, by the address of their spawn location and by their await.
+    awaits: HashMap<(usize, Await), u64>,
+    /// By the text of the spawn location; derived from the others when the walk is over.
+    main_awaits: HashMap<String, MainAwait>,
+}
+
+/// What a task awaits, and the location of the await.
+type Await = (Awaits, &'static Location<'static>);
 
 /// The counts of one spawn location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,7 +115,7 @@ impl Census {
         }
         let rows_len = blame.len();
         let other = blame.iter().position(|blame| blame.spawned_at == OTHER);
-        let mut counts: Vec<_> = places.values().collect();
+        let mut counts: Vec<_> = places.counts.values().collect();
         // Locations with most tasks first: they get the rows if there is no room for all.
         counts.sort_unstable_by_key(|(location, count)| (Reverse(count.alive), ptr::from_ref(*location).addr()));
         for (location, count) in counts {
@@ -103,26 +124,69 @@ impl Census {
             place.alive = place.alive.map(|alive| alive + count.alive);
             place.stranded = place.stranded.map(|stranded| stranded + count.stranded);
         }
+        for blame in &mut *blame {
+            blame.main_await = places.main_awaits.get(&blame.spawned_at).cloned();
+        }
         Some(taken.at_ns)
     }
 }
 
+impl Places {
+    fn add(&mut self, task: &Header) {
+        let location = task.location();
+        let address = ptr::from_ref(location).addr();
+        let (_, count) = self.counts.entry(address).or_insert((location, Count::default()));
+        count.alive += 1;
+        count.stranded += u64::from(task.state.is_stranded());
+        // A task that runs has the await of an earlier poll.
+        let awaits = if task.state.is_idle() { task.awaits() } else { None };
+        if let Some((what, Some(at))) = awaits {
+            self.add_await(address, (what, at));
+        }
+    }
+
+    fn add_await(&mut self, spawned_at: usize, awaits: Await) {
+        let is_full = self.awaits.len() >= AWAITS_MAX;
+        match self.awaits.entry((spawned_at, awaits)) {
+            Entry::Occupied(mut tasks) => *tasks.get_mut() += 1,
+            Entry::Vacant(new) if !is_full => drop(new.insert(1)),
+            Entry::Vacant(_) => (),
+        }
+    }
+
+    /// Returns the main await of each spawn location that has one, by the location's text. Several
+    /// addresses may have the same text.
+    fn find_main_awaits(&self) -> HashMap<String, MainAwait> {
+        let mut alive: HashMap<String, u64> = HashMap::new();
+        for (location, count) in self.counts.values() {
+            *alive.entry(text::location(location)).or_default() += count.alive;
+        }
+        let mut waiting: HashMap<(String, Await), u64> = HashMap::new();
+        for ((address, awaits), tasks) in &self.awaits {
+            let Some((location, _)) = self.counts.get(address) else { continue };
+            *waiting.entry((text::location(location), *awaits)).or_default() += tasks;
+        }
+        let mut waiting: Vec<_> = waiting.into_iter().collect();
+        waiting.retain(|((spawned_at, _), tasks)| alive.get(spawned_at).is_some_and(|alive| 2 * tasks >= *alive));
+        // If two awaits have half of the tasks each, the one that comes last here is chosen.
+        waiting.sort_unstable_by_key(|((_, (_, at)), tasks)| (*tasks, Reverse(*at)));
+        let main = |((spawned_at, (what, at)), tasks): ((String, Await), u64)| {
+            (spawned_at, MainAwait { awaits: what.name().to_owned(), awaits_at: text::location(at), tasks })
+        };
+        waiting.into_iter().map(main).collect()
+    }
+}
+
 fn take(registry: &Registry) -> Taken {
-    taken(|places| {
-        registry.walk(TASKS_MAX, |task| {
-            let location = task.location();
-            let (_, count) = places.entry(ptr::from_ref(location).addr()).or_insert((location, Count::default()));
-            count.alive += 1;
-            count.stranded += u64::from(task.state.is_stranded());
-        })
-    })
+    taken(|places| registry.walk(TASKS_MAX, |task| places.add(task)))
 }
 
 /// Returns the counts of `walk`, which returns whether it saw every task.
 fn taken(walk: impl FnOnce(&mut Places) -> bool) -> Taken {
-    let mut places = Places::new();
+    let mut places = Places::default();
     let began_ns = processor_ns();
     let is_complete = walk(&mut places);
+    places.main_awaits = places.find_main_awaits();
     let busy_ns = processor_ns().saturating_sub(began_ns);
     let at_ns = clock::now_ns();
     let good_until_ns = at_ns + REST.saturating_mul(busy_ns).min(REST_MAX_NS);
@@ -197,6 +261,62 @@ mod tests {
         until([(0, 0), (1, 1), (1, 1)]);
     }
 
+    #[test]
+    fn a_task_that_waits_is_counted_at_its_await() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (here, at) = (line!(), Location::caller());
+        for awaits in [Awaits::Room, Awaits::Notice, Awaits::Room] {
+            let wait = poll_fn(move |_| {
+                awaits.note(at);
+                Poll::<()>::Pending
+            });
+            drop(runtime.spawn(wait));
+        }
+        let main_await = || {
+            let blame = runtime.handle().snapshot().blame;
+            let blame = blame.into_iter().find(|blame| blame.spawned_at.contains(&format!("census.rs:{}:", here + 6)));
+            blame.filter(|blame| blame.alive == Some(3)).and_then(|blame| blame.main_await)
+        };
+        let room = MainAwait { awaits: "room".into(), awaits_at: text::location(at), tasks: 2 };
+        while main_await().as_ref() != Some(&room) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_main_await_is_that_of_half_of_the_tasks() {
+        let [spawn, first, second, third] = LOCATIONS.map(|location| location());
+        // Two addresses of one location, with this many tasks, of which some wait for these.
+        let main_await = |alive: u64, awaits: &[Await]| {
+            let mut places = Places::default();
+            for (address, alive) in [(1, alive), (2, alive)] {
+                places.counts.insert(address, (spawn, Count { alive, stranded: 0 }));
+            }
+            awaits
+                .iter()
+                .zip([1, 2].into_iter().cycle())
+                .for_each(|(awaits, address)| places.add_await(address, *awaits));
+            let found = places.find_main_awaits();
+            found.get(&text::location(spawn)).map(|main| (main.awaits.clone(), main.awaits_at.clone(), main.tasks))
+        };
+        let is = |awaits: Awaits, at: &Location<'_>, tasks| Some((awaits.name().to_owned(), text::location(at), tasks));
+        let (room, message) = ((Awaits::Room, first), (Awaits::Message, second));
+        assert_eq!(main_await(2, &[room, room, message]), is(Awaits::Room, first, 2), "of both addresses");
+        assert_eq!(main_await(2, &[message, room, room, message]), is(Awaits::Room, first, 2), "the first line");
+        assert_eq!(main_await(2, &[message, room, (Awaits::Value, third)]), None);
+        assert_eq!(main_await(2, &[room, (Awaits::Lock, first)]), None, "another kind is another await");
+        assert_eq!(main_await(2, &[]), None);
+    }
+
+    #[test]
+    fn the_number_of_awaits_is_limited() {
+        let mut places = Places::default();
+        let awaits = (Awaits::Room, Location::caller());
+        (0..2 * AWAITS_MAX).for_each(|address| places.add_await(address, awaits));
+        places.add_await(0, awaits);
+        assert_eq!((places.awaits.len(), places.awaits[&(0, awaits)]), (AWAITS_MAX, 2));
+    }
+
     /// The table of blame has 128 rows per worker.
     #[test]
     fn a_leak_at_a_line_beyond_the_rows_of_blame_has_its_place() {
@@ -211,7 +331,8 @@ mod tests {
             // The first location leaks; the second has many tasks alive, and the others a few.
             let alive = |index: usize| [28 * second, 4_000].get(index).copied().unwrap_or(3);
             let count = |index| Count { alive: alive(index), stranded: 0 };
-            let places = locations.iter().enumerate().map(|(index, at)| (index, (*at, count(index)))).collect();
+            let counts = locations.iter().enumerate().map(|(index, at)| (index, (*at, count(index)))).collect();
+            let places = Places { counts, ..Places::default() };
             let census = Census::default();
             let at_ns = second * 1_000_000_000;
             *census.0.lock().unwrap() = Some(Taken { at_ns, good_until_ns: u64::MAX, places: Some(places) });
@@ -274,7 +395,8 @@ mod tests {
     fn a_walk_is_reported_again_while_it_is_valid() {
         let (census, registry) = (Census::default(), Registry::new(1));
         let place = Location::caller();
-        let places = Places::from([(0, (place, Count { alive: 3, stranded: 2 }))]);
+        let counts = HashMap::from([(0, (place, Count { alive: 3, stranded: 2 }))]);
+        let places = Places { counts, ..Places::default() };
         *census.0.lock().unwrap() = Some(Taken { at_ns: 7, good_until_ns: u64::MAX, places: Some(places) });
         let mut blame = vec![Blame { spawned_at: OTHER.into(), ..Blame::default() }];
         assert_eq!(census.count(&registry, &mut blame), Some(7));

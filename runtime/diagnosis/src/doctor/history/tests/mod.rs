@@ -5,7 +5,7 @@ mod late;
 use std::ops::Range;
 
 use volt_telemetry::finding::Place;
-use volt_telemetry::incident::{Blame, Cause, Frame, Incident};
+use volt_telemetry::incident::{Blame, Cause, Frame, Incident, MainAwait};
 use volt_telemetry::snapshot::{Driver, InFlight, Sentinel, Tasks, Worker};
 
 use super::*;
@@ -244,9 +244,22 @@ fn the_worst_of_several_stalls_at_a_line_is_shown_once() {
 
 #[test]
 fn a_leak_is_a_finding_with_its_line_and_a_history() {
+    let main_await = |second: u64| {
+        (second > 150).then(|| MainAwait {
+            awaits: "room".into(),
+            awaits_at: "src/a.rs:7:3".into(),
+            tasks: 20 * second,
+        })
+    };
+    let blame = |second| Blame {
+        spawned_at: "src/feed.rs:8:9".into(),
+        alive: Some(28 * second),
+        main_await: main_await(second),
+        ..Blame::default()
+    };
     let now = |second: u64| Snapshot {
         tasks: Tasks { spawned: 28 * second, alive: 28 * second, ..Tasks::default() },
-        blame: vec![Blame { spawned_at: "src/feed.rs:8:9".into(), alive: Some(28 * second), ..Blame::default() }],
+        blame: vec![blame(second)],
         ..at(second)
     };
     let mut history = History::default();
@@ -254,6 +267,8 @@ fn a_leak_is_a_finding_with_its_line_and_a_history() {
     assert!(course.last().is_some_and(is(Severity::Warning)), "{course:?}");
     let finding = &history.findings(180 * SECOND)[0];
     assert_eq!((finding.rule, finding.locations[0].at()), (Rule::TaskLeak, "src/feed.rs:8:9"));
+    assert!(finding.title.ends_with("more per second; most await room in a channel at src/a.rs:7:3"), "{finding:#?}");
+    assert!(finding.figure("awaiting_count") > Some(3_000) && finding.advice.contains("receiver"), "{finding:#?}");
 }
 
 #[test]
