@@ -131,7 +131,9 @@ impl Model {
                 self.latency.kind = if self.latency.kind == Kind::Delay { Kind::Poll } else { Kind::Delay };
             }
             Screen::Doctor => self.open_finding(),
-            Screen::Workers | Screen::Blame | Screen::Events | Screen::Waits | Screen::Routes => {}
+            Screen::Blame => self.open_location(),
+            Screen::Routes => self.open_route(),
+            Screen::Workers | Screen::Events | Screen::Waits => {}
         }
     }
 
@@ -139,15 +141,41 @@ impl Model {
     /// else what its tasks wait for.
     fn open_finding(&mut self) {
         let rows = self.finding_rows();
-        let Some((runtime, finding)) = self.position().and_then(|place| rows.get(place)).copied() else { return };
-        let (runtime, filter) = (runtime.clone(), filter_of(finding));
+        let Some(row) = self.position().and_then(|place| rows.get(place)) else { return };
+        let (runtime, finding) = (*row).clone();
         let is_place = |at: &str| finding.locations.iter().any(|place| place.at() == at);
-        let is_it = |incident: &&Incident| {
+        let is_it = |incident: &Incident| {
             let line = incident.guilty().map(|frame| Place::of_frame(frame).at().to_owned());
             is_place(&incident.spawned_at) && line.is_none_or(|line| is_place(&line))
         };
+        self.open(runtime, is_it, filter_of(&finding));
+    }
+
+    /// Does the same for the tasks of the selected spawn location.
+    fn open_location(&mut self) {
+        let rows = self.blame_rows();
+        let Some(spawned_at) = self.position().and_then(|place| rows.get(place)).map(|row| row.item.spawned_at.clone())
+        else {
+            return;
+        };
+        let Some(runtime) = self.scene().map(|scene| scene.snapshot.runtime.clone()) else { return };
+        self.open(runtime, |incident| incident.spawned_at == spawned_at, Some(spawned_at.clone()));
+    }
+
+    /// Opens the stack of the latest incident of a request of the selected route, if there is one.
+    fn open_route(&mut self) {
+        let rows = self.route_rows();
+        let Some(route) = self.position().and_then(|place| rows.get(place)).map(|row| row.item.name()) else { return };
+        let Some(runtime) = self.scene().map(|scene| scene.snapshot.runtime.clone()) else { return };
+        self.open(runtime, |incident| incident.route.as_ref() == Some(&route), None);
+    }
+
+    /// Opens the stack of the latest incident of this runtime that `is_it`. If there is none, opens
+    /// the waits of the tasks that `filter` finds.
+    fn open(&mut self, runtime: String, is_it: impl Fn(&Incident) -> bool, filter: Option<String>) {
         let of = self.runtimes().iter().find(|of| of.runtime == runtime);
-        if let Some(incident) = of.and_then(|of| newest_first(&of.incidents).find(is_it)).cloned() {
+        if let Some(incident) = of.and_then(|of| newest_first(&of.incidents).find(|incident| is_it(incident))).cloned()
+        {
             self.selected_runtime = Some(runtime);
             self.incidents.show(incident);
             self.screen = Screen::Incidents;

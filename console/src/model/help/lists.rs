@@ -167,7 +167,14 @@ pub(super) const INCIDENTS: &[Section] = &[
 pub(super) const BLAME: &[Section] = &[
     Section {
         title: "Keys of this screen",
-        entries: &[("< >", "sort by another column"), ("/", "filter by location")],
+        entries: &[
+            (
+                "Enter",
+                "open the stack of the latest stuck poll of these tasks; if there is none, open their waits (screen 0)",
+            ),
+            ("< >", "sort by another column"),
+            ("/", "filter by location"),
+        ],
     },
     Section {
         title: "Columns (a row has all tasks that one line of code spawned)",
@@ -191,6 +198,10 @@ pub(super) const BLAME: &[Section] = &[
         title: "Below the table",
         entries: &[
             ("tasks of", "the spawn location of the selected row, with its whole path"),
+            (
+                "await",
+                "what at least half of these tasks wait for, and where; only if it is an operation of volt::sync or a JoinHandle",
+            ),
             ("incident", "the latest stuck poll of these tasks"),
         ],
     },
@@ -309,7 +320,11 @@ pub(super) const EVENTS: &[Section] = &[
 pub(super) const ROUTES: &[Section] = &[
     Section {
         title: "Keys of this screen",
-        entries: &[("< >", "sort by another column"), ("/", "filter by method or path")],
+        entries: &[
+            ("Enter", "open the stack of the latest stuck poll of the selected route"),
+            ("< >", "sort by another column"),
+            ("/", "filter by method or path"),
+        ],
     },
     Section {
         title: "Columns (a row has all requests with one method that one route matched)",

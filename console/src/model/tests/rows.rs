@@ -1,6 +1,8 @@
 //! Tests of the rows: which are shown, in which order, and which is selected.
 
 use volt_telemetry::finding::{Place, Severity};
+use volt_telemetry::incident::Blame;
+use volt_telemetry::routes::Route;
 use volt_telemetry::rule::Rule;
 
 use super::*;
@@ -300,6 +302,44 @@ fn a_finding_opens_the_stack_that_it_is_about() {
     assert!(model.incidents.open_call().is_some());
     let incident = model.incidents.selected(&[]).expect("its stack is open");
     assert!(places.contains(&incident.spawned_at), "{places:?}: {incident:#?}");
+}
+
+#[test]
+fn a_spawn_location_opens_a_stack_or_what_its_tasks_wait_for() {
+    let mut model = fixture::stalled_model(4, 5);
+    let spawned_at = model.scene().unwrap().snapshot.incidents.latest[0].spawned_at.clone();
+    let mut opened = |spawned_at: String| {
+        let mut program = model.state().program.clone().unwrap();
+        program.runtimes[0].blame = vec![Blame { spawned_at, ..Blame::default() }];
+        model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
+        act(&mut model, Action::Show(Screen::Blame));
+        act(&mut model, Action::ToggleDetail);
+        (model.screen, model.list().filter.clone())
+    };
+    assert_eq!(opened(spawned_at), (Screen::Incidents, String::new()));
+    assert_eq!(opened("src/b.rs:3:5".into()), (Screen::Waits, "src/b.rs:3:5".into()));
+}
+
+#[test]
+fn a_route_opens_the_stack_of_its_latest_stuck_poll() {
+    let mut model = fixture::stalled_model(4, 5);
+    let mut program = model.state().program.clone().unwrap();
+    program.runtimes[0].routes = [9, 1]
+        .map(|active| Route { method: "GET".into(), path: format!("/{active}"), active, ..Route::default() })
+        .into();
+    program.runtimes[0].incidents.latest[0].route = Some("GET /9".into());
+    let incident = program.runtimes[0].incidents.latest[0].clone();
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
+    act(&mut model, Action::Show(Screen::Routes));
+    let place = model.route_rows().iter().position(|row| row.item.path == "/1").unwrap();
+    act(&mut model, Action::Move(place as isize));
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.screen, Screen::Routes, "no poll of it was stuck");
+    act(&mut model, Action::First);
+    act(&mut model, Action::Move(1 - place as isize));
+    act(&mut model, Action::ToggleDetail);
+    assert_eq!(model.screen, Screen::Incidents);
+    assert_eq!(model.incidents.selected(&[]).map(|open| open.spawned_at.clone()), Some(incident.spawned_at));
 }
 
 #[test]

@@ -16,12 +16,14 @@ use crate::view::theme::Theme;
 
 /// The columns before the first one, for the mark of the selected worker.
 const MARK_WIDTH: usize = 1;
+/// The text if no worker matches the filter.
+pub const NONE_MATCHES: &str = "No worker matches the filter; Esc shows all.";
 /// The smallest width at which the titles of groups are shown.
 const GROUPS_FROM: u16 = 100;
 
 /// Returns how many lines the whole table needs.
 pub fn wanted_height(model: &Model, columns: u16) -> u16 {
-    head_height(columns).saturating_add(model.worker_rows().len() as u16)
+    head_height(columns).saturating_add(model.worker_rows().len().max(1) as u16)
 }
 
 /// Draws the table.
@@ -39,6 +41,9 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
     let first = area.y + head_height(area.width);
     for (row, place) in (first..area.bottom()).zip(shown.clone()) {
         hits.add(Rect { y: row, height: 1, ..area }, Action::Pick(place));
+    }
+    if workers.is_empty() && !model.list().filter.is_empty() {
+        lines.push(Line::styled(format!(" {NONE_MATCHES}"), theme.label()));
     }
     lines.extend(workers[shown].iter().filter_map(|index| line(scene, *index, &chosen, rest, model, theme)));
     for (row, line) in (area.y..area.bottom()).zip(lines) {

@@ -5,11 +5,13 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
+use volt_telemetry::incident::MainAwait;
 
 use crate::facts::Scene;
 use crate::facts::incidents::latest;
 use crate::model::Model;
 use crate::tables::blame::{COLUMNS, LOCATION_TITLE, place};
+use crate::text::awaits::awaited;
 use crate::text::figures::tail;
 use crate::view::hits::Hits;
 use crate::view::parts::grouped::{self, Table};
@@ -37,8 +39,14 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
             "suffered: delay of these by others   stuck: stuck polls   stranded: no waker",
         ];
         let meaning = meaning.map(|text| Line::styled(format!(" {text}"), theme.label()));
-        let facts = [fact("tasks of", &tail(spawned_at, room)), fact("incident", &incident)];
-        facts.into_iter().flatten().chain(meaning).collect()
+        let awaits = row.item.main_await.as_ref().map(|main| {
+            let MainAwait { awaits, awaits_at, tasks } = main;
+            let alive = row.item.alive.unwrap_or(*tasks);
+            format!("{tasks} of {alive} tasks: {} at {awaits_at}", awaited(awaits, None))
+        });
+        let awaits = awaits.map(|text| fact("await", &text));
+        let facts = [fact("tasks of", &tail(spawned_at, room))].into_iter().chain(awaits);
+        facts.chain([fact("incident", &incident)]).flatten().chain(meaning).collect()
     };
     grouped::draw(frame, area, model, &table, foot, (theme, hits));
 }

@@ -45,7 +45,7 @@ const CURVE_MAX: u16 = 4;
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
     if model.worker_rows().is_empty() {
-        return draw_message(frame, area, "No worker matches the filter; Esc shows all.", theme);
+        return draw_message(frame, area, workers::NONE_MATCHES, theme);
     }
     let curves = CURVES.len() as u16;
     // The rule, the poll, the groups of facts, and the queues.

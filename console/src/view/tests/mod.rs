@@ -213,9 +213,14 @@ fn every_screen_requests_more_room_below_its_minimum() {
 #[test]
 fn a_filter_is_shown_while_it_is_typed_and_afterwards() {
     let mut model = fixture::tasks_model(2, 30);
-    for action in [Action::Filter, Action::Type('x'), Action::Type('y')] {
-        model.update(Message::Do(action));
-    }
+    let filter = |model: &mut Model| {
+        [Action::Filter, Action::Type('x'), Action::Type('y')].map(|action| model.update(Message::Do(action)))
+    };
+    show(&mut model, Screen::Overview);
+    filter(&mut model);
+    assert!(screen(&model, (80, 24)).contains("\n No worker matches the filter; Esc shows all."));
+    show(&mut model, Screen::Tasks);
+    filter(&mut model);
     let typed = screen(&model, (80, 24));
     assert!(typed.lines().last().unwrap().starts_with(" filter xy"), "{typed}");
     assert!(typed.contains("No task matches the filter"), "{typed}");
