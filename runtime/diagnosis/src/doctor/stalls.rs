@@ -51,6 +51,9 @@ const READING_NS: u64 = 5_000_000_000;
 /// Why the finding about a poll that waits for a lock does not name the thread that holds it.
 const HOLDER_UNKNOWN: &str =
     "unknown, because a lock that blocks a thread, such as std's Mutex, does not record which thread holds it";
+/// The key of the evidence for a poll that was stuck while another one waited for a lock. Only the
+/// finding about the one that waited has it.
+pub(super) const POSSIBLE_HOLDER: &str = "possible_holder";
 /// How many sampled lines of a function that computes a finding lists.
 const SAMPLED_LINES_MAX: usize = 3;
 /// A short stall recurs if it occurs in this many different seconds within a minute. A program that
@@ -187,7 +190,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     if shown.cause == Cause::Lock {
         finding = finding.word("holder", "holder of the lock", HOLDER_UNKNOWN);
         if let Some(other) = stuck_meanwhile(case.now, shown) {
-            finding = finding.word("possible_holder", "possible holder, which was stuck at the same time", other);
+            finding = finding.word(POSSIBLE_HOLDER, "possible holder, which was stuck at the same time", other);
         }
     }
     if let Some(error) = &shown.stack_error {

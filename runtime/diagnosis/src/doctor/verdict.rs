@@ -2,9 +2,10 @@
 //!
 //! The console's header, `volt-console top` and the live page show the same line. It counts the
 //! current findings by severity, and names the rule and the line of the worst. Of equally severe
-//! findings, one with a line is named, because a line can be acted on. If no critical finding has a
-//! line, but a warning has one, the warning is named, too. If there is nothing to act on, it states
-//! for how long that has been so, from the times of past findings.
+//! findings, one with a line is named, because a line can be acted on, and rather not a poll that
+//! waits for a lock while another one, which may hold it, was stuck as well. If no critical finding
+//! has a line, but a warning has one, the warning is named, too. If there is nothing to act on, it
+//! states for how long that has been so, from the times of past findings.
 //!
 //! A pure function of the findings in snapshots. For programs that send none, a
 //! [`Watch`](super::Watch) adds them first.
@@ -16,6 +17,7 @@ use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::text::{counted, duration};
 
 use super::history::PAST_NS;
+use super::stalls::POSSIBLE_HOLDER;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -85,8 +87,7 @@ impl Verdict {
     /// Returns the verdict on these runtimes of one program.
     pub fn of<'a>(runtimes: impl IntoIterator<Item = &'a Snapshot>) -> Self {
         let mut verdict = Self::default();
-        let mut worst: Option<(&Finding, Option<Line>)> = None;
-        let mut warning = None;
+        let (mut worst, mut warning) = (None, None);
         // The last time of any finding, and of a warning or worse.
         let (mut now_ns, mut started_at_ns, mut last_ns, mut bad_ns) = (0, u64::MAX, 0, 0);
         for runtime in runtimes {
@@ -113,15 +114,15 @@ impl Verdict {
                 if let (Severity::Warning, None, Some(line)) = (finding.severity, &warning, &line) {
                     warning = Some((finding.rule.name(), line.clone()));
                 }
-                let rank = (finding.severity, line.is_some());
-                if worst.as_ref().is_none_or(|(worst, line)| (worst.severity, line.is_some()) < rank) {
-                    worst = Some((finding, line));
+                let is_cause = finding.evidence.iter().all(|evidence| evidence.key != POSSIBLE_HOLDER);
+                let rank = (finding.severity, line.is_some(), is_cause);
+                if worst.is_none_or(|worst| worst < rank) {
+                    (worst, verdict.worst) = (Some(rank), Some((finding.rule.name(), line)));
                 }
             }
         }
         let since_ns = if verdict.infos > 0 { bad_ns } else { last_ns };
         verdict.well_ns = now_ns.saturating_sub(since_ns.max(started_at_ns.min(now_ns)));
-        verdict.worst = worst.map(|(finding, line)| (finding.rule.name(), line));
         let is_critical_without_line = verdict.critical > 0 && matches!(verdict.worst, Some((_, None)));
         verdict.warning = warning.filter(|_| is_critical_without_line);
         verdict
@@ -268,6 +269,19 @@ mod tests {
         let both = [runtime(vec![leak]), runtime(vec![deadlock])];
         assert_eq!(Verdict::of(&both).to_string(), "1 critical: deadlock at src/a.rs:33; 1 warning");
         assert_eq!(Verdict::of(&both).severity(), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn the_probable_holder_of_a_lock_is_named_before_a_victim() {
+        let holder = found(Rule::StalledPoll, Severity::Warning, "src/holder.rs:9");
+        let victim = found(Rule::StalledPoll, Severity::Warning, "src/victim.rs:3");
+        let victim = victim.word(POSSIBLE_HOLDER, "possible holder", "task 7 at src/holder.rs:9");
+        let named = "2 warnings: stalled-poll at src/holder.rs:9";
+        assert_eq!(verdict(vec![victim.clone(), holder.clone()]), named);
+        assert_eq!(verdict(vec![holder.clone(), victim.clone()]), named);
+        assert_eq!(verdict(vec![victim.clone()]), "1 warning: stalled-poll at src/victim.rs:3");
+        let worse = Finding { severity: Severity::Critical, ..victim };
+        assert_eq!(verdict(vec![holder, worse]), "1 critical: stalled-poll at src/victim.rs:3; 1 warning");
     }
 
     #[test]
