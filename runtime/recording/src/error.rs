@@ -67,7 +67,8 @@ impl RecordingError {
         Self::new(Kind::Setting, format!("{name} is {value}: {remedy}"))
     }
 
-    /// Copies the error, for callers that continue to use a failed reader or writer.
+    /// Copies the error without its source, for callers that continue to use a failed reader or
+    /// writer.
     pub(super) fn again(&self) -> Self {
         Self { kind: self.kind, message: self.message.clone(), source: None }
     }
@@ -155,17 +156,18 @@ impl RecordingError {
         Self { kind, message: format!("the export cannot be written: {error}"), source: Some(error) }
     }
 
-    /// Returns true if the file does not exist.
+    /// Returns true if the file does not exist, or if there is no black box in the directory.
     pub fn is_missing(&self) -> bool {
         self.kind == Kind::Missing
     }
 
-    /// Returns true if the file is not a recording.
+    /// Returns true if the file is not a recording, or not a black box.
     pub fn is_not_a_recording(&self) -> bool {
         self.kind == Kind::NotARecording
     }
 
-    /// Returns true if the file has another major version of the format.
+    /// Returns true if this crate cannot read the version of the file's format. Of a recording,
+    /// that is another major version.
     pub fn is_wrong_version(&self) -> bool {
         self.kind == Kind::WrongVersion
     }
@@ -175,7 +177,8 @@ impl RecordingError {
         self.kind == Kind::Truncated
     }
 
-    /// Returns true if bytes in the file were modified. The data read before that is complete.
+    /// Returns true if the contents of the file are invalid, for example because bytes were
+    /// modified. The data read before that is complete.
     pub fn is_damaged(&self) -> bool {
         self.kind == Kind::Damaged
     }
@@ -185,7 +188,8 @@ impl RecordingError {
         self.kind == Kind::Full
     }
 
-    /// Returns true if the disk or the user's quota is full.
+    /// Returns true if the disk or the user's quota is full, or if the file has reached the limit
+    /// on file sizes.
     pub fn is_disk_full(&self) -> bool {
         self.kind == Kind::DiskFull
     }

@@ -33,7 +33,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Checks that no file of an earlier recording conflicts with this one, now or later.
+    /// Checks that no numbered file of an earlier recording conflicts with one of this recording,
+    /// now or later. A single file is checked when it is created.
     pub(super) fn is_free(&self) -> Result<(), RecordingError> {
         if !self.is_numbered {
             return Ok(());

@@ -6,8 +6,8 @@
 //! # Protocol
 //!
 //! 1. A flush is added: its records are appended to the queues of their tracks.
-//! 2. The earliest record of all tracks is returned, if the flushes are complete up to its time. No
-//!    record of an earlier time can then follow.
+//! 2. The earliest record of all tracks is returned, if the flushes are complete up to its time.
+//!    Then no record of an earlier time follows, except one that arrived late (see *As made*).
 //! 3. When the recording is over, the remaining records are returned.
 //!
 //! Of two records with the same time, the begin of a poll comes last. A wake-up thus precedes the
@@ -18,7 +18,8 @@
 //! * *Never backwards on a track*: a record whose time is before that of its predecessor on the
 //!   track gets the predecessor's time.
 //! * *As made*: on a track, records are returned in the order in which they were made. Between
-//!   tracks, a record that arrived late (see `flush`) may follow one with a later time.
+//!   tracks, a record that arrived late may follow one with a later time; see COMPLETE UNTIL in
+//!   `volt_telemetry::recording::flush`.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -133,7 +134,8 @@ impl Merge {
         self.complete_until_ns = self.complete_until_ns.max(flush.complete_until_ns);
     }
 
-    /// Returns the next item, if no earlier one can follow.
+    /// Returns the next item, if the flushes are complete up to its time, or if too many items
+    /// wait.
     pub fn next_item(&mut self) -> Option<Item> {
         let until_ns = if self.held > MAX_HELD { u64::MAX } else { self.complete_until_ns };
         let first = self.firsts.peek().map(|Reverse(first)| *first);

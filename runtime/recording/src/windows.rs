@@ -161,8 +161,8 @@ impl Windows {
         Some(window)
     }
 
-    /// Returns the number of triggers that were dropped because they fired too soon after a window,
-    /// since this value was created.
+    /// Returns the number of triggers that were dropped since this value was created; see
+    /// [`Verdict::Dropped`].
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

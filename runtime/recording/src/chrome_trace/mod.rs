@@ -57,7 +57,8 @@ const PROGRESS_EVERY: u64 = 4096;
 ///
 /// # Errors
 /// Returns the errors of `to`, such as [`RecordingError::is_disk_full`] and
-/// [`RecordingError::is_broken_pipe`]. A truncated recording is not an error; see
+/// [`RecordingError::is_broken_pipe`]. Also returns the errors of the operating system when it goes
+/// back to the beginning of the recording. A truncated recording is not an error; see
 /// [`Exported::broke`].
 ///
 /// ```no_run

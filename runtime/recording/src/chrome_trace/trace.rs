@@ -1,6 +1,7 @@
 //! The second pass of the export: turns each item into lines of the trace.
 //!
-//! `export` passes all items in order of time. Lines are collected and written in large pieces.
+//! `export` passes all items in the order of the timeline. Lines are collected and written in large
+//! pieces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -28,7 +29,7 @@ pub struct Exported {
     pub polls: u64,
     /// Number of arrows from a wake-up to a poll.
     pub flows: u64,
-    /// Number of missing events.
+    /// Number of missing events, except those after the last event of their track.
     pub lost: u64,
     /// The error if the recording ended early. Everything before it is exported.
     pub broke: Option<RecordingError>,

@@ -39,7 +39,8 @@ use volt_telemetry::snapshot::Snapshot;
 use crate::error::RecordingError;
 use crate::frame::{self, End, HEADER_BYTES, Header, Kind, PREAMBLE_BYTES, Tail};
 
-/// Maximum size of a flush. A longer one is returned in pieces of this size.
+/// Maximum size of a flush. A longer one is returned in pieces, each of which exceeds this by less
+/// than one frame.
 pub const MAX_FLUSH_BYTES: usize = 256 * 1024 * 1024;
 
 /// Reads a recording.
@@ -205,7 +206,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Returns the next flush, or `None` at the end. If the file is truncated or damaged, this
-    /// returns the intact part of the flush, and the next call returns the error.
+    /// returns the intact part of the flush, if there is one, and the next call returns the error.
     ///
     /// # Errors
     /// Returns an error for which [`RecordingError::is_truncated`] or
@@ -255,11 +256,14 @@ impl<R: Read + Seek> Reader<R> {
         sought
     }
 
-    /// Returns the last snapshot at `at_ns` or earlier: the state of the runtime at that time. Does
-    /// not change the position.
+    /// Returns the snapshot of the last flush at `at_ns` or earlier that has one: the state of the
+    /// runtime at that time. Does not change the position. Where the file is truncated or damaged,
+    /// the search ends.
     ///
     /// # Errors
-    /// As [`next_flush`](Self::next_flush), for the frames before it.
+    /// Returns an error for which [`RecordingError::is_truncated`] or
+    /// [`RecordingError::is_damaged`] is true if the snapshot that was found is incomplete or
+    /// damaged. Also returns the errors of the operating system.
     pub fn snapshot_at(&mut self, at_ns: u64) -> Result<Option<Snapshot>, RecordingError> {
         self.aside(|reader| {
             let mut found = None;
@@ -274,7 +278,7 @@ impl<R: Read + Seek> Reader<R> {
                             break;
                         }
                     }
-                    // At a damaged frame, the intact part before it is used.
+                    // At a damaged header, the part before it is used.
                     _ => break,
                 }
             }

@@ -226,7 +226,7 @@ fn a_frame_incomplete_at_open_is_truncated_even_if_completed() {
 }
 
 #[test]
-fn frames_of_a_newer_version_are_passed_over() {
+fn the_span_passes_over_frames_of_a_newer_version() {
     let mut bytes = recording(1);
     let mut reader = open(bytes.clone());
     drain(&mut reader);

@@ -46,8 +46,8 @@ use crate::frame::{self, End, HEADER_BYTES, Kind, MAX_BODY_BYTES, MAX_CHUNK_RECO
 pub const MIN_FILE_BYTES: u64 = 1024 * 1024;
 /// Maximum number of files, since their numbers have four digits.
 pub const MAX_FILES: u32 = 9999;
-/// Maximum number of names of tasks and incidents that are kept for the files to come; the oldest
-/// are dropped first.
+/// Maximum number of texts that are kept for the files to come, in addition to the number of
+/// possible spawn locations. The names of the oldest tasks are dropped first.
 const MAX_KEPT_TEXTS: usize = 16_384;
 /// Maximum number of texts in one frame.
 const TEXTS_A_FRAME: usize = 256;
@@ -328,7 +328,7 @@ impl Writer {
         part.put(&frame::preamble())?;
         part.append(Kind::Head, at_ns, &frame::packed(&self.head))?;
         let kept = self.kept.iter().map(|((table, number), text)| Text::new(*table, *number, text.as_str()));
-        // Locations first, then the newest tasks.
+        // Locations first, then processes, incidents and tasks; of these, the highest number first.
         let (locations, mut others): (Vec<_>, Vec<_>) = kept.partition(|text| text.table == Table::Location);
         others.reverse();
         let budget_bytes = self.settings.max_file_bytes / 4;

@@ -237,7 +237,7 @@ fn a_file_is_for_its_user_only() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_is_named() {
+fn a_file_that_cannot_be_created_is_reported_as_unwritable() {
     let scratch = Scratch::new();
     let missing = scratch.path().join("no/such/folder.voltrec");
     let error = Writer::create(settings(missing, 1), Head::default()).unwrap_err();
