@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_in_the_target_directory_can_be_moved() {
+    fn only_files_below_the_target_directory_get_a_remedy() {
         let target = Path::new("/project/target/volt");
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let remedies = |path: &str| Error::io("write", Path::new(path), &denied).below_target(target).help;

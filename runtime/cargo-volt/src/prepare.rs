@@ -93,7 +93,8 @@ impl<'a> Preparation<'a> {
         Preparation { shell, cargo, given, project, home, folder }
     }
 
-    /// Prepares the build, or does nothing if it is prepared. Another `cargo volt` waits meanwhile.
+    /// Prepares the build, or only updates its lock file if it is prepared. Another `cargo volt`
+    /// waits meanwhile.
     pub(crate) fn run(&self, layers: &Layers) -> Result<Prepared, Error> {
         self.prepare(layers).map_err(|error| error.below_target(self.home_parent()))
     }

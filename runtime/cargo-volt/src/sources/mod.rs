@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_volt_is_embedded_but_no_tests() {
+    fn sources_of_volt_are_embedded_but_no_file_tests_rs() {
         for name in ["runtime/src/lib.rs", "runtime/core/src/lib.rs", "runtime/stacks/Cargo.toml", "facade/src/lib.rs"]
         {
             assert!(!embedded(name).is_empty());
