@@ -5,9 +5,10 @@
 //! cargo bench -p volt-console --bench frame
 //! ```
 //!
-//! The limit is 5 ms per frame. Each screen is drawn on a 200x50 terminal in memory, about the
-//! largest size in use. The time that a real terminal needs to show the changes is not included.
-//! The model receives a snapshot before each frame, as in a console that shows every snapshot.
+//! The goal is at most 5 ms per frame, which no program checks. Each screen is drawn on a 200x50
+//! terminal in memory, about the largest size in use. The time that a real terminal needs to show
+//! the changes is not included. The model receives a snapshot before each frame, as in a console
+//! that shows every snapshot.
 
 use std::time::{Duration, Instant};
 

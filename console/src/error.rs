@@ -9,7 +9,7 @@ use volt_telemetry::client::ConnectError;
 
 use crate::text::clean;
 
-/// Why the console failed or could not start. Its message suggests a remedy.
+/// Why the console failed or could not start. Its message suggests a remedy if there is one.
 #[derive(Debug)]
 pub struct Error {
     kind: Kind,
@@ -179,13 +179,14 @@ impl Error {
         Error::new(Kind::Recording, message)
     }
 
-    /// Returns whether a recording, or its trace, could not be read or written.
+    /// Returns whether a recording, its trace, or a black box could not be read or written.
     pub fn is_recording(&self) -> bool {
         self.kind == Kind::Recording
     }
 
-    /// Returns whether the program could not be reached: there is no such socket, it is stale or
-    /// belongs to another user, or the program has another version or does not use Volt's protocol.
+    /// Returns whether the program could not be reached, exited too early, or did not do what was
+    /// requested: there is no such socket, it is stale or belongs to another user; the program has
+    /// another version or does not use Volt's protocol; or it has no such runtime or task.
     pub fn is_connect(&self) -> bool {
         self.kind == Kind::Connect
     }
@@ -195,7 +196,7 @@ impl Error {
         self.kind == Kind::NotATerminal
     }
 
-    /// Returns whether no matching program is running.
+    /// Returns whether no program was named, and none is running that replies.
     pub fn is_no_program(&self) -> bool {
         self.kind == Kind::NoProgram
     }

@@ -1,8 +1,8 @@
-//! Tests with hostile programs. Whatever numbers and strings a message contains, no command and no
-//! screen panics, and no escape sequence reaches the terminal.
+//! Tests with hostile programs. Whatever numbers and strings a snapshot contains, no screen, nor
+//! `top`, `stacks` and the tally of `check`, panics, and no escape sequence reaches the terminal.
 //!
-//! The tests change some fields of the fixture's messages: numbers become the ends of their ranges,
-//! strings become escape sequences, and lists become empty or longer. For longer runs, use
+//! The tests change some fields of the fixture's snapshots: numbers become the ends of their
+//! ranges, strings become escape sequences, and lists become empty or longer. For longer runs, use
 //! `PROPTEST_CASES=20000 cargo test --release hostile`.
 
 use std::time::Duration;
@@ -101,7 +101,7 @@ fn assert_tame(text: &str) {
     assert!(!text.contains(is_wild) && !text.contains("\\u001b"), "{text:?}");
 }
 
-/// Prints everything as text and as JSON.
+/// Prints what `top` and `stacks` print, as text and as JSON, and judges the snapshots.
 fn print_all(earlier: &Program, later: &Program) {
     assert_tame(&top::text(earlier, later));
     assert_tame(&top::json(earlier, later).to_string());
@@ -150,7 +150,7 @@ proptest! {
     ) })]
 
     #[test]
-    fn hostile_data_causes_no_panic_and_no_escape_sequence(
+    fn hostile_snapshots_cause_no_panic_and_no_escape_sequence(
         earlier in prop::collection::vec(change(), 0..24),
         later in prop::collection::vec(change(), 0..24),
     ) {

@@ -6,7 +6,8 @@
 //! | 1 | failure, with the reason on standard error; for `doctor` and `check`, a problem was found |
 //! | 2 | invalid arguments; for `doctor` and `check`, also if the check itself failed |
 //!
-//! If a signal ends the console, the program terminates with that signal.
+//! If a signal ends the console, the program terminates with that signal. `record` finishes its
+//! file instead, and exits with 0.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};

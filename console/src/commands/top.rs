@@ -3,7 +3,7 @@
 //!
 //! If the program exits, the command waits for it to come back, as `tail -F` waits for a file. This
 //! applies if the program was selected by name or as the only one. A program that was selected by
-//! its pid does not come back, so the command ends.
+//! its pid or its socket does not come back, so the command ends.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -164,8 +164,9 @@ pub fn text(earlier: &Program, later: &Program) -> String {
 /// Returns JSON: the state in `later`, and the rates since `earlier`.
 ///
 /// `runtimes` has every runtime: each number of its [`Snapshot`] under its own name, as in
-/// `/snapshot`, and also `parked_bitmap_string` (a 0 or 1 for each worker) and `rates` for the
-/// runtime and for each worker. The fields of the busiest runtime are at the top level too.
+/// `/snapshot`, and also `parked_bitmap_string` (a 0 or 1 for each worker), `rates` for the runtime
+/// and for each worker, and numbers that are computed from the snapshot, such as `parked_count`.
+/// The fields of the busiest runtime are at the top level too.
 pub fn json(earlier: &Program, later: &Program) -> Value {
     let rates = Rates::of_program(earlier, later);
     let runtimes: Vec<Value> =

@@ -1,7 +1,7 @@
 //! Texts about stuck polls for screens and commands: how many, why, which line, and the stack.
 //!
-//! Independent of the terminal. Used by [`view`](crate::view), [`stacks`](crate::commands::stacks)
-//! and [`top`](crate::commands::top).
+//! Independent of the terminal. Used by [`model`](crate::model), [`view`](crate::view) and several
+//! [`commands`](crate::commands), such as `stacks`.
 
 use volt_telemetry::incident::{Frame, Incident, Incidents, Remedy};
 use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};

@@ -22,8 +22,8 @@ pub const LONG_NS: u64 = 10_000_000;
 /// A poll or a delay of this length is an alarm. The list of programs counts a worker with such a
 /// poll as stuck.
 pub const STUCK_NS: u64 = 100_000_000;
-/// A task that has waited in the global queue for this long is late, however short the target
-/// latency is.
+/// The oldest task of the global queue is not late before it has waited for this long, however
+/// short the target latency is.
 const LATE_NS: u64 = 10_000_000;
 
 /// The meaning of a value for the user.

@@ -4,10 +4,10 @@
 //! The log is a list of events, the latest last, and for each runtime the state of the previous
 //! snapshot.
 //!
-//! Bounds: [`EVENTS_MAX`] events are kept, and the number of older ones. A snapshot adds at most
-//! [`OF_A_SNAPSHOT`] events of one kind, and one event with the number of the others. Counted
-//! events, such as replacements, become one event per [`TOGETHER`], so that a steady stream of them
-//! does not push out all others.
+//! Bounds: [`EVENTS_MAX`] events are kept, and the number of older ones. Of the new stuck polls of
+//! a snapshot, at most [`OF_A_SNAPSHOT`] are logged individually, and one event has the number of
+//! the others. Counted events, such as replacements, become one event per [`TOGETHER`], so that a
+//! steady stream of them does not push out all others.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::text::figures::{age, count, duration};
 pub const EVENTS_MAX: usize = 500;
 /// Counted events become one if they follow the first within this time.
 const TOGETHER: Duration = Duration::from_secs(10);
-/// The maximum number of stuck polls of one snapshot that are logged individually.
+/// The maximum number of new stuck polls of one snapshot that are logged individually.
 const OF_A_SNAPSHOT: usize = 8;
 
 /// An event.

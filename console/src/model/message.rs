@@ -53,7 +53,7 @@ pub enum Message {
         /// The chain of wake-ups, or the error.
         why: Result<Box<Why>, String>,
     },
-    /// The program could not reply to a request.
+    /// A request failed, because the program could not be reached or could not reply.
     Refused(String),
     /// An action of the keyboard or the mouse.
     Do(Action),
@@ -74,7 +74,8 @@ pub enum Action {
     Show(Screen),
     /// Open or close the details of the selected row.
     ToggleDetail,
-    /// Switch between rates per second and totals since the runtime started.
+    /// Switch between rates per second and totals since the runtime started. On the waits screen,
+    /// make a new dump.
     ToggleTotals,
     /// Select the next runtime, or the first after the last.
     NextRuntime,

@@ -156,7 +156,8 @@ pub struct WaitTable {
     pub(super) requested: u64,
 }
 
-/// A row of the waits screen: tasks that wait at the same place, or a task that is running.
+/// A row of the waits screen: tasks that wait at the same place, a task that is running, or the
+/// future of a `block_on`.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitRow<'a> {
     /// The number of tasks.

@@ -24,8 +24,9 @@
 //! # Invariants
 //!
 //! *Bounded*: at most `INBOX_MAX` snapshots wait for a screen that does not draw. Then the thread
-//! stops reading, and the server skips snapshots and counts them. *Only a running subscription is
-//! live*: a server that accepts the connection and sends nothing counts as lost again.
+//! stops reading, and the server skips snapshots and counts them. *Only a program that replies is
+//! connected*: if a server accepts the connection and sends no hello message, the attempt has
+//! failed.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::time::{Duration, Instant};

@@ -150,7 +150,8 @@ impl Entry {
         self.error.as_deref() == Some(STALE)
     }
 
-    /// Returns why its program could not be reached, with its name, or else the path of its socket.
+    /// Returns why something is missing. If the program did not send its hello message, the text
+    /// has the path of its socket.
     pub fn error_at(&self) -> Option<String> {
         if self.hello.is_some() {
             return self.error.clone();

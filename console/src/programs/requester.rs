@@ -25,7 +25,7 @@
 //! # Invariants
 //!
 //! *Bounded*: one request at a time, and at most `INBOX_MAX` replies wait for a screen that does
-//! not draw. *A program that cannot reply gets fewer requests*.
+//! not draw. *A failure is not repeated immediately*: after it, the thread waits for `PAUSE`.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -36,8 +36,8 @@ use crate::model::{Message, Needs};
 use crate::programs::again::Locate;
 use crate::programs::sources::Sources;
 
-/// The shortest time from a reply to the next request: users cannot read the figures of single
-/// tasks faster.
+/// The shortest time from the right reply to the next request, unless the needs change: users
+/// cannot read the figures of single tasks faster.
 pub const PACE_MIN: Duration = Duration::from_millis(200);
 /// The time to the next request after a reply to another query.
 const AGAIN: Duration = Duration::from_millis(50);

@@ -101,7 +101,7 @@ pub fn position(task: &Task) -> Option<String> {
     Some(task.waiters_len.map_or_else(|| position.clone(), |waiters| format!("{position} of {}", count(waiters))))
 }
 
-/// Formats the size of a list as `214 alive, 200 of 211 shown, by busy, 3 more not polled yet`.
+/// Formats the size of a list as `214 alive, 200 of 211 shown, by busy, 3 not polled yet`.
 pub fn summary(list: &TaskList) -> String {
     let more = match list.unseen() {
         0 => String::new(),

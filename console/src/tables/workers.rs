@@ -2,9 +2,9 @@
 //!
 //! Screen and text output use the same columns. Independent of the terminal.
 //!
-//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Groups appear and
-//! disappear as a whole*: half of the wake-up reasons would mislead. *The poll in flight gets the
-//! rest of the line.*
+//! Invariants. *A figure is never cut*: a column is as wide as its widest value. *Columns of one
+//! rank appear and disappear together*: half of the wake-up reasons would mislead. *The poll in
+//! flight gets the rest of the line.*
 
 use volt_diagnosis::rates::WorkerRates;
 use volt_telemetry::snapshot::{Config, Duty, InFlight, Worker};
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_columns_appear_and_disappear_as_a_whole() {
+    fn columns_of_one_rank_appear_and_disappear_together() {
         for line_width in 70..260 {
             let (columns, _) = fitting(line_width);
             for rank in 0..10 {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_wider_than_its_column() {
+    fn no_value_after_the_number_is_wider_than_its_column() {
         let many = u64::MAX / 2;
         let worker = Worker {
             index: 1023,

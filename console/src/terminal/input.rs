@@ -120,7 +120,7 @@ fn forward(sender: &SyncSender<Event>, is_over: &AtomicBool) -> io::Result<()> {
 }
 
 /// Returns the action for a terminal event; `None` if there is none. While the user types a filter,
-/// keys are text. For a click, the action is that of the clicked area.
+/// characters are text. For a click, the action is that of the clicked area.
 pub fn action(event: &Event, is_typing: bool, hits: &Hits) -> Option<Action> {
     match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => None,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_filter_is_typed_only_keys_that_end_it_are_commands() {
+    fn while_a_filter_is_typed_characters_are_text() {
         let typed = |code| {
             let key = KeyEvent::new(code, KeyModifiers::NONE);
             action(&Event::Key(key), true, &Hits::default())

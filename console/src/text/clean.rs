@@ -249,7 +249,7 @@ mod tests {
     const TAME: &str = "a]0;t2Jz";
 
     #[test]
-    fn every_string_of_a_process_is_cleaned() {
+    fn strings_of_a_program_are_cleaned() {
         let evil = || EVIL.to_string();
         let in_flight =
             InFlight { task_name: Some(evil()), route: Some(evil()), spawned_at: evil(), ..InFlight::default() };
@@ -323,14 +323,14 @@ mod tests {
             ..Snapshot::default()
         };
         let cleaned = program(Program { name: evil(), runtimes: vec![runtime], ..Program::default() });
-        // The JSON has every string of a snapshot, including fields added later.
+        // The JSON has every string that is set above. A new field has to be set there, too.
         let json = serde_json::to_string(&cleaned).unwrap();
         assert_eq!(json.matches(TAME).count(), 20 + 8 + 16 + 4);
         assert!(!json.contains("\\u001b") && !json.contains('\u{9b}') && !json.contains('\u{202e}'), "{json}");
     }
 
     #[test]
-    fn every_string_of_a_chain_is_cleaned() {
+    fn strings_of_a_chain_are_cleaned() {
         let woken = Woken { by: EVIL.into(), spawned_at: Some(EVIL.into()), ..Woken::default() };
         let (name, spawned_at) = (Some(EVIL.into()), EVIL.into());
         let link = Link { name, spawned_at, woken: Some(woken), ..Link::default() };
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn every_string_of_a_dump_is_cleaned() {
+    fn strings_of_a_dump_are_cleaned() {
         let evil = || EVIL.to_string();
         let task = dump::TaskRef { name: Some(evil()), ..dump::TaskRef::default() };
         let link = dump::Link { function: Some(evil()), file: Some(evil()), ..dump::Link::default() };

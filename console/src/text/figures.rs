@@ -159,7 +159,7 @@ fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<I
     })
 }
 
-/// Breaks `text` between words into lines of at most `columns`.
+/// Breaks `text` between words into lines of at most `columns`. A longer word is cut.
 pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

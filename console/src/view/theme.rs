@@ -68,7 +68,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// Returns the style of the line at the top.
+    /// Returns the style of the program's name.
     pub fn header(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
@@ -78,7 +78,7 @@ impl Theme {
         self.fg(Color::Green)
     }
 
-    /// Returns the style of the selected tab.
+    /// Returns the style of the keys in the last line, and of the mark of a pause.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

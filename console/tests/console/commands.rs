@@ -162,7 +162,7 @@ fn top(command: &mut Command) -> (std::process::Child, impl Iterator<Item = Valu
 }
 
 #[test]
-fn top_ends_with_an_error_when_the_named_program_ends() {
+fn top_fails_when_a_program_found_by_pid_or_path_ends() {
     let folder = Folder::new();
     let mut named = Some(Named::start());
     let (pid, path) = named.as_ref().map(|named| (named.pid(), named.socket(&folder))).unwrap();

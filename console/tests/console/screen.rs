@@ -17,7 +17,7 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 /// Longer than any step of these tests takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The sequences that restore a terminal: the normal screen, the cursor.
+/// The sequences that leave and enter the alternate screen, and show the cursor.
 pub const LEAVE: &str = "\u{1b}[?1049l";
 pub const ENTER: &str = "\u{1b}[?1049h";
 pub const SHOW: &str = "\u{1b}[?25h";
@@ -90,8 +90,8 @@ impl Screen {
         self.output.lock().0.len()
     }
 
-    /// Waits until `text` is printed after `mark`. It must be a single word, because the program
-    /// skips spaces that are on the screen already.
+    /// Waits until `text` is printed after `mark`. The program prints only cells that change, so
+    /// each character of `text`, also a space, must differ from the one that it replaces.
     #[track_caller]
     pub fn wait_for(&self, text: &str, mark: usize) {
         self.wait_until(text, mark, |printed| printed.contains(text));

@@ -53,8 +53,8 @@ const COLUMNS_MAX: usize = 120;
 /// How to examine a program, and how to report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Time between the two snapshots. With 0, takes only one snapshot, which finds only what is
-    /// stuck at that moment.
+    /// Time between the two snapshots. With 0, takes only one snapshot. For a program that is too
+    /// old to compute findings, that finds only what is stuck at that moment.
     pub wait: Duration,
     /// Whether to print one JSON object instead of text.
     pub as_json: bool,

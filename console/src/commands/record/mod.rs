@@ -145,8 +145,8 @@ fn chosen(client: &mut Client, runtime: Option<&str>) -> Result<Option<String>, 
     Ok(busiest(&program.runtimes).map(|index| program.runtimes[index].runtime.clone()))
 }
 
-/// Records until the time is over, a signal arrives, the file is full, or the program exits. Prints
-/// a summary to `out`.
+/// Records until the time is over, a signal arrives, the file is full, the only window has closed,
+/// or the program exits. Prints a summary to `out`.
 ///
 /// # Errors
 ///
@@ -330,7 +330,7 @@ impl Recording {
         self.triggers.iter().any(|on| matches!(on, On::Poll(limit) if took >= *limit))
     }
 
-    /// Returns the finding of the first matching rule.
+    /// Returns the rule of the first finding since the last check that a trigger waits for.
     fn findings(&mut self, snapshot: &Snapshot) -> Option<String> {
         let rules: Vec<_> =
             self.triggers.iter().filter_map(|on| if let On::Rule(rule) = on { Some(*rule) } else { None }).collect();
@@ -389,7 +389,8 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes the trigger of the window, and ends the file.
+    /// Writes the trigger of the window, and ends the file if the next window gets another one.
+    /// Returns `true`: a window has closed.
     fn end_window(&mut self, window: &Window) -> Result<bool, volt_recording::error::RecordingError> {
         let Window { at_ns, ref trigger, from_ns, until_ns, .. } = *window;
         let mark = Mark { at_ns, trigger: trigger.clone(), from_ns, until_ns };

@@ -179,7 +179,7 @@ fn the_task_list_and_wake_chain_are_requested_only_when_shown() {
 }
 
 #[test]
-fn tasks_are_sorted_reversed_and_filtered_by_the_last_request() {
+fn tasks_are_sorted_and_filtered_before_the_program_replies() {
     let mut model = fixture::tasks_model(2, 40);
     assert_eq!(task_ids(&model)[0], 48_200, "the busiest first");
     act(&mut model, Action::SortBy(-1));

@@ -17,7 +17,7 @@ const FRAME_WIDTH: u16 = 4;
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, page: usize, theme: Theme) {
     let pages = pages(model.screen, model.played.is_some());
     let page = page.min(pages.len() - 1);
-    // With a margin of one or two columns, parts of the screen below would show.
+    // With a margin of a few columns, parts of the screen below would show.
     let columns = if area.width < 90 { area.width } else { LINE_WIDTH as u16 + FRAME_WIDTH };
     // All pages have the same height, so that the frame stays where it is.
     let lines = (PAGE_LINES as u16 + 2).min(area.height);

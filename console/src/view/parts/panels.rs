@@ -84,7 +84,7 @@ fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item =
 fn draw_workers(frame: &mut Frame<'_>, area: Rect, scene: &Scene<'_>, theme: Theme) {
     let inner = framed(frame, area, "workers", theme);
     let columns = usize::from(inner.width);
-    // The facts take as many lines as they need, two where they fit. The lamps get the rest.
+    // The facts take three lines. The lamps get the rest.
     let facts = scene.workers().facts;
     let (first, rest) = facts.split_at(2);
     let (second, third) = rest.split_at(3);

@@ -96,7 +96,7 @@ fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> 
         Place::Spawned { at } => format!("spawned at {at}"),
     };
     add("where", finding.locations.iter().map(|location| tail(&place(location), room)).collect());
-    // On a low screen, the end of the evidence is left out.
+    // On a low screen, the workers and the end of the evidence are left out.
     add("advice", wrapped(&finding.advice, room));
     let evidence: Vec<_> = finding.evidence.iter().map(|evidence| evidence.text.as_str()).collect();
     add("evidence", wrapped(&evidence.join("; "), room));

@@ -1,6 +1,6 @@
 //! The latency screen: how long tasks waited for their polls, and how long polls took, for all
-//! workers or for one. It shows quantiles, the counts of each class of times in the last interval,
-//! and a heat map over time.
+//! workers or for one. It shows quantiles and the counts of each class of times, in the last
+//! interval or since the runtime started, and a heat map over time.
 //!
 //! A cell of the heat map is a character, darker for a larger share of its moment. The shades are a
 //! factor of about three apart, so that one in a thousand is still visible. A high screen shows
@@ -29,7 +29,7 @@ const BARS_WIDTH: u16 = 18;
 /// The smallest height at which both kinds are shown, each with this many lines, including its
 /// heading.
 const BOTH_FROM: u16 = 2 * 11;
-/// The characters of a heat map, each with the share of a moment above which it is used.
+/// The characters of a heat map, each with the share of a moment from which it is used.
 pub(crate) const SHADES: [(f64, char); 6] = [(0.3, '█'), (0.1, '▓'), (0.03, '▒'), (0.01, '░'), (0.0, '·'), (-1.0, ' ')];
 
 /// The width from which the title of the quantiles stands beside their labels.

@@ -145,7 +145,7 @@ fn a_paused_screen_does_not_claim_to_be_live() {
 }
 
 #[test]
-fn lamps_in_ascii_are_no_letters() {
+fn a_parked_lamp_in_ascii_is_no_o() {
     let mut terminal = terminal((80, 24));
     let theme = Theme::new(true).with_ascii(true);
     terminal.draw(|frame| draw(frame, &fixture::model(4, 3), theme, &mut Hits::default())).unwrap();
@@ -202,7 +202,7 @@ fn every_tab_and_every_row_is_where_a_click_finds_it() {
 }
 
 #[test]
-fn every_screen_requests_more_room_below_its_minimum() {
+fn no_screen_panics_below_its_minimum_size() {
     for model in every_screen() {
         for size in [(1, 1), (2, 50), (300, 1), (79, 24)] {
             screen(&model, size);
