@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_explains_each_column_of_each_table() {
+    fn the_help_explains_the_columns_of_five_tables() {
         let fixture = crate::fixture::model(2, 4);
         let config = &fixture.scene().unwrap().snapshot.config;
         for screen in [Screen::Overview, Screen::Workers] {

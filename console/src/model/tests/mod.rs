@@ -39,7 +39,7 @@ fn the_second_snapshot_brings_rates_and_history() {
 }
 
 #[test]
-fn history_is_bounded() {
+fn the_history_of_polls_is_bounded() {
     let mut model = Model::new(STEP);
     for step in 1..HISTORY_MAX as u64 + 9 {
         model.update(snapshot(0, step));

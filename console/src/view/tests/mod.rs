@@ -154,7 +154,7 @@ fn a_parked_lamp_in_ascii_is_no_o() {
 }
 
 #[test]
-fn ascii_mode_draws_only_ascii_and_keeps_the_columns() {
+fn ascii_mode_draws_only_ascii_with_a_sign_for_each() {
     for mut model in every_screen() {
         for help_page in [None, Some(0), Some(1)] {
             model.help_page = help_page;
@@ -175,7 +175,7 @@ fn ascii_mode_draws_only_ascii_and_keeps_the_columns() {
 }
 
 #[test]
-fn every_tab_and_every_row_is_where_a_click_finds_it() {
+fn every_tab_and_the_selected_row_are_where_a_click_finds_them() {
     for mut model in every_screen() {
         for size in [(80, 24), (120, 40)] {
             model.help_page = None;

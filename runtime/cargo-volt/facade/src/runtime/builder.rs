@@ -75,13 +75,13 @@ impl Builder {
         self.set(|builder| builder.max_blocking_threads(val.min(u32::MAX as usize)))
     }
 
-    /// Sets the name of every thread of the runtime.
+    /// Sets the name of the worker threads and of the threads for blocking work.
     pub fn thread_name(&mut self, val: impl Into<String>) -> &mut Self {
         let name = val.into();
         self.thread_name_fn(move || name.clone())
     }
 
-    /// Sets the function that names the runtime's threads.
+    /// Sets the function that names the worker threads and the threads for blocking work.
     pub fn thread_name_fn<F>(&mut self, f: F) -> &mut Self
     where
         F: Fn() -> String + Send + Sync + 'static,
@@ -105,7 +105,8 @@ impl Builder {
         self.set(|builder| builder.thread_stack_size(val))
     }
 
-    /// Sets the function that each thread of the runtime calls when it starts.
+    /// Sets the function that each worker thread and each thread for blocking work calls when it
+    /// starts.
     pub fn on_thread_start<F>(&mut self, f: F) -> &mut Self
     where
         F: Fn() + Send + Sync + 'static,
@@ -113,7 +114,8 @@ impl Builder {
         self.set(|builder| builder.on_thread_start(f))
     }
 
-    /// Sets the function that each thread of the runtime calls before it ends.
+    /// Sets the function that each worker thread and each thread for blocking work calls before it
+    /// ends.
     pub fn on_thread_stop<F>(&mut self, f: F) -> &mut Self
     where
         F: Fn() + Send + Sync + 'static,
@@ -210,7 +212,8 @@ impl Builder {
         self.set(|builder| builder.on_after_task_poll(f))
     }
 
-    /// Sets the function that is called for each task that has completed.
+    /// Sets the function that is called for each task that has completed, panicked or been
+    /// cancelled.
     #[cfg(tokio_unstable)]
     pub fn on_task_terminate<F>(&mut self, f: F) -> &mut Self
     where
