@@ -5,8 +5,8 @@
 //! distinguish replies from snapshots, and a long reply would delay the snapshots.
 //!
 //! An ordinary case: a user opens the tasks screen. The thread connects, requests the list, passes
-//! it to the screen, and repeats this at each interval. When another screen is opened, it closes
-//! the connection.
+//! it to the screen, and repeats this at each interval. When a screen without such needs is opened,
+//! it closes the connection.
 //!
 //! The race: the needs change while a reply is under way. That reply is passed to the screen
 //! nevertheless; the next request is for the latest needs.

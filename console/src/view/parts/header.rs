@@ -20,7 +20,7 @@ const TABS_LEAVE: usize = 40;
 /// The number of lines at the top.
 pub const TOP_HEIGHT: u16 = 3;
 /// The width of the reason why a connection was lost or a recording ends early. The event log has
-/// the full text of the first, as it was when the connection was lost.
+/// the full reason of a lost connection, but not those of later attempts.
 const REASON_MAX_WIDTH: usize = 60;
 /// The largest width of the program's name, and of a runtime's.
 const NAME_MAX_WIDTH: usize = 24;

@@ -4,7 +4,8 @@
 //!
 //! For each runtime, the tally has the sums of the growth of its histograms from one snapshot to
 //! the next, by worker. A runtime that was built anew in between is therefore counted from its
-//! start. For each spawn location, the tally has the longest poll.
+//! start. For each spawn location, the tally has the longest poll, and the delay that all polls
+//! caused.
 //!
 //! # Invariants
 //!
