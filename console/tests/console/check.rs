@@ -41,6 +41,22 @@ fn check_exits_with_0_and_prints_the_margin_within_limits() {
 }
 
 #[test]
+fn check_gives_its_verdict_to_a_closed_output_too() {
+    let folder = Folder::new();
+    let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);
+    for arguments in [
+        &["check", "--max-poll", "50ms", "--for", "200ms"][..],
+        &["check", "--max-poll", "50ms", "--for", "200ms", "--json"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = folder.console(arguments);
+        let status = command.stdin(Stdio::null()).stdout(writer).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    }
+}
+
+#[test]
 fn check_exits_with_1_and_lists_the_exceeded_limit_and_location() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::Stuck);

@@ -118,12 +118,14 @@ impl Windows {
         let until_ns = at_ns.saturating_add(ns(self.reach.after));
         if let Some(open) = &mut self.open {
             // Two threads may report triggers in a different order than they observed them.
-            open.from_ns = open.from_ns.min(from_ns);
-            let longest_ns = open.from_ns.saturating_add(ns(self.reach.max));
+            let earliest_ns = open.until_ns.saturating_sub(ns(self.reach.max));
+            let begin_ns = open.from_ns.min(from_ns.max(earliest_ns));
+            let longest_ns = begin_ns.saturating_add(ns(self.reach.max));
             if at_ns > longest_ns || from_ns > open.until_ns {
                 self.dropped += 1;
                 return Verdict::Dropped;
             }
+            open.from_ns = begin_ns;
             open.until_ns = open.until_ns.max(until_ns.min(longest_ns));
             open.merged += 1;
             return Verdict::Merged;
@@ -227,6 +229,22 @@ mod tests {
         assert_eq!(windows.fire(1_000, Trigger::Stall { incident: 1 }), Verdict::Opened);
         assert_eq!(windows.fire(980, Trigger::Panic), Verdict::Merged);
         assert_eq!(span(windows.due(1_050)), Some((880, 1_050, 1)));
+    }
+
+    #[test]
+    fn late_triggers_do_not_lengthen_a_window_beyond_its_maximum() {
+        let mut windows = Windows::new(REACH);
+        assert_eq!(windows.fire(1_000, Trigger::Panic), Verdict::Opened);
+        for at_ns in (1_010..=1_250).step_by(10) {
+            assert_eq!(windows.fire(at_ns, Trigger::Panic), Verdict::Merged);
+        }
+        assert_eq!(windows.fire(960, Trigger::Panic), Verdict::Merged);
+        assert_eq!(windows.open().map(|open| (open.from_ns, open.until_ns)), Some((900, 1_300)), "it is full");
+        // A trigger that is dropped changes nothing.
+        let mut windows = Windows::new(Reach { before: Duration::from_nanos(600), ..REACH });
+        assert_eq!(windows.fire(1_000, Trigger::Panic), Verdict::Opened);
+        assert_eq!(windows.fire(990, Trigger::Panic), Verdict::Dropped);
+        assert_eq!(span(windows.due(2_000)), Some((400, 800, 0)));
     }
 
     #[test]

@@ -61,8 +61,8 @@ pub struct Options {
 /// # Errors
 ///
 /// Fails with [`Error::is_connect`] if the program cannot be watched to the end and no limit was
-/// exceeded before; [`Error::is_not_checked`] if there was nothing to measure; and
-/// [`Error::is_output_closed`].
+/// exceeded before; [`Error::is_not_checked`] if there was nothing to measure; and if the output
+/// cannot be written. An output that its reader closes is no error.
 pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Result<bool, Error> {
     let mut watch = Watch { tally: Tally::default(), first: None, last: None, began: Instant::now() };
     let broke = watch.watch(client, options.watch).err();
@@ -83,8 +83,11 @@ pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Resu
     } else {
         text(last, watched, broke.as_deref(), &verdicts, options.columns)
     };
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
-    Ok(is_exceeded)
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output) {
+        // If the reader closes the output early, as `head` does, the verdict is still the exit code.
+        Err(error) if !error.is_output_closed() => Err(error),
+        _ => Ok(is_exceeded),
+    }
 }
 
 /// Returns the reason why no verdict is possible, if there is one.

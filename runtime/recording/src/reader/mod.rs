@@ -33,6 +33,7 @@ use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use volt_telemetry::recording::flush::{Flush, Head, Table, Text};
 use volt_telemetry::snapshot::Snapshot;
 
@@ -261,9 +262,8 @@ impl<R: Read + Seek> Reader<R> {
     /// the search ends.
     ///
     /// # Errors
-    /// Returns an error for which [`RecordingError::is_truncated`] or
-    /// [`RecordingError::is_damaged`] is true if the snapshot that was found is incomplete or
-    /// damaged. Also returns the errors of the operating system.
+    /// Returns an error for which [`RecordingError::is_damaged`] is true if the snapshot that was
+    /// found is damaged. Also returns the errors of the operating system.
     pub fn snapshot_at(&mut self, at_ns: u64) -> Result<Option<Snapshot>, RecordingError> {
         self.aside(|reader| {
             let mut found = None;
@@ -271,11 +271,11 @@ impl<R: Read + Seek> Reader<R> {
                 let (at_byte, number) = (reader.at_byte, reader.number);
                 match reader.next_header() {
                     Ok(Some(header)) if header.at_ns <= at_ns => {
-                        if header.kind == Some(Kind::Snapshot) {
-                            found = Some((at_byte, number));
-                        }
                         if reader.skip(&header).is_err() {
                             break;
+                        }
+                        if header.kind == Some(Kind::Snapshot) {
+                            found = Some((at_byte, number));
                         }
                     }
                     // At a damaged header, the part before it is used.
@@ -354,9 +354,7 @@ impl<R: Read + Seek> Reader<R> {
                     flush.texts.extend(texts);
                 }
                 Some(Kind::Events) => {
-                    let body = self.read_bytes(&header)?;
-                    let chunk = frame::unpacked_events(&body).map_err(|why| self.damaged(why))?;
-                    flush.chunks.push(chunk);
+                    flush.chunks.push(self.read(&header, frame::unpacked_events)?);
                 }
                 Some(Kind::Snapshot) => flush.snapshot = Some(Box::new(self.read_body(&header)?)),
                 Some(Kind::Mark) => flush.marks.push(self.read_body(&header)?),
@@ -419,20 +417,22 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    fn read_bytes(&mut self, header: &Header) -> Result<Vec<u8>, RecordingError> {
+    fn read_body<T: DeserializeOwned>(&mut self, header: &Header) -> Result<T, RecordingError> {
+        self.read(header, frame::unpacked)
+    }
+
+    /// Reads a body, and decodes it. If it cannot be decoded, the position stays at the beginning of
+    /// its frame.
+    fn read<T>(&mut self, header: &Header, decode: impl Fn(&[u8]) -> Result<T, String>) -> Result<T, RecordingError> {
         self.fill(&mut [], header.frame_bytes())?;
         let mut body = vec![0; header.body_len];
         self.fill(&mut body, header.frame_bytes())?;
         if !header.fits(&body) {
             return Err(self.damaged("a frame does not match its checksum"));
         }
+        let decoded = decode(&body).map_err(|why| self.damaged(why))?;
         self.behind(header);
-        Ok(body)
-    }
-
-    fn read_body<T: serde::de::DeserializeOwned>(&mut self, header: &Header) -> Result<T, RecordingError> {
-        let body = self.read_bytes(header)?;
-        frame::unpacked(&body).map_err(|why| self.damaged(why))
+        Ok(decoded)
     }
 
     fn damaged(&self, why: impl std::fmt::Display) -> RecordingError {

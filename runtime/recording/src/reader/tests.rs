@@ -197,6 +197,29 @@ fn the_snapshot_of_a_time_is_the_last_before_it() {
 }
 
 #[test]
+fn before_a_truncated_snapshot_the_one_before_it_is_found() {
+    let whole = recording(6);
+    let cuts = (0..=whole.len()).rev().map(|len| Cursor::new(whole[..len].to_vec()));
+    let readers = cuts.filter_map(|bytes| Reader::new(bytes, "x.voltrec").ok());
+    let found = readers.map(|mut reader| reader.snapshot_at(u64::MAX).expect("the one before").map(|of| of.at_ns));
+    let mut times: Vec<_> = found.collect();
+    times.dedup();
+    assert_eq!(times, [Some(500), Some(300), Some(100), None]);
+}
+
+#[test]
+fn data_that_cannot_be_decoded_is_reported_where_its_frame_begins() {
+    for kind in [Kind::Texts, Kind::Events, Kind::Snapshot, Kind::Mark, Kind::Anchor] {
+        let mut file = recording(1);
+        let head_len = open(file.clone()).first_byte as usize;
+        file.truncate(head_len);
+        file.extend(frame::seal(kind, 100, 1, b"nonsense"));
+        let error = open(file).next_flush().unwrap_err();
+        assert!(error.is_damaged() && error.to_string().contains(&format!("byte {head_len}: ")), "{kind:?}: {error}");
+    }
+}
+
+#[test]
 fn a_file_that_grows_is_read_as_far_as_it_was() {
     let scratch = Scratch::new();
     let path = scratch.path().join("x.voltrec");
