@@ -8,7 +8,8 @@
 //! 1. A flush is added: its records are appended to the queues of their tracks.
 //! 2. The earliest record of all tracks is returned, if the flushes are complete up to its time.
 //!    Then no record of an earlier time follows, except one that arrived late (see *As made*).
-//! 3. When the recording is over, the remaining records are returned.
+//! 3. When the recording is over, the remaining records are returned, and then the numbers of those
+//!    that are missing at the ends of tracks.
 //!
 //! Of two records with the same time, the begin of a poll comes last. A wake-up thus precedes the
 //! poll that it led to.
@@ -82,6 +83,8 @@ pub struct Merge {
     others: BTreeMap<(u64, u64), What>,
     others_made: u64,
     complete_until_ns: u64,
+    /// The end of the recording, once it is over.
+    end_ns: Option<u64>,
     held: usize,
 }
 
@@ -147,6 +150,9 @@ impl Merge {
             let ((at_ns, _), what) = self.others.pop_first()?;
             return Some(Item { at_ns, what });
         }
+        if first.is_none() {
+            return self.lost_at_the_end();
+        }
         let (at_ns, _, track) = first.filter(|(at_ns, ..)| *at_ns <= until_ns)?;
         let lane = self.lanes.get_mut(&track)?;
         let entry = lane.records.front_mut()?;
@@ -165,14 +171,19 @@ impl Merge {
         Some(Item { at_ns, what: What::Event { track, event } })
     }
 
-    /// Ends the recording: no item has to wait any more.
-    pub fn finish(&mut self) {
-        self.complete_until_ns = u64::MAX;
+    /// Returns the gap at the end of a track, if the recording is over.
+    fn lost_at_the_end(&mut self) -> Option<Item> {
+        let at_ns = self.end_ns?;
+        let (&track, lane) = self.lanes.iter_mut().find(|(_, lane)| lane.lost > 0)?;
+        let count = std::mem::take(&mut lane.lost);
+        Some(Item { at_ns, what: What::Lost { track, count } })
     }
 
-    /// Returns the numbers of records that are missing at the end, by track.
-    pub fn lost_at_the_end(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.lanes.iter().map(|(track, lane)| (*track, lane.lost)).filter(|(_, lost)| *lost > 0)
+    /// Ends the recording: no item has to wait any more.
+    pub fn finish(&mut self) {
+        let last_ns = self.lanes.values().map(|lane| lane.last_ns).max().unwrap_or(0);
+        self.end_ns = Some(last_ns.max(self.complete_until_ns));
+        self.complete_until_ns = u64::MAX;
     }
 }
 
@@ -330,10 +341,14 @@ mod tests {
         let mut merge = Merge::default();
         merge.add(flush(9, [chunk(3, 2, [])]));
         merge.add(flush(9, [chunk(3, 1, [hit(5, 1)]), chunk(4, 6, [])]));
+        let lost = |at_ns, track, count| Item { at_ns, what: What::Lost { track, count } };
         let items: Vec<_> = std::iter::from_fn(|| merge.next_item()).collect();
-        assert_eq!(items[0], Item { at_ns: 5, what: What::Lost { track: 3, count: 3 } });
-        assert_eq!(items.len(), 2);
-        assert_eq!(merge.lost_at_the_end().collect::<Vec<_>>(), [(4, 6)]);
+        assert_eq!((items.len(), &items[0]), (2, &lost(5, 3, 3)));
+        merge.add(flush(9, [chunk(3, 7, [])]));
+        assert_eq!(merge.next_item(), None, "more records of the track may follow");
+        merge.finish();
+        let items: Vec<_> = std::iter::from_fn(|| merge.next_item()).collect();
+        assert_eq!(items, [lost(9, 3, 7), lost(9, 4, 6)]);
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Resu
         text(last, watched, broke.as_deref(), &verdicts, options.columns)
     };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output) {
-        // If the reader closes the output early, as `head` does, the verdict is still the exit code.
+        // If the reader closes the output early, as `head` does, the exit code is the verdict.
         Err(error) if !error.is_output_closed() => Err(error),
         _ => Ok(is_exceeded),
     }

@@ -29,7 +29,7 @@ pub struct Exported {
     pub polls: u64,
     /// Number of arrows from a wake-up to a poll.
     pub flows: u64,
-    /// Number of missing events, except those after the last event of their track.
+    /// Number of missing events.
     pub lost: u64,
     /// The error if the recording ended early. Everything before it is exported.
     pub broke: Option<RecordingError>,

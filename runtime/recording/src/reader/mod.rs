@@ -421,8 +421,8 @@ impl<R: Read + Seek> Reader<R> {
         self.read(header, frame::unpacked)
     }
 
-    /// Reads a body, and decodes it. If it cannot be decoded, the position stays at the beginning of
-    /// its frame.
+    /// Reads a body, and decodes it. If that fails, the position stays at the beginning of the
+    /// frame.
     fn read<T>(&mut self, header: &Header, decode: impl Fn(&[u8]) -> Result<T, String>) -> Result<T, RecordingError> {
         self.fill(&mut [], header.frame_bytes())?;
         let mut body = vec![0; header.body_len];

@@ -208,7 +208,7 @@ fn before_a_truncated_snapshot_the_one_before_it_is_found() {
 }
 
 #[test]
-fn data_that_cannot_be_decoded_is_reported_where_its_frame_begins() {
+fn data_that_cannot_be_decoded_is_reported_at_its_frame() {
     for kind in [Kind::Texts, Kind::Events, Kind::Snapshot, Kind::Mark, Kind::Anchor] {
         let mut file = recording(1);
         let head_len = open(file.clone()).first_byte as usize;
