@@ -82,7 +82,9 @@ impl Error {
         for reason in refused {
             message.push_str(&format!(". Not usable: {reason}"));
         }
-        message.push_str(". Start one, or give the path of its socket. Only root sees the programs of other users");
+        message.push_str(
+            ". Start one, or give the path of its socket; root can also give the pid of another user's program",
+        );
         Error::new(Kind::NoProgram, message)
     }
 

@@ -37,10 +37,10 @@ fn sign(c: char) -> char {
         '░' | '▃' | '▂' => ':',
         '·' | '▁' => '.',
         '●' | '▓' => '*',
-        // Not a letter, because the letter of the phase is next to it.
+        // Not letters, because the letter of the phase is next to them.
         '○' => '.',
         '◆' => '%',
-        '◇' => 'v',
+        '◇' => '_',
         '▸' | '▶' | '→' => '>',
         '←' => '<',
         '↑' | '▲' => '^',
@@ -59,6 +59,12 @@ mod tests {
 
     use super::*;
     use crate::view::screens::latency::SHADES;
+
+    #[test]
+    fn the_four_lamps_differ_and_are_no_letters() {
+        let signs: BTreeSet<char> = "○●◇◆".chars().map(sign).collect();
+        assert!(signs.len() == 4 && !signs.iter().any(char::is_ascii_alphabetic), "{signs:?}");
+    }
 
     #[test]
     fn the_shades_of_a_heat_map_differ() {

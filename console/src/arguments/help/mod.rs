@@ -43,10 +43,11 @@ volt-console record shop --trigger delay=20ms",
         "Exit codes",
         "\
 0  Success, also if standard output was closed early (`... | head`); `doctor`
-   exits with its verdict in that case
+   and `check` exit with their verdict in that case
 1  Failure, with the reason on standard error; for `doctor` and `check`, a
    problem was found
-2  Invalid arguments; for `doctor` and `check`, also if the check failed
+2  Invalid arguments; for `doctor` and `check`, also if the program could not
+   be checked
 
 On SIGINT, SIGTERM or SIGHUP, `record` finishes its file and exits with 0. The
 other commands terminate with the signal.",

@@ -31,7 +31,7 @@ pub(super) const TASKS: &[Section] = &[
             ("woken", "time since its last wake-up"),
             (
                 "by",
-                "what woke it last: io (a socket), timer, another task, spawn, or outside (a thread that is not a worker)",
+                "what woke it last: another task, worker (the worker itself, between two polls), timer, io (a socket), blocking (a thread of the blocking pool), outside (another thread), or spawn (nothing yet)",
             ),
             ("wakers", "wakers of it that exist, including abort handles"),
             ("age", "time since it was spawned"),
