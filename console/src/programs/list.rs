@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use volt_diagnosis::doctor::Verdict;
 use volt_telemetry::client::Client;
 use volt_telemetry::snapshot::Program;
 use volt_telemetry::socket::{self, Candidate, Environment};
@@ -36,7 +37,7 @@ pub struct Entry {
 }
 
 /// The state of a program at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     /// How long ago the oldest of its runtimes was built, ns.
     pub up_ns: u64,
@@ -48,6 +49,8 @@ pub struct Condition {
     pub longest_poll_ns: Option<u64>,
     /// The number of tasks that are alive.
     pub tasks: u64,
+    /// The verdict, if there is a finding that needs action.
+    pub verdict: Option<String>,
 }
 
 impl Condition {
@@ -62,19 +65,24 @@ impl Condition {
             stuck: polls().filter(|for_ns| *for_ns >= STUCK_NS).count() as u32,
             longest_poll_ns: polls().max(),
             tasks: runtimes().map(|runtime| runtime.tasks.alive).fold(0, u64::saturating_add),
+            verdict: Some(Verdict::of(runtimes()))
+                .filter(|verdict| verdict.severity().is_some())
+                .map(|verdict| clean::text(&verdict.to_string())),
         }
     }
 
-    /// Formats the state as `4 workers, 812 tasks` or `2 of 4 workers stuck, 3.1s`.
-    fn in_words(self) -> String {
-        let Condition { workers, stuck, tasks, .. } = self;
+    /// Formats the state as `4 workers, 812 tasks` or `!! 2 of 4 workers stuck, 3.1s`, and then the
+    /// verdict.
+    fn in_words(&self) -> String {
+        let Condition { workers, stuck, tasks, .. } = *self;
         let several = if workers == 1 { "worker" } else { "workers" };
-        match self.longest_poll_ns {
+        let text = match self.longest_poll_ns {
             Some(longest_ns) if stuck > 0 => {
                 format!("!! {stuck} of {workers} {several} stuck, {}", duration(longest_ns))
             }
             _ => format!("{workers} {several}, {} {}", count(tasks), if tasks == 1 { "task" } else { "tasks" }),
-        }
+        };
+        self.verdict.iter().fold(text, |text, verdict| format!("{text}; {verdict}"))
     }
 }
 
@@ -168,8 +176,9 @@ impl Listing {
         rows.extend(self.entries.iter().filter(|entry| !entry.is_stale()).map(|entry| {
             let path = clean::text(&entry.path.display().to_string());
             let error = entry.error_at();
-            let up = entry.condition.map_or(ABSENT.into(), |condition| age(condition.up_ns));
-            let state = error.or(entry.condition.map(Condition::in_words)).unwrap_or(path);
+            let condition = entry.condition.as_ref();
+            let up = condition.map_or(ABSENT.into(), |condition| age(condition.up_ns));
+            let state = error.or(condition.map(Condition::in_words)).unwrap_or(path);
             let (program, runtimes) = match &entry.hello {
                 Some(hello) => (head(&hello.program, NAME_MAX_WIDTH), head(&hello.runtimes.join(","), NAME_MAX_WIDTH)),
                 None => (ABSENT.into(), ABSENT.into()),
@@ -216,7 +225,7 @@ impl Listing {
     pub fn json(&self) -> Value {
         let entry = |entry: &Entry| {
             let hello = entry.hello.as_ref();
-            let condition = entry.condition;
+            let condition = entry.condition.as_ref();
             json!({
                 "pid": entry.pid,
                 "program": hello.map(|hello| &hello.program),
@@ -231,6 +240,7 @@ impl Listing {
                 "stuck_workers": condition.map(|condition| condition.stuck),
                 "longest_poll_ns": condition.and_then(|condition| condition.longest_poll_ns),
                 "tasks": condition.map(|condition| condition.tasks),
+                "verdict": condition.and_then(|condition| condition.verdict.as_ref()),
                 "error": entry.error,
             })
         };
@@ -245,9 +255,12 @@ fn with_path(path: &str, error: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use volt_telemetry::finding::{Place, Severity};
+    use volt_telemetry::rule::Rule;
     use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};
 
     use super::*;
+    use crate::fixture;
 
     fn entry(pid: u32, hello: Option<Hello>, condition: Option<Condition>, error: Option<&str>) -> Entry {
         let path = format!("/run/volt/{pid}-7.sock").into();
@@ -258,7 +271,9 @@ mod tests {
     fn a_row_has_the_program_its_age_and_its_stuck_workers() {
         let poll = |for_ns| Worker { in_flight: Some(InFlight { for_ns, ..InFlight::default() }), ..Worker::default() };
         let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), Worker::default()];
-        let runtime = Snapshot { at_ns: 65_000_000_000, workers, ..Snapshot::default() };
+        let place = Place::Guilty { at: "src/a.rs:7".into(), function: None };
+        let findings = Some(vec![fixture::finding(Rule::Deadlock, Severity::Critical, &[], &[place])]);
+        let runtime = Snapshot { at_ns: 65_000_000_000, workers, findings, ..Snapshot::default() };
         let stuck = Condition::of(&Program { runtimes: vec![runtime], ..Program::default() });
         let well = Condition { up_ns: 3_000_000_000, workers: 1, tasks: 12_300, ..Condition::default() };
         let hello = |name: &str| {
@@ -271,7 +286,7 @@ mod tests {
             entry(124, None, None, Some(STALE)),
         ];
         let expected = "PID  PROGRAM                      UP  RUNTIMES  STATE\n  \
-                          7  shop                      1m05s  a,b       !! 1 of 3 workers stuck, 3.1s\n \
+                          7  shop                      1m05s  a,b       !! 1 of 3 workers stuck, 3.1s; 1 critical: deadlock at src/a.rs:7\n \
                          48  xxxxxxxxxxxxxxxxxxxxxxx…     3s  a,b       1 worker, 12.3k tasks\n\
                         123  -                             -  -         /run/volt/123-7.sock is silent\n\
                         stale: /run/volt/124-7.sock, its program has exited\n";

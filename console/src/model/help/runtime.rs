@@ -343,7 +343,7 @@ pub(super) const LATENCY: &[Section] = &[
             ("bar", "the number of durations in the range; then the number in digits, and its share of all"),
             (
                 "heat map",
-                "a column for each snapshot, the latest at the right; the denser a cell, the larger the share of the snapshot in this range; ╳ no connection",
+                "a column for each snapshot, the latest at the right; the denser a cell, the larger the share of the snapshot in this range, always for all workers; ╳ no connection",
             ),
         ],
     },

@@ -136,7 +136,9 @@ fn draw_kind(frame: &mut Frame<'_>, area: Rect, kind: Kind, model: &Model, scene
         past.spreads_of(kind).take(heat_columns).map(|spread| spread.map(grouped)).collect()
     });
     let title = format!("─ {} ", kind.name());
-    let over = " share of a snapshot: · >0 ░ 1% ▒ 3% ▓ 10% █ 30%  newest → ─";
+    // The history has no heat map of each worker.
+    let what = if model.latency.worker.is_some() { "all workers" } else { "share of a snapshot" };
+    let over = format!(" {what}: · >0 ░ 1% ▒ 3% ▓ 10% █ 30%  newest → ─");
     let fill = "─".repeat(usize::from(area.width).saturating_sub(title.chars().count() + over.chars().count()));
     let rule =
         Line::from(vec![Span::styled(title, theme.title()), Span::styled(format!("{fill}{over}"), theme.label())]);
