@@ -3,7 +3,7 @@
 //!
 //! Builds a runtime of 64 workers (or `WORKERS`), each blocked in one endless poll, an exporter in
 //! the same program, and a scraper over a real connection. Prints the median and the maximum of
-//! many scrapes, as text and as OpenMetrics, and of the snapshot as JSON.
+//! many scrapes, as text and as OpenMetrics, of the snapshot as JSON, and of the liveness probe.
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -113,8 +113,8 @@ impl Builder {
     /// control socket is in one of `environments`.
     ///
     /// The sidecar `volt-exporter` uses this, so that the applications need not open a port. Each
-    /// series then also has the labels `program` and `pid`, and `volt_program_up` reports which
-    /// programs replied.
+    /// series of these programs then also has the labels `program` and `pid`, and `volt_program_up`
+    /// reports which programs replied.
     ///
     /// A program that does not reply within a second is missing from that one page. The exporter
     /// collects from at most 256 programs.
@@ -167,7 +167,7 @@ impl Builder {
 
     /// Sets how many connections are served at the same time. Must be at least 1. Default: 256.
     ///
-    /// Up to 1,024 further connections wait in the kernel's listen queue (fewer if
+    /// Up to 128 further connections wait in the kernel's listen queue (fewer if
     /// `net.core.somaxconn` is smaller). The kernel drops packets of connections beyond that, and
     /// the client's TCP sends them again after 0.2 s, then after twice that time, and so on. If the
     /// kernel drops the packet with the request, the exporter can accept the connection before its

@@ -55,7 +55,7 @@ const PROGRAMS_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) origin: Origin,
-    /// `None` if it did not reply in time.
+    /// `None` if it did not reply in time, or its connection failed.
     pub(crate) program: Option<Program>,
 }
 
@@ -71,7 +71,8 @@ pub(crate) struct Discovery {
     programs: HashMap<PathBuf, String>,
     /// The paths whose failure was logged, so that each is logged only once.
     warned_of: Vec<PathBuf>,
-    /// The directories that could not be read at the last collection, as they were logged.
+    /// The directories and sockets that could not be read at the last collection, as they were
+    /// logged.
     refused: Vec<String>,
 }
 
@@ -101,12 +102,12 @@ impl Discovery {
         let (attached, programs) = (HashMap::new(), HashMap::new());
         let (warned_of, refused) = (Vec::new(), Vec::new());
         let mut discovery = Self { environments, attached, collections: 0, programs, warned_of, refused };
-        // Logs the directories that cannot be read at the start, and not only at the first scrape.
+        // Logs what cannot be read at the start, and not only at the first scrape.
         discovery.list();
         discovery
     }
 
-    /// Returns every program that has a control socket, sorted by pid.
+    /// Returns every program that has a control socket and has sent hello, sorted by pid.
     pub(crate) fn collect(&mut self) -> Vec<Seen> {
         self.attach();
         self.gather()
@@ -151,12 +152,13 @@ impl Discovery {
         seen.into_iter().map(|(_, seen)| seen).collect()
     }
 
-    /// Lists the sockets of all environments, and logs each directory that could not be read, once.
+    /// Lists the sockets of all environments, and logs each directory and socket that could not be
+    /// read, once.
     fn list(&mut self) -> Vec<Listing> {
         let listings: Vec<_> = self.environments.iter().map(socket::list).collect();
         let refused: Vec<_> = listings.iter().flat_map(|listing| &listing.refused).map(ToString::to_string).collect();
         for why in refused.iter().filter(|why| !self.refused.contains(why)) {
-            tracing::warn!(why, "skipped this directory; its programs are not exported");
+            tracing::warn!(why, "skipped this directory or socket; its programs are not exported");
         }
         self.refused = refused;
         listings

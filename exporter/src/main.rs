@@ -102,8 +102,8 @@ Environment:
 /// Serve the metrics of running Volt programs to Prometheus
 ///
 /// Runs as a sidecar: connects to the Unix socket (control socket) of each Volt program that this
-/// user can access. The programs themselves open no port. Each series has the labels `program` and
-/// `pid`; those of a runtime also have `runtime`.
+/// user can access. The programs themselves open no port. Each of their series has the labels
+/// `program` and `pid`; those of a runtime also have `runtime`.
 #[derive(Parser)]
 #[command(name = "volt-exporter", version, max_term_width = 80, after_long_help = AFTER_HELP)]
 struct Arguments {

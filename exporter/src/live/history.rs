@@ -5,8 +5,8 @@
 //! [`Point`] for each runtime. The page requests all points when it opens (`/live/history.json`),
 //! and from then on adds the point of each response that it gets (`/live.json`).
 //!
-//! Bounds: [`POINTS_MAX`] points of [`RUNTIMES_MAX`] runtimes, about 1 MB. A runtime that was shut
-//! down stays until its points are older than [`KEPT`].
+//! Bounds: [`POINTS_MAX`] points of [`RUNTIMES_MAX`] runtimes, about 1.5 MB. A runtime that was
+//! shut down stays until its points are older than [`KEPT`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -7,7 +7,8 @@
 //! once a second and keeps what it draws; `/live/history.json` has what came before the page was
 //! opened ([`history`]). What the tasks wait for is read only on request ([`tasks`]). This module
 //! keeps only the last snapshots. It computes rates and ratios between two snapshots with
-//! `volt_diagnosis`, as the other tools do. Findings come from the observed program.
+//! `volt_diagnosis`, as the other tools do. Findings come from the observed program, or from a
+//! [`Watch`] if that is too old to send them.
 //!
 //! # Invariants
 //!
@@ -40,7 +41,8 @@ pub(crate) mod tasks;
 
 /// The maximum age at which a response is sent again.
 const FRESH: Duration = Duration::from_millis(900);
-/// An older snapshot is not used for rates: no client requested the page in between.
+/// An older snapshot is not used for rates: the exporter itself was paused in between, since it
+/// takes one at each [`STEP`](history::STEP).
 const STALE_NS: u64 = 10_000_000_000;
 /// Allows scripts, styles and requests of this program only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \

@@ -167,7 +167,7 @@ fn the_programs_process_metrics_are_on_the_page() {
 }
 
 #[test]
-fn the_snapshot_is_everything_as_json() {
+fn the_snapshot_of_the_selected_runtimes_is_served_as_json() {
     let _watchdog = watchdog();
     let _runtime = volt::Builder::new_multi_thread().worker_threads(2).name("json").build().unwrap();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["json"]).serve().unwrap();
@@ -311,7 +311,7 @@ fn a_head_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn half_open_connections_delay_no_shutdown_for_long() {
+fn half_open_connections_delay_no_request_for_long() {
     let _watchdog = watchdog();
     let exporter = Exporter::builder().listen("127.0.0.1:0").max_connections(8).serve().unwrap();
     let half_open = || {

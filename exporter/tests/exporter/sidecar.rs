@@ -269,7 +269,7 @@ fn many_scrapes_of_a_stopped_program_are_answered() {
 }
 
 #[test]
-fn without_a_program_the_page_is_empty_and_the_health_is_good() {
+fn without_a_program_no_volt_metric_is_served_and_health_is_ok() {
     let _watchdog = watchdog();
     let sockets = Folder::new("nobody");
     let (_exporter, address) = start_exporter(&["--discover", sockets.0.to_str().unwrap()]);
@@ -311,7 +311,8 @@ fn the_exporter_warns_once_of_a_socket_folder_open_to_others() {
     assert_warns_once(0o777, 3);
 }
 
-/// Checks that the exporter warns of a socket folder with this mode, in a run with `scrapes`.
+/// Checks that the exporter warns once of a socket folder with this mode, in a run with this many
+/// scrapes.
 #[track_caller]
 fn assert_warns_once(mode: u32, scrapes: usize) {
     use std::os::unix::fs::PermissionsExt;

@@ -78,7 +78,7 @@ fn a_dump_over_http_has_the_line_of_a_planted_wait() {
 }
 
 #[test]
-fn a_list_of_tasks_is_served_in_the_wanted_order() {
+fn a_list_of_tasks_has_the_requested_rank_or_is_refused() {
     let _watchdog = watchdog();
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("listed").build().unwrap();
     let exporter = volt_exporter::serve("127.0.0.1:0").unwrap();

@@ -14,9 +14,10 @@ use volt_telemetry::{Blame, Cause, Frame, Incident, Snapshot, Worker};
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 const CHECKS: u64 = 300;
-/// The maxima that the runtime keeps: rows of blame, incidents, calls of a stack.
+/// The maxima that the runtime keeps: rows of blame, incidents.
 const LOCATIONS: u64 = 128;
 const INCIDENTS: u64 = 64;
+/// The calls of each stack, a quarter of the maximum.
 const CALLS: u64 = 16;
 
 fn incident(id: u64) -> Incident {

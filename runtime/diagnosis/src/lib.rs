@@ -1,6 +1,6 @@
 //! Derives rates, findings and metrics from snapshots.
 //!
-//! A snapshot is one consistent reading of all counters of a runtime. This crate reads
+//! A snapshot is one reading of all counters of a runtime. This crate reads
 //! [snapshots](volt_telemetry::Snapshot) and nothing else: no clock, no file, no socket. The
 //! runtime uses it for the findings in its own snapshots, the exporter for metrics, the console for
 //! screens. All of them show the same numbers, since this crate computes them.

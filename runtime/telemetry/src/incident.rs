@@ -283,9 +283,10 @@ pub struct Blame {
     pub longest_poll_ns: u64,
     /// Polls that became incidents.
     pub stalls: u64,
-    /// How long other tasks waited behind polls of these tasks, ns, summed over the waiting tasks.
+    /// How long other tasks waited behind polls of these tasks that lasted 1 ms or longer, ns,
+    /// summed over the waiting tasks.
     pub delay_caused_ns: u64,
-    /// How long these tasks waited behind polls of other tasks, ns.
+    /// How long these tasks waited behind such polls of other tasks, ns.
     pub delay_suffered_ns: u64,
     /// Polls after which the task was immediately ready again because it woke itself; `None` if
     /// they are not counted.

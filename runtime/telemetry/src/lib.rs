@@ -9,8 +9,8 @@
 //! Reading order:
 //! 1. [`snapshot`] with its parts [`histogram`], [`incident`], [`finding`] (with the rule names in
 //!    [`rule`]) and [`health`]
-//! 2. the lists of single tasks and processes: [`tasks`], [`processes`] and [`why`]; and tasks that
-//!    wait for each other: [`waits`]
+//! 2. the lists of single tasks and processes: [`tasks`], [`processes`] and [`why`]; what every
+//!    task awaits: [`dump`]; and tasks that wait for each other: [`waits`]
 //! 3. the flight recorder's events: [`recording`]
 //! 4. the control socket: its messages in [`wire`], its paths in [`socket`], and a connection in
 //!    `client` (feature `client`)

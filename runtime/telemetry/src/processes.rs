@@ -104,7 +104,7 @@ pub struct ProcessList {
     /// The query that this list is for. With very many processes, a new query may get a list for
     /// the previous one. The client then repeats the query.
     pub query: Query,
-    /// The processes, highest rank first.
+    /// The processes, in the order of the query.
     #[serde(deserialize_with = "rows")]
     pub rows: Vec<Process>,
     /// Number of processes that are alive.

@@ -79,7 +79,7 @@ pub struct TaskList {
     /// The query that this list is for. With very many tasks, a new query may get a list for the
     /// previous one. The client then repeats the query.
     pub query: Query,
-    /// The tasks, highest rank first.
+    /// The tasks, in the order of the query.
     #[serde(deserialize_with = "rows")]
     pub rows: Vec<Task>,
     /// Number of tasks that are alive.
@@ -98,8 +98,9 @@ pub struct TaskList {
 }
 
 impl TaskList {
-    /// Returns the number of tasks that cannot be listed, because they are queued for their first
-    /// poll or in it.
+    /// Returns the number of tasks that cannot be listed: they are queued for their first poll,
+    /// have begun it since the tasks of this list were selected, or were not read
+    /// ([`is_cut`](Self::is_cut)).
     pub fn unseen(&self) -> u64 {
         self.alive.saturating_sub(self.seen)
     }

@@ -7,7 +7,7 @@ use volt_diagnosis::catalog;
 
 use crate::dashboards::files::{DASHBOARDS, RULES, dashboard, panels, read, rules};
 
-/// The documents that mention metrics, alerts and panels.
+/// Documents that may mention metrics, alerts and panels. Others mention some, too.
 const DOCUMENTS: [&str; 23] = [
     "dashboards/README.md",
     "docs/alerts.md",

@@ -54,7 +54,8 @@ pub(crate) fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// Returns the name and expression of each rule in one of [`RULES`], recorded series and alerts.
+/// Returns each rule in one of [`RULES`], a recorded series or an alert, after its name and its
+/// expression.
 pub(crate) fn rules(file: &str) -> Vec<(String, String, Yaml)> {
     let documents = yaml(file);
     let groups = documents[0]["groups"].as_vec().expect("groups");

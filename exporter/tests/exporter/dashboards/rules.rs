@@ -96,7 +96,7 @@ fn the_scrape_config_names_the_exporters_address_and_every_rule() {
 }
 
 #[test]
-fn the_files_that_grafana_loads_at_its_start_exist() {
+fn the_provisioning_of_grafana_names_its_source_and_folder() {
     let source = &yaml("grafana/provisioning/datasources/volt.yml")[0]["datasources"][0];
     assert_eq!(source["type"].as_str(), Some("prometheus"));
     let provider = &yaml("grafana/provisioning/dashboards/volt.yml")[0]["providers"][0];

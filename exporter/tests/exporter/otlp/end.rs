@@ -16,7 +16,7 @@ fn runtime() -> volt::Runtime {
     volt::Builder::new_multi_thread().worker_threads(1).name("ended").build().unwrap()
 }
 
-/// Starts a collector that counts the pushes to which it has responded, and sends them.
+/// Starts a collector that counts each push before it responds to it, and sends it to the test.
 fn counting() -> (SocketAddr, Receiver<Pushed>, Arc<AtomicUsize>) {
     // ORDERING: Relaxed, also for the reads: it publishes no other data, and a push ends after the
     // response that follows the count.

@@ -8,20 +8,21 @@
 //!
 //! [`METRICS`] is a list of [`Metric`]s. [`Metric::samples`] reads one metric from one snapshot,
 //! and [`Metric::samples_of_program`] reads the few metrics that are about the program rather than
-//! one of its runtimes. The number of samples depends on the workers, on what the kernel reports of
-//! their threads, and on the spawn locations that have their own series. [`Locations`] keeps the
-//! latter from one snapshot to the next. The doctor needs two snapshots for most findings. A reader
-//! that keeps none sees only problems of the moment.
+//! one of its runtimes. The number of samples depends on the workers, on what the kernel and the
+//! program report, on the HTTP routes, and on the spawn locations that have their own series.
+//! [`Locations`] keeps the latter from one snapshot to the next. The doctor needs two snapshots for
+//! most findings. A reader that keeps none sees only problems of the moment.
 //!
 //! # Names and labels
 //!
 //! Names have the prefix `volt_` and end with the base unit (`_seconds`). Counters end in `_total`,
 //! only increase, and restart at 0 with their runtime. All metrics except those of the program have
-//! the label `runtime`. Then follows `worker`, or `method` and `route`, then at most one of
-//! `state`, `reason`, `queue`, `cause`, `duty` and `rule` (or the labels of an info metric).
-//! `location` is one of at most [`LOCATIONS_MAX`] spawn locations, or `other`. `route` is one of at
-//! most [`MAX_ROUTES`] paths of routers, or `other`. Task ids and bit masks are never used: the
-//! parked bitmap is a gauge of 0 or 1 for each worker.
+//! the label `runtime`. Then follows `worker`, or `location`, or `method` and `route`, then at most
+//! one of `state`, `reason`, `queue`, `cause`, `duty`, `trigger` and `outcome` (or `rule` and
+//! `severity`, or the label of an info metric). `location` is one of at most [`LOCATIONS_MAX`]
+//! spawn locations, or `other`. `route` is one of at most [`MAX_ROUTES`] paths of routers, or
+//! `other`. Task ids and bit masks are never used: the parked bitmap is a gauge of 0 or 1 for each
+//! worker.
 //!
 //! # Missing values
 //!

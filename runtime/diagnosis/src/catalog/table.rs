@@ -402,15 +402,15 @@ pub static METRICS: &[Metric] = &[
         "volt_location_delay_caused_seconds_total",
         "seconds",
         LOCATION,
-        "Time that other tasks waited behind polls of tasks spawned at this location, summed over the waiting \
-         tasks.",
+        "Time that other tasks waited behind polls of tasks spawned at this location that lasted 1 ms or longer, \
+         summed over the waiting tasks.",
         |r| r.each_location(|l| seconds(l.delay_caused_ns)),
     ),
     counter(
         "volt_location_delay_suffered_seconds_total",
         "seconds",
         LOCATION,
-        "Time that tasks spawned at this location waited behind polls of other tasks.",
+        "Time that tasks spawned at this location waited behind polls of other tasks that lasted 1 ms or longer.",
         |r| r.each_location(|l| seconds(l.delay_suffered_ns)),
     ),
     counter("volt_location_stalls_total", "polls", LOCATION, "Stuck polls of tasks spawned at this location.", |r| {
@@ -660,7 +660,7 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_lifo_cap_flushes_total",
         "times",
         WORKER,
-        "Times that the LIFO slot was flushed to the ring because its limit of consecutive polls was reached.",
+        "Times that the LIFO slot was flushed to the ring because its limit of polls per tick was reached.",
         |r| r.each(|w| w.lifo_cap_flushes),
     ),
     gauge("volt_worker_lifo_polls", "polls", WORKER, "Polls from the LIFO slot in the current tick.", |r| {

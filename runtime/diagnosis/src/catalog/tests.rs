@@ -151,7 +151,7 @@ fn every_metric_gives_a_value_above_zero_for_a_filled_snapshot() {
 }
 
 #[test]
-fn no_two_metrics_read_the_same_field() {
+fn no_two_counters_read_the_same_field() {
     // All numbers in a filled snapshot differ, so two equal values come from one field.
     let snapshot = filled(1);
     let mut seen = std::collections::HashMap::new();

@@ -20,13 +20,14 @@
 //!    and ended. This happens if the reader was busy for longer than findings are kept: the thread
 //!    that logs findings also reads stacks, and a stack may take that long.
 //! 4. If a finding begins again within `QUIET_NS` of being reported, it is only counted. The count
-//!    is part of its next report.
+//!    is part of its next report. A finding that is over at the end of that time is forgotten, with
+//!    its count.
 //!
 //! # Invariants
 //!
 //! * *In pairs*: an end follows its beginning, and the next beginning follows that end.
-//! * *Bounded*: `KNOWN_MAX` findings are kept. A finding that begins when all of these are open is
-//!   counted in [`left_out`](Course::left_out).
+//! * *Bounded*: `KNOWN_MAX` findings are kept. A finding that begins while none of these is over is
+//!   counted in [`left_out`](Course::left_out), at each check.
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::snapshot::Snapshot;
@@ -173,7 +174,8 @@ impl Course {
         self.known.iter().any(|known| known.phase == Phase::Open)
     }
 
-    /// Returns the number of findings that were not reported because there were too many.
+    /// Returns how often a check did not report a finding because there were too many. A finding
+    /// that stays is counted at each check.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -80,7 +80,7 @@ const STALE_NS: u64 = 2 * SHORT_NS;
 /// Minimum number of samples of a window.
 const WINDOW_SAMPLES_MIN: usize = 3;
 const LINES_MAX: usize = 1024;
-/// One more than the long window needs, at each end.
+/// One more than the long window has if the samples are as close together as possible.
 const SAMPLES_MAX: usize = (LONG_NS / STEP_NS) as usize + 2;
 /// The name of the blame table's row for all locations that do not fit into it.
 const OTHER: &str = "other";

@@ -269,7 +269,7 @@ pub(super) fn program_paused(span: &Span<'_>) -> Vec<Finding> {
     if pauses == 0 && stopped == 0 {
         return Vec::new();
     }
-    // Explained as for any thread; `none` if the sentinel was on time.
+    // Explained as for any thread; `none` if the sentinel was never late.
     let held_by =
         span.now.sentinel.last_pause.map_or("none".to_owned(), |cause| format!("its thread {}", cause.explain()));
     let finding = Finding::new(

@@ -99,8 +99,9 @@ pub(super) fn likes<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> V
     likes
 }
 
-/// Returns the finding for a poll in flight without an incident, if it is an outage. For shorter
-/// polls the recorded incidents suffice.
+/// Returns the finding for a poll in flight without an incident, if it is an outage, or if no spare
+/// worker replaces its worker and earlier incidents show the cause. For other polls the recorded
+/// incidents suffice.
 pub(super) fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
     let is_capped = worker.duty == Duty::Stuck && case.now.sentinel.spares_on_duty == 0;
     let likes = likes(case.now, &poll.spawned_at, case.now.at_ns.saturating_sub(LIKE_NS));

@@ -9,7 +9,8 @@ use super::case::{Case, Span};
 use super::describe::Describe;
 
 /// Number of consecutive samples in which a mailbox must be deeper than in the previous one. Four
-/// in a row are rare for a mailbox that goes up and down, and take less than a second.
+/// in a row are rare for a mailbox that goes up and down, and take 4 s if only the doctor takes
+/// snapshots.
 const RISES_MIN: u32 = 4;
 /// Fewer messages than this are handled in one step.
 const LEN_MIN: u64 = 128;

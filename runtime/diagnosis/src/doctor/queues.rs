@@ -92,8 +92,8 @@ fn is_asleep_over_work(snapshot: &Snapshot) -> bool {
     active.peek().is_some() && active.all(is_asleep) && snapshot.searching == 0 && waiting(snapshot) > 0
 }
 
-/// Returns the number of tasks in all queues. Excludes tasks that entered the global queue or an
-/// inbox very recently: a worker may be waking up for them.
+/// Returns the number of tasks in all queues, except the inboxes, and the global queue if its
+/// oldest task entered it very recently: a worker may be waking up for these tasks.
 fn waiting(snapshot: &Snapshot) -> u64 {
     let is_old = snapshot.global_queue.oldest_age_ns.is_some_and(|ns| ns >= LATE_NS);
     let global = if is_old { snapshot.global_queue.len } else { 0 };

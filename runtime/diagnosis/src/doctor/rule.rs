@@ -5,7 +5,8 @@
 //! [`RULES`] has a row for each [`Rule`], in the order of the enum. A row contains the meaning of
 //! the rule, the conditions under which it fires, as text, and the function that judges. The
 //! thresholds are constants next to those functions, each with its reason. The texts are generated
-//! from them, so that the documentation and the code cannot differ.
+//! from them, so that the documentation and the code cannot differ. Only the thresholds of the
+//! engine are written out: 10 ms for an incident, 50 ms for a pause.
 //!
 //! # Invariants
 //!
@@ -277,8 +278,8 @@ impl RuleEntry {
         (self.is_reported)(snapshot)
     }
 
-    /// Returns whether one check suffices for the rule: it does not depend on rates between two
-    /// snapshots, which one unusual second may distort.
+    /// Returns whether one check that finds the problem suffices as its proof: the rule does not
+    /// depend on two snapshots a second apart, which one unusual second may distort.
     pub fn can_judge_one_snapshot(&self) -> bool {
         !matches!(self.judge, Judge::Span(_))
     }

@@ -2,7 +2,7 @@
 //!
 //! A *family* is a metric with all its series. It has a line with its help, one with its type, its
 //! series, and an empty line. A family without series is left out. A histogram has a series for
-//! each limit of [`BUCKETS_NS`], which counts the values up to that limit, then one for all values,
+//! each limit of [`BUCKETS_NS`], which counts the values below that limit, then one for all values,
 //! their sum and their number.
 
 use std::fmt::{Display, Result, Write};

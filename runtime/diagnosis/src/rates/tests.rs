@@ -121,7 +121,7 @@ fn locations_are_found_by_name_in_any_order() {
 }
 
 #[test]
-fn runtimes_missing_in_one_snapshot_have_no_rates() {
+fn fields_missing_in_one_snapshot_have_no_rates() {
     let (earlier, later) = (snapshot(2 * SECOND, 100), snapshot(4 * SECOND, 300));
     let mut cut = earlier.clone();
     cut.incomplete = vec!["poll_time".into(), "schedule_delay".into()];

@@ -151,8 +151,9 @@ impl Client {
         })
     }
 
-    /// Subscribes to snapshots: one immediately, then one every `interval`. [`Client::next`]
-    /// returns them. A later call changes the interval.
+    /// Subscribes to snapshots: one immediately, then one every `interval`, but at least
+    /// [`MIN_INTERVAL_MS`](wire::MIN_INTERVAL_MS) apart. [`Client::next`] returns them. A later
+    /// call changes the interval.
     ///
     /// # Errors
     /// Returns an error for which [`ConnectError::is_closed`] or [`ConnectError::is_timeout`] is
@@ -180,9 +181,9 @@ impl Client {
 
     /// Starts to record what the workers of `runtime` do; [`Client::next_flush`] returns the data.
     ///
-    /// `runtime` may be `None` if there is only one. The flight recorder is on until this client is
-    /// dropped. The recording begins with the last `before` of events, as far as the recorder
-    /// still has them.
+    /// `runtime` may be `None` if there is only one. The flight recorder is on at least until this
+    /// client is dropped. The recording begins with the last `before` of events, as far as the
+    /// recorder still has them.
     ///
     /// # Errors
     /// Returns an error for which one of these is true:

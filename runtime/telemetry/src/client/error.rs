@@ -2,7 +2,8 @@
 
 use crate::socket::SocketError;
 
-/// Error returned when connecting or a request fails. The message contains a remedy.
+/// Error returned when connecting or a request fails. The message contains a remedy, unless there
+/// is none or it is obvious.
 #[derive(Debug)]
 pub struct ConnectError {
     kind: Kind,
@@ -41,12 +42,12 @@ impl ConnectError {
         self.kind == Kind::NotASocket
     }
 
-    /// Returns `true` if the program of the socket has ended.
+    /// Returns `true` if no program listens on the socket, usually because its program has exited.
     pub fn is_stale(&self) -> bool {
         self.kind == Kind::Stale
     }
 
-    /// Returns `true` if the socket belongs to another user.
+    /// Returns `true` if the socket belongs to another user, or the kernel does not report to whom.
     pub fn is_foreign_owner(&self) -> bool {
         self.kind == Kind::ForeignOwner
     }

@@ -14,7 +14,7 @@
 //! Steps of a connection:
 //! 1. Connect, within [`CONNECT_TIMEOUT`].
 //! 2. Before reading any byte, query the kernel for the user that listens. It must be the same
-//!    user, or root; if the client runs as root, any user.
+//!    user, or root; if the client runs as root, any user. Only Linux and Android have this check.
 //! 3. Read the server's hello, within [`HELLO_TIMEOUT`].
 //! 4. Send requests. A server drops a client that sends no request within 5 s.
 //!

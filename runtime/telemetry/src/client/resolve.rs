@@ -9,7 +9,7 @@ use super::error::{ConnectError, Kind};
 use crate::socket::{self, Candidate, Environment, SocketError};
 
 /// Returns the socket for `target`: a path (which contains a `/`), a pid, or the name of a program
-/// or of one of its runtimes.
+/// or of one of its runtimes. A path is returned without any check.
 ///
 /// Root can also find programs of other users, by pid.
 ///

@@ -190,7 +190,7 @@ fn a_server_of_another_minor_version_is_welcome() {
 }
 
 #[test]
-fn garbage_is_named_and_never_allocated() {
+fn bytes_of_another_protocol_are_not_volt() {
     let oversized = [0xff; 64].to_vec();
     let undecodable = vec![3, 0, 0, 0, 0xc1, 0xc1, 0xc1];
     let other_magic = wire::encode(&Reply::Hello(Hello::default()), MAX_REPLY_BYTES).unwrap();

@@ -270,7 +270,8 @@ impl Lock {
         waits::holder(self.held_by, self.held_by_name.as_deref(), &self.held_at, self.held_ns.map(duration))
     }
 
-    /// Lists the tasks that wait for the lock, if not all `tasks` tasks of the group do. Otherwise
+    /// Returns the prefix of a line about the lock, if not all `tasks` tasks of the group wait for
+    /// it: the only task in the queue, or the number of the group's tasks that wait. Otherwise
     /// returns an empty string.
     ///
     /// ```

@@ -20,8 +20,9 @@
 //! A reader must survive any content: a program that is killed may leave any part half-written, and
 //! a file may be damaged. So every part has its length, its number or its checksum.
 //!
-//! Who writes: the owner of each cell and ring; the sentinel's thread writes the head; texts are
-//! written under a lock of the runtime, and samples by the thread that takes snapshots.
+//! Who writes: the owner of each cell and ring; texts are written under a lock of the runtime, and
+//! samples by the thread that takes snapshots. The head is written when the file is created. Then
+//! the sentinel writes the time of its checks, and the thread that ends the runtime how it ended.
 
 use std::path::Path;
 
@@ -318,8 +319,8 @@ impl std::fmt::Display for FileName {
 /// The longest part of a file's name, in bytes.
 const MAX_PART_BYTES: usize = 64;
 
-/// Returns a part of a file's name. Two names have different parts: one that has other letters, or
-/// is too long, gets a checksum at its end.
+/// Returns a part of a file's name. A name that has other letters, or is too long, gets a checksum
+/// of 32 bits at its end, so that two such names rarely have the same part.
 fn part(name: &str) -> String {
     let is_kept = |letter: &char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     if (1..=MAX_PART_BYTES).contains(&name.len()) && name.chars().all(|letter| is_kept(&letter)) {

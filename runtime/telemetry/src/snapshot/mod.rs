@@ -28,10 +28,11 @@ use self::routes::Route;
 
 pub use worker::{Duty, GlobalChecks, InFlight, Phase, Unparks, Worker};
 
-/// Maximum number of workers, including spares, that a reader accepts from one program. Twice as
-/// many as a runtime may have, and more than fit into a message.
+/// Maximum number of workers, including spares, that a reader accepts from one runtime: as many as
+/// a runtime may have, and more than fit into a message.
 pub const MAX_WORKERS: usize = 2048;
-/// Maximum number of runtimes that a reader accepts from one program; more than fit into a message.
+/// Together with [`MAX_WORKERS`], the maximum number of runtimes and workers that a reader accepts
+/// from one program. This many runtimes without workers do not fit into a message.
 pub const MAX_RUNTIMES: usize = 2048;
 /// Maximum number of spawn locations that a reader accepts from one runtime; more than a runtime
 /// counts.

@@ -210,7 +210,8 @@ pub struct Worker {
 
     /// Whether the LIFO slot contains a task.
     pub is_lifo_filled: bool,
-    /// LIFO polls in this tick.
+    /// LIFO polls in this tick, and in the ticks directly before it in which the local queue had no
+    /// turn.
     pub lifo_polls_this_tick: u32,
     /// Tasks run from the LIFO slot.
     pub lifo_hits: u64,

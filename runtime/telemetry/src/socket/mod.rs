@@ -108,7 +108,7 @@ impl Environment {
 }
 
 /// Error returned when a control socket's directory or path cannot be used. The message contains a
-/// remedy.
+/// remedy, unless there is none or it is obvious.
 #[derive(Debug)]
 pub struct SocketError {
     kind: Kind,
@@ -138,8 +138,8 @@ impl SocketError {
         self.kind == Kind::TooLong
     }
 
-    /// Returns `true` if the directory is a link, belongs to another user, or is open to other
-    /// users.
+    /// Returns `true` if the directory is a link or not a directory, belongs to another user, or
+    /// does not have mode 0700.
     pub fn is_refused(&self) -> bool {
         self.kind == Kind::Refused
     }
@@ -170,11 +170,11 @@ pub fn create_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketErro
     }
 }
 
-/// Opens the directory of control sockets, after checking that only `user_id` can write to it.
+/// Opens the directory of control sockets, and checks that only `user_id` can access it.
 ///
 /// # Errors
 /// Returns an error for which [`SocketError::is_missing`] is true if the directory does not exist,
-/// or [`SocketError::is_refused`] if it is not safe to use.
+/// or [`SocketError::is_refused`] if it is not safe to use. Also returns the errors of the kernel.
 pub fn open_directory(path: &Path, user_id: u32) -> Result<OwnedFd, SocketError> {
     // Without a trailing slash: with one, the kernel follows a link despite O_NOFOLLOW.
     let path = path.components().as_path();
@@ -338,7 +338,7 @@ pub fn receive(from: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Returns the user of the peer, as reported by the kernel; for a listener, the user that called
-/// `listen`. Returns `None` where the system does not report it.
+/// `listen`. Returns `None` on systems other than Linux and Android.
 ///
 /// # Errors
 /// Returns the error of the kernel. Also fails if the peer's process is not visible in this pid
@@ -377,8 +377,8 @@ pub fn peer_pid(socket: impl AsFd) -> Option<u32> {
 /// Returns `true` if a program listens at `path`. Does not wait.
 ///
 /// # Errors
-/// Returns the error of the kernel, except "connection refused", which means that no program
-/// listens.
+/// Returns the error of [`address`] or of the kernel, except "connection refused", which means that
+/// no program listens.
 pub fn is_listening(path: &Path) -> io::Result<bool> {
     let address = address(path).map_err(io::Error::other)?;
     let socket = stream_socket()?;
@@ -401,7 +401,7 @@ pub struct Candidate {
     /// The start time of that program.
     pub start_time: u64,
     /// Whether a program listens on it. Otherwise it is stale: its program ended without removing
-    /// it.
+    /// it. In a rare case, its program has created it and does not listen yet.
     pub is_alive: bool,
 }
 

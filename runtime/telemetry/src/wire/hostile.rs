@@ -21,7 +21,7 @@ use crate::tasks::{self, Task, TaskList};
 use crate::why::{Link, Why, Woken};
 use crate::wire::{self, Hello, MAGIC, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request, VERSION};
 
-/// Returns one of each reply, with an element in every list.
+/// Returns replies, with elements in most of their lists. Dumps and delays are missing.
 pub(crate) fn replies() -> Vec<Reply> {
     let mut worker = Worker { in_flight: Some(InFlight::default()), ..Worker::default() };
     worker.poll_time.record(700);
@@ -63,6 +63,7 @@ pub(crate) fn replies() -> Vec<Reply> {
     ]
 }
 
+/// Returns one of each request, except a dump.
 pub(crate) fn requests() -> Vec<Request> {
     let runtime = || Some("app".to_owned());
     vec![
@@ -76,7 +77,7 @@ pub(crate) fn requests() -> Vec<Request> {
     ]
 }
 
-/// Returns the bodies of frames of all kinds.
+/// Returns the bodies of the frames of these replies and requests.
 fn bodies() -> Vec<Vec<u8>> {
     let of_replies = replies().into_iter().map(|reply| wire::encode(&reply, MAX_REPLY_BYTES).unwrap());
     let of_requests = requests().into_iter().map(|request| wire::encode(&request, MAX_REQUEST_BYTES).unwrap());
@@ -103,7 +104,8 @@ fn spoiled() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Decodes the body as both sides do. A valid message must be encodable again.
+/// Decodes the body as both sides do. A valid message is encoded again, which must not panic but
+/// may exceed the size limit.
 fn read_as_both(body: &[u8]) {
     if let Ok(reply) = wire::decode::<Reply>(body) {
         let _ = wire::encode(&reply, MAX_REPLY_BYTES);
@@ -184,7 +186,7 @@ fn excessive_nesting_is_an_error_on_a_small_stack() {
     let nested = |open: &[u8]| open.iter().copied().cycle().take(60_000).collect::<Vec<u8>>();
     let ignored = b"\x82\xa4type\xa5hello\xa1x";
     let bodies = [nested(b"\x91"), nested(b"\x81\xa1x"), [&ignored[..], &nested(b"\x91")].concat()];
-    // The stack size of the observer's thread; the console's threads have more.
+    // Half of the default stack size, which the observer's thread has.
     let read = move || bodies.iter().for_each(|body| read_as_both(body));
     std::thread::Builder::new().stack_size(1024 * 1024).spawn(read).unwrap().join().unwrap();
 }
@@ -239,7 +241,7 @@ proptest! {
                 }
             };
             assert!(error.is_closed(), "{error}");
-            // The reply with an element in every list has 3.
+            // The snapshot among the replies has 3.
             let expected = order.iter().flat_map(|number| match number {
                 0 => vec![3, 0],
                 5 => vec![5, 5],

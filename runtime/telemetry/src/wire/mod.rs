@@ -62,10 +62,10 @@ pub const VERSION: Version = Version { major: 1, minor: 5 };
 pub const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// Maximum size of a reply in bytes.
 pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
-/// Maximum nesting of lists and maps in a message. Twice the depth of the deepest, which is a stack
-/// frame of an incident in a snapshot.
+/// Maximum nesting of lists and maps in a message. More than twice the depth of the deepest values,
+/// such as a stack frame of an incident in a snapshot.
 ///
-/// Each level needs stack space while it is read, on the small stack of the observer's thread.
+/// Each level needs stack space while it is read.
 const MAX_DEPTH: usize = 24;
 /// Minimum interval between two snapshots of a subscription, ms; shorter intervals are raised to
 /// it.
@@ -101,8 +101,8 @@ pub struct Hello {
     pub program: String,
     /// The names of its runtimes.
     pub runtimes: Vec<String>,
-    /// When the program started, in clock ticks since boot (`/proc/PID/stat`, field 22).
-    /// Distinguishes it from an earlier program with the same pid.
+    /// When the program started: [`own_start_time`](crate::socket::own_start_time). Distinguishes
+    /// it from an earlier program with the same pid.
     pub start_time: u64,
     /// The version of `volt-runtime`.
     pub volt: String,
@@ -264,7 +264,8 @@ impl Reply {
 /// Encodes a message as a frame, including the length.
 ///
 /// # Errors
-/// Returns [`io::ErrorKind::InvalidData`] if the message is larger than `max_bytes`.
+/// Returns [`io::ErrorKind::InvalidData`] if the message is larger than `max_bytes`, or its
+/// `Serialize` fails.
 pub fn encode<T: Serialize>(message: &T, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     message.serialize(Packer(&mut frame)).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;

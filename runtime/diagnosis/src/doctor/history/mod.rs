@@ -19,9 +19,9 @@
 //!
 //! 1. A check applies the rules to this snapshot and to the one of the previous check,
 //!    [`CHECKS_APART_NS`] earlier or more. A problem that a rule finds is *seen*.
-//! 2. A finding *enters* when it is seen. A finding that depends on rates enters when two
-//!    consecutive checks see it. A short stall becomes a warning when it was seen in
-//!    `RECURRING_MOMENTS` different seconds within `RECURRING_NS`.
+//! 2. A finding *enters* when it is seen. A finding that depends on two snapshots, and is not an
+//!    info, enters when two consecutive checks see it. A short stall becomes a warning when it was
+//!    seen in `RECURRING_MOMENTS` different seconds within `RECURRING_NS`.
 //! 3. Its severity is kept for [`HOLD_NS`] after it was last seen with that severity. It is kept
 //!    for longer if the finding recurs slowly: for twice the longest time between two sightings
 //!    since it began. It thus ends when it occurs half as often as before.
@@ -208,7 +208,8 @@ impl History {
         self.last.as_ref().map(|last| last.at_ns)
     }
 
-    /// Returns all known findings: current ones first, then by severity, then the oldest first.
+    /// Returns all known findings: current ones first, then by severity, then by rule, then the
+    /// oldest first.
     pub fn findings(&self, now_ns: u64) -> Vec<Finding> {
         let known = self.known.iter().filter(|known| known.is_confirmed);
         let mut findings: Vec<_> = known.map(|known| known.at(now_ns)).collect();

@@ -40,7 +40,7 @@ fn each_rule_fires_alone_on_its_case_not_on_the_healthy_one() {
 }
 
 #[test]
-fn each_threshold_is_at_its_documented_value() {
+fn each_threshold_is_near_its_documented_value() {
     for edge in EDGES {
         let worst = |(before, after): Pair| {
             let findings = examine(&before, &after);

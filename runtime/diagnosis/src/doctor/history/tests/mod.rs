@@ -243,7 +243,7 @@ fn the_worst_of_several_stalls_at_a_line_is_shown_once() {
 }
 
 #[test]
-fn a_leak_is_a_finding_with_its_line_and_a_history() {
+fn a_leak_is_a_finding_with_its_line() {
     let main_await = |second: u64| {
         (second > 150).then(|| MainAwait {
             awaits: "room".into(),
@@ -289,7 +289,7 @@ fn rows_stay_in_their_order_while_they_are_as_bad() {
 }
 
 #[test]
-fn a_late_reader_sees_no_earlier_findings() {
+fn a_late_reader_has_no_earlier_finding_as_current() {
     let mut over = at(3);
     over.incidents.latest.push(Incident { for_ns: 300 * MS, ..blocked(3, 7, true) });
     let mut history = History::default();
@@ -320,7 +320,6 @@ fn the_history_of_stuck_locations_is_bounded() {
     for second in 1..=300 {
         let mut now = at(second);
         now.incidents.latest.push(Incident { for_ns: 400 * MS, ..blocked(second, second as u32, true) });
-        // There are two checks per second.
         history.check(&now);
         assert!(history.known.len() <= KNOWN_MAX);
     }

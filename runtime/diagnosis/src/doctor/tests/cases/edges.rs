@@ -1,5 +1,5 @@
-//! Tests every threshold from both sides: a program just above it, and one just below, with
-//! everything else unhealthy.
+//! Tests thresholds from both sides: a program just above one, and a program just below it, with
+//! everything else unhealthy. Those of task leaks, locks and waits have tests elsewhere.
 //!
 //! Invariant *Near*: values above exceed the threshold by less than a factor of two, and values
 //! below are more than half of it. These tests therefore notice a threshold that is doubled or
@@ -205,7 +205,6 @@ pub(in super::super) const EDGES: &[Edge] = &[
         (Critical, || throttled_for(300)),
         (Warning, || throttled_for(150)),
     ),
-    // ---- accumulation
     // ---- processes
     edge(Rule::MailboxGrowing, "how often it was deeper", Warning, || mailbox(600, 1024, 4), || mailbox(600, 1024, 3)),
     edge(Rule::MailboxGrowing, "how full it is", Warning, || mailbox(600, 1024, 5), || mailbox(400, 1024, 5)),

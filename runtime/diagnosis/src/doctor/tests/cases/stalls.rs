@@ -98,7 +98,7 @@ pub(super) const CASES: &[Case] = &[
             })
         },
         beside: &[],
-        but: "a poll as long of another place",
+        but: "a shorter poll of that place, which was not stuck before",
         healthy: || after(busy(), |now| in_flight(now, 40)),
     },
     Case {
