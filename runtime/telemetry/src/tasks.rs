@@ -140,9 +140,9 @@ pub struct Task {
     pub woken_by: Option<String>,
     /// The task that woke it, if a task did.
     pub waker_task: Option<u64>,
-    /// What it awaits, if that is a primitive of `volt::sync`: `lock`, `permits`, `room`, `value`,
-    /// `message`, `others`, `notice`. If it awaits several, the one that was polled last, but a
-    /// lock or permits if these are among them.
+    /// What it awaits, if that is a primitive of `volt::sync` or a JoinHandle: `lock`, `permits`,
+    /// `room`, `value`, `message`, `others`, `notice`. If it awaits several, the one that was
+    /// polled last, but a lock or permits if these are among them.
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`. For a oneshot, the location that created the
     /// channel. For a JoinHandle, the spawn location of the task that it awaits.

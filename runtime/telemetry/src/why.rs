@@ -120,14 +120,14 @@ pub enum End {
     Source,
     /// The task woke itself.
     Itself,
-    /// The waking task has completed.
+    /// The waking task is no longer found: usually, it has completed.
     Ended,
     /// The chain is a cycle: this task, which is already in the chain, woke the last one.
     Cycle {
         /// The task's id.
         task: u64,
     },
-    /// The chain has more than [`MAX_LINKS`] links.
+    /// The chain has [`MAX_LINKS`] links, and is not followed any further.
     TooLong,
     /// The end is not known.
     #[default]

@@ -625,7 +625,7 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_coop_yields_total",
         "yields",
         WORKER,
-        "Times that a task yielded because its cooperative budget was used up.",
+        "Times that a task yielded because its cooperative budget was used up, or because the sentinel preempted it.",
         |r| r.each(|w| w.coop_yields),
     ),
     // Workers: their queues.

@@ -35,7 +35,8 @@ use super::polls::{
 };
 
 /// If no worker polls the driver for this long, all timers and sockets are late. This is five
-/// checks of the sentinel at its default interval; each of them wakes a worker to poll the driver.
+/// checks of the sentinel at its default interval; each of them wakes a parked worker, if there is
+/// one, to poll the driver.
 const DRIVER_IDLE_NS: u64 = 50_000_000;
 /// After this time, most client timeouts have expired.
 const DRIVER_OUTAGE_NS: u64 = 1_000_000_000;

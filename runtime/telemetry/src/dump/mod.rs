@@ -117,7 +117,8 @@ pub struct Dump {
     /// Number of groups that were left out because there are too many.
     pub groups_left_out: u64,
     /// The futures of `block_on`, such as that of `main`, in the order of the calls. A `block_on`
-    /// that awaits a dump is left out. Empty if the query selects a task or does not poll.
+    /// that awaits a dump is left out. Empty if the query selects a task or does not poll, or if
+    /// the runtime has a seed.
     #[serde(deserialize_with = "block_on")]
     pub block_on: Vec<BlockOn>,
     /// What is missing and why, with the remedy.
@@ -176,8 +177,8 @@ pub struct Group {
     /// operations has a tree.
     #[serde(deserialize_with = "links")]
     pub chain: Vec<Link>,
-    /// What the tasks await, if that is a primitive of `volt::sync` that has recorded it: `lock`,
-    /// `permits`, `notice`, `message`, `room`, `value`, `others`.
+    /// What the tasks await, if that is a primitive of `volt::sync` or a JoinHandle that has
+    /// recorded it: `lock`, `permits`, `notice`, `message`, `room`, `value`, `others`.
     pub awaits: Option<String>,
     /// The location of that await: `file:line:column`.
     pub awaits_at: Option<String>,

@@ -6,9 +6,9 @@
 //! that queries often gets current values of the same rows, and the program rarely pays for a walk.
 //!
 //! Bounds: a walk covers at most [`WALK_MAX`] rows. For the same query, its choice is reused for
-//! `REST` times as long as the walk took; for another query, for `REST_OF_ANOTHER` times as
-//! long. So all clients together use at most a two-hundredth of a processor, or a tenth while the
-//! query changes all the time.
+//! `REST` times as long as the walk took; for another query, for `REST_OF_ANOTHER` times as long.
+//! So the walks for one list use at most a two-hundredth of a processor, whatever the number of
+//! clients, or a tenth while the query changes all the time.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

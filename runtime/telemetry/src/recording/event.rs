@@ -233,7 +233,8 @@ pub enum Event {
     },
     /// The tick ended because its poll budget was used up.
     BudgetExhausted,
-    /// A task was made to yield because its cooperative budget was used up.
+    /// A task was made to yield, because its cooperative budget was used up or the sentinel
+    /// requested it.
     CoopYield {
         /// The task's id.
         task: u64,

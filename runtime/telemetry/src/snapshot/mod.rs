@@ -66,7 +66,8 @@ pub struct Snapshot {
     pub at_ns: u64,
     /// When the runtime was built, on the same clock.
     pub started_at_ns: u64,
-    /// The names of fields that could not be read; empty if the snapshot is complete.
+    /// The names of fields that could not be read or did not fit into the message; empty if the
+    /// snapshot is complete.
     pub incomplete: Vec<String>,
     /// The settings that are needed to interpret the numbers.
     pub config: Config,
@@ -283,7 +284,7 @@ pub struct Timers {
     pub armed: u64,
     /// Timers that fired since the runtime started.
     pub fired: u64,
-    /// The greatest lateness of a timer that fired in the last poll of the driver, ns.
+    /// The greatest lateness of the timers that fired last, in one poll of the driver, ns.
     pub last_lag_ns: u64,
     /// Time until the next deadline, ns; 0 if it has passed; `None` if no timer is armed.
     pub next_in_ns: Option<u64>,

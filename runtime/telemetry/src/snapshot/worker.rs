@@ -205,7 +205,8 @@ pub struct Worker {
     pub budget_left: u32,
     /// Ticks that ended because the budget was used up.
     pub budget_exhausted: u64,
-    /// Times that a task was made to yield because its cooperative budget was used up.
+    /// Polls in which a task was made to yield, because its cooperative budget was used up or the
+    /// sentinel requested it.
     pub coop_yields: u64,
 
     /// Whether the LIFO slot contains a task.
@@ -227,7 +228,8 @@ pub struct Worker {
     pub batch_len: u32,
     /// Tasks in the inbox: placed here from outside and not yet moved to the local queue.
     pub inbox_len: u32,
-    /// Times that the local queue was full and half of it moved to the global queue.
+    /// Times that the local queue was full and half of it moved to the global queue. While a thief
+    /// takes tasks from it, only the new task moves.
     pub overflows: u64,
     /// Tasks that moved to the global queue in this way.
     pub tasks_overflowed: u64,
@@ -238,7 +240,8 @@ pub struct Worker {
     pub steals: u64,
     /// Tasks taken from other workers.
     pub tasks_stolen: u64,
-    /// Attempts that failed because another thief or the owner was faster.
+    /// Queues of victims from which nothing was taken because another thief or the owner was
+    /// faster. An attempt may count several.
     pub steal_races_lost: u64,
     /// Tasks that other workers took from this one.
     pub tasks_given: u64,
