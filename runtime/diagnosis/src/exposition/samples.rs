@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silent_program_keeps_its_last_values() {
+    fn a_silent_program_keeps_its_findings() {
         const SECOND: u64 = 1_000_000_000;
         // An older program that computes no findings, and was paused once between two collections.
         let paused = |second: u64, pauses: u64| {

@@ -219,7 +219,7 @@ pub struct Lock {
     /// they began to wait: at most [`MAX_EXAMPLES`].
     #[serde(deserialize_with = "queue")]
     pub queue: Vec<u64>,
-    /// Number of operations that wait for it; `None` if there are too many to count.
+    /// Number of operations that wait for it; `None` in a program older than this field.
     pub waiters_len: Option<u64>,
 }
 

@@ -66,7 +66,7 @@ pub struct Finding {
     pub workers: Vec<u32>,
     /// The affected tasks.
     pub tasks: Vec<TaskName>,
-    /// The affected code: blocking lines first, then spawn locations.
+    /// The affected code: lines with the problem first, then spawn locations.
     pub locations: Vec<Place>,
     /// What to change.
     pub advice: String,
@@ -85,7 +85,7 @@ pub struct Seen {
     pub first_at_ns: u64,
     /// When it was last found.
     pub last_at_ns: u64,
-    /// Number of checks that found it; checks are usually one second apart.
+    /// Number of checks that found it anew; checks are usually one second apart.
     pub count: u64,
     /// The highest severity that it had.
     pub worst: Severity,
@@ -110,11 +110,12 @@ pub struct TaskName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Place {
-    /// The innermost line of application code in a poll that did not return.
+    /// The line with the problem: the innermost line of application code in a poll that did not
+    /// return, or the line where tasks wait, or where a lock was acquired.
     Guilty {
-        /// `file:line`, as far as known.
+        /// `file:line`, perhaps with the column, as far as known.
         at: String,
-        /// The function that contains the line.
+        /// The function that contains the line, if it is known.
         function: Option<String>,
     },
     /// A spawn location.
@@ -127,7 +128,8 @@ pub enum Place {
 /// A number or text that supports a finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The key for programs, with the unit last: `for_ns`, `waiting_count`, `lifo_ratio`.
+    /// The key for programs. Most keys of numbers have the unit last: `for_ns`, `waiting_count`,
+    /// `lifo_ratio`.
     pub key: Cow<'static, str>,
     /// The value for programs.
     pub value: Figure,

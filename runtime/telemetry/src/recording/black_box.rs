@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sections_of_a_black_box_follow_each_other() {
+    fn the_sections_of_a_black_box_begin_in_their_order() {
         let layout = Layout { workers: 3, spares: 4, ring_records: 1024 };
         let begins = [layout.texts_at(0), layout.texts_at(1), layout.sample_at(0), layout.sample_at(1)];
         assert!(begins.is_sorted() && begins[0] == HEAD_BYTES, "{begins:?}");

@@ -189,7 +189,8 @@ pub struct Flush {
     pub complete_until_ns: u64,
     /// The readings of the clocks; `None` if the file ends before it.
     pub anchor: Option<Anchor>,
-    /// The texts of the numbers below, except those in earlier flushes.
+    /// The texts of the numbers below, except those in earlier flushes. If many names are new, some
+    /// of them are missing.
     pub texts: Vec<Text>,
     /// One chunk for each track that has new records.
     pub chunks: Vec<Chunk>,

@@ -118,7 +118,7 @@ fn no_rule_fires_on_healthy_programs() {
 }
 
 #[test]
-fn every_finding_can_be_understood_alone() {
+fn every_finding_has_a_title_evidence_and_advice() {
     for case in all() {
         let (before, after) = case.sick();
         for finding in examine(&before, &after) {

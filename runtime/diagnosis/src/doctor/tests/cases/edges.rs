@@ -1,5 +1,6 @@
-//! Tests thresholds from both sides: a program just above one, and a program just below it, with
-//! everything else unhealthy. Those of task leaks, locks and waits have tests elsewhere.
+//! Tests thresholds from both sides: a program just above one, and a program just below it that
+//! meets the other conditions of the rule. Those of task leaks, locks and waits have tests
+//! elsewhere.
 //!
 //! Invariant *Near*: values above exceed the threshold by less than a factor of two, and values
 //! below are more than half of it. These tests therefore notice a threshold that is doubled or

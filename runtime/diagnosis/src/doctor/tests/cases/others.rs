@@ -220,7 +220,7 @@ pub(super) const CASES: &[Case] = &[
         what: "a request whose answer does not come",
         sick: || waiting("value", 30, 300, 10),
         beside: &[],
-        but: "a request that takes a little longer than others",
+        but: "a request that has waited for 29 s",
         healthy: || waiting("value", 29, 20, 10_000),
     },
     Case {
