@@ -32,8 +32,8 @@
 //!
 //! *No long wait*: programs that are stopped delay a page by at most [`TIMEOUT`], however many
 //! there are. *Bounded*: at most [`PROGRAMS_MAX`] threads, each with at most one request and
-//! [`ANSWERS_MAX`] replies in its channels. The thread of a program that has exited may wait for
-//! a reply for a few more seconds.
+//! [`ANSWERS_MAX`] replies in its channels. The thread of a program whose socket was removed may
+//! wait for a reply for a few more seconds.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

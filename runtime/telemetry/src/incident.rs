@@ -169,7 +169,7 @@ impl fmt::Display for CauseTime {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Incident {
-    /// Its number, from 1, in the order of detection.
+    /// Its number, from 1, in the order in which they were recorded.
     pub id: u64,
     /// When the poll began: ns on the program's monotonic clock, plus the time that the whole
     /// program was paused during the poll.

@@ -168,7 +168,8 @@ pub struct Task {
     /// The position of this task among the operations that wait for that lock or semaphore, in the
     /// order in which they began to wait; 0 is the first.
     pub waiter_index: Option<u64>,
-    /// Number of operations that wait for it; `None` also if there are too many to count.
+    /// Number of operations that wait for it; at most 1,000 are counted for a semaphore with
+    /// several permits.
     pub waiters_len: Option<u64>,
     /// Number of its wakers that are alive, plus other references to the task: abort handles,
     /// shields. If a waiting task has 0, nothing can wake it.

@@ -207,7 +207,8 @@ pub struct LongWait {
     pub spawned_at: String,
     /// The number of waits at this line that were seen to end. The runtime sees a sample of them.
     pub ended: u64,
-    /// The duration of the longest of these, ns. Precision: the time between two snapshots.
+    /// The duration of the longest of these, ns. Precision: the time between two walks through the
+    /// tasks.
     pub longest_ended_ns: u64,
 }
 

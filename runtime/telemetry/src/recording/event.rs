@@ -1,7 +1,7 @@
 //! The events of the flight recorder. For their encoding in memory and in files, see `record`.
 //!
-//! The workers and the sentinel record events; the console and the crate `volt-recording` read
-//! them.
+//! The workers, the sentinel, and other threads that spawn or wake tasks record events; the console
+//! and the crate `volt-recording` read them.
 //!
 //! Invariant: NUMBERS ARE PERMANENT. The number of a variant is never reused for another one,
 //! because files contain it. An unknown number is read as `Unknown`.
