@@ -269,7 +269,7 @@ pub fn awaited(name: &str) -> &str {
         "message" => "a message",
         "room" => "room in a channel",
         "value" => "a value",
-        "others" => "other tasks, at a barrier or until a channel closes",
+        "others" => "other tasks: at a barrier, or until one ends or sets a value",
         newer => newer,
     }
 }

@@ -8,7 +8,7 @@ use volt_diagnosis::catalog;
 use crate::dashboards::files::{DASHBOARDS, RULES, dashboard, panels, read, rules};
 
 /// Documents that may mention metrics, alerts and panels. Others mention some, too.
-const DOCUMENTS: [&str; 23] = [
+const DOCUMENTS: [&str; 24] = [
     "dashboards/README.md",
     "docs/alerts.md",
     "docs/guide/README.md",
@@ -23,6 +23,7 @@ const DOCUMENTS: [&str; 23] = [
     "docs/guide/terms.md",
     "docs/internals/idle.md",
     "docs/metrics.md",
+    "docs/operations.md",
     "docs/operations/tuning.md",
     "docs/slow.md",
     "docs/start/concepts.md",

@@ -67,14 +67,13 @@ const FINDINGS_MAX: usize = 16;
 
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
-        "Polls at one place in the code last 10 ms or longer (`Builder::incident_after`). The finding is {} if one of \
-         them has lasted {} and continues, or if no spare worker was available. It is a {} if one of them lasted {}, \
-         or if such polls occur in {RECURRING_MOMENTS} different seconds of a minute. Otherwise it is {}. Polls that \
-         the kernel delays do not count.",
+        "Polls at one place in the code last 10 ms or longer (`Builder::incident_after`). The finding is {} if the \
+         latest of them continues, and has lasted {} or no spare worker was available. It is a {} if this was so and \
+         the poll is over, or if such polls occur in {RECURRING_MOMENTS} different seconds of a minute. Otherwise it \
+         is {}. Polls that the kernel delays do not count.",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
-        duration(OUTAGE_NS),
         Severity::Info.name(),
     )
 }

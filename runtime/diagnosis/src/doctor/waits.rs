@@ -239,8 +239,8 @@ pub(super) fn waiting_forever_threshold() -> String {
          {FOREVER_RATIO} times as long as the longest wait at this line that was seen to end, and at least \
          {ENDED_MIN} waits were seen to end there. Tasks that wait for messages, room or notifications may be idle, \
          and are not included. Waits with a time-out or in a `select!`, tasks of a `LocalSet`, and the future of \
-         `block_on` are not included either. While `deadlock` or `lock-held` has a finding, waits for locks are not \
-         included.",
+         `block_on` are not included either. While there is a deadlock, or a task has held a lock for a second while \
+         another one waited for it, waits for locks are not included.",
         duration(FOREVER_NS)
     )
 }

@@ -240,7 +240,8 @@ pub struct Rates {
     pub workers: Vec<WorkerRates>,
     /// One for each spawn location of the later snapshot, in its order.
     pub locations: Vec<LocationRates>,
-    /// One for each HTTP route of the later snapshot, in its order.
+    /// One for each HTTP route of the later snapshot, in its order; empty if one of the snapshots
+    /// lacks them.
     pub routes: Vec<RouteRates>,
 }
 
@@ -268,6 +269,10 @@ impl Rates {
         if !is_whole("schedule_delay") {
             schedule_delay_histogram = Histogram::default();
             workers.iter_mut().for_each(|worker| worker.schedule_delay = Quantiles::default());
+        }
+        let mut routes = if is_whole("routes") { over.routes(&earlier.routes, &later.routes) } else { Vec::new() };
+        if !is_whole("routes.duration") {
+            routes.iter_mut().for_each(|route| route.duration = Quantiles::default());
         }
         let sum = |of: fn(&WorkerRates) -> f64| workers.iter().map(of).sum::<f64>();
         // An inactive spare worker sleeps all the time and would distort the mean.
@@ -301,7 +306,7 @@ impl Rates {
             poll_time_histogram,
             schedule_delay_histogram,
             locations: over.locations(&earlier.blame, &later.blame),
-            routes: over.routes(&earlier.routes, &later.routes),
+            routes,
             workers,
         })
     }

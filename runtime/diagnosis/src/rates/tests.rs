@@ -161,4 +161,13 @@ fn the_requests_of_a_route_become_rates_of_the_interval() {
     assert_eq!((rates[1].requests_per_second, rates[1].failed_per_second), (52.0, 2.0));
     assert_eq!((rates[1].busy_workers, rates[1].duration.count), (0.5, 50));
     assert!(rates[1].duration.p50_ns.unwrap().abs_diff(1_000_000) < 40_000, "only those of the interval");
+    // A snapshot that was cut lacks them, and the next one must not seem to have them all anew.
+    let mut cut = earlier.clone();
+    cut.incomplete = vec!["routes.duration".into()];
+    cut.routes[0].duration = Histogram::default();
+    let rates = Rates::between(&cut, &later).unwrap().routes;
+    assert_eq!((rates[1].requests_per_second, rates[1].duration), (52.0, Quantiles::default()));
+    cut.incomplete.push("routes".into());
+    cut.routes.clear();
+    assert_eq!(Rates::between(&cut, &later).unwrap().routes, []);
 }

@@ -34,7 +34,8 @@ impl RuntimeMetrics {
         self.shared.injected(outside)
     }
 
-    /// Returns how many times a task had to yield because its cooperative budget was used up.
+    /// Returns in how many polls a task had to yield, because its cooperative budget was used up or
+    /// because the sentinel requested it, to let others run.
     ///
     /// This is the sum of all workers, including spare workers. Polls outside the workers do not
     /// count, such as those of the future in `block_on` of a multi-thread runtime.
