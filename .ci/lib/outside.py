@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A preprocessor of mdBook: links to files outside of this folder become the paths of these files.
+"""A preprocessor of mdBook: links to files outside of `docs` become the paths of these files.
 
 A page can be read in a checkout, where it links to sources and to other documents. The book does not
-contain these files, so there the text of such a link is followed by the path.
+contain these files, so there the text of such a link is followed by the path, or replaced by it if
+it is the end of the path.
 """
 
 import json

@@ -4,8 +4,8 @@
 //!     cargo bench -p volt-runtime --bench latency            # a minute
 //!     cargo bench -p volt-runtime --bench latency -- --quick
 //!     cargo bench -p volt-runtime --bench latency -- --markdown   # the table of docs/tokio.md
-//!     cargo bench -p volt-runtime --bench latency -- --crowd --markdown   # two of RESULTS.md
-//!     cargo bench -p volt-runtime --bench latency -- --dump --markdown
+//!     cargo bench -p volt-runtime --bench latency -- --crowd --markdown   # one of RESULTS.md
+//!     cargo bench -p volt-runtime --bench latency -- --dump --markdown    # in no document
 //!
 //! The lateness of a timer is the time between its deadline and the task's next line. The latency
 //! of a packet is the time between the call that sends it, on a separate thread, and the task's

@@ -24,8 +24,7 @@
 //! counted too.
 //!
 //! The ceiling is 20 ns per poll and 5 % of the worst workload, for everything that is on by
-//! default. The verdict uses the medians of the times; a difference smaller than their spread
-//! counts as none.
+//! default. The verdict uses the medians of the times, and not their spread.
 
 #[path = "../peers/machine.rs"]
 mod machine;

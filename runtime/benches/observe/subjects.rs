@@ -3,10 +3,10 @@
 //! | subject | what it is |
 //! |---|---|
 //! | volt | the benchmark `peers` unchanged |
-//! | volt, unobserved | the same with `--cfg volt_unobserved`: see `volt::stats::counting` |
+//! | volt, unobserved | the same with `--cfg volt_unobserved`: see `core/src/stats/counting.rs` |
 //! | volt, clock kept | the same, but the clock is read as in the first |
 //! | volt, logged | the first, with an ordinary logger at INFO installed |
-//! | volt, spans | the same at DEBUG, so that each task has a span: see `volt::task::trace` |
+//! | volt, spans | the same at DEBUG, so that each task has a span: see `core/src/task/trace.rs` |
 //! | volt, recorded | the first, with the flight recorder on |
 //! | tokio | the benchmark `peers` again |
 //! | tokio, histogram | `tokio-watched` in this folder: Tokio's `enable_metrics_poll_time_histogram` |

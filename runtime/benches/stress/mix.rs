@@ -104,7 +104,8 @@ struct Tally {
 }
 
 fn count(cell: &AtomicU64) {
-    // Relaxed: read when all threads have exited, and counting must not order what it observes.
+    // Relaxed: read when the workers sleep or have exited, and counting must not order what it
+    // observes.
     cell.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -332,7 +333,8 @@ fn outsider(handle: &Handle, world: &Arc<World>, seed: u64, target: u64) {
 /// time it rests.
 ///
 /// # Panics
-/// Panics if any property in the header of this file does not hold.
+/// Panics if any property in the header of this file does not hold. If the work does not end, it
+/// aborts the program.
 pub fn run(mix: &Mix, mut watch: impl FnMut(&Snapshot), mut rest: impl FnMut()) -> Done {
     let runtime = volt::Builder::new_multi_thread()
         .name("stress")

@@ -123,7 +123,8 @@ fn concurrency_join() -> Case {
     .then(move || (first.send(1).unwrap(), second.send(1).unwrap()).1)
 }
 
-/// A future that is created, polled and dropped on the one worker of the runtime.
+/// A future that is polled and dropped on the one worker of the runtime. Before its first poll it
+/// has only a receiver, which is `Send`.
 struct OnOneWorker<F>(F);
 
 // SAFETY: the runtime of the cases has one worker, and the body of a case is polled there only.

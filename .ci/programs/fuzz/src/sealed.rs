@@ -22,7 +22,7 @@ const HEADER_BYTES: usize = 24;
 const BLACK_BOX_BYTES_MAX: usize = 4 << 20;
 /// The sections of a black box before its rings.
 const SECTIONS: u8 = 7;
-/// The longest gap of zeros inside a patch that [`unsealed_black_box`] makes.
+/// This many zeros end a patch that [`unsealed_black_box`] makes.
 const GAP_MAX: usize = 16;
 
 /// Takes the first bytes of a list of parts.
@@ -115,7 +115,8 @@ pub fn unsealed_recording(file: &[u8]) -> Vec<u8> {
     input
 }
 
-/// Returns the input from which [`black_box`] builds a file like this one, up to the first ring.
+/// Returns the input from which [`black_box`] builds a file like this one: at most 64 KiB of each
+/// section and of the first ring.
 pub fn unsealed_black_box(file: &[u8]) -> Vec<u8> {
     let layout = layout(file);
     let mut input = vec![1];

@@ -27,11 +27,12 @@ use crate::keeper::{self, Keeper};
 use crate::tally::Tally;
 use crate::{connection, words};
 
-/// The maximum number of simultaneous connections. Further ones get a message and are closed.
+/// The maximum number of simultaneous connections if there are [`ROOMS_MAX`] rooms; connections may
+/// use the places of missing rooms. Further ones get a message and are closed.
 const GUESTS_MAX: usize = 10_000;
 /// The capacity of a connection's mailbox; a room drops further messages.
 const GUEST_MAILBOX: usize = 256;
-/// The capacity of the keeper's mailbox: the lines of all rooms, when they are sent again.
+/// The capacity of the keeper's mailbox: as many messages as all rooms have lines.
 const KEEPER_MAILBOX: usize = ROOMS_MAX * words::HISTORY_MAX;
 /// Time to wait after a failed accept, for example when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

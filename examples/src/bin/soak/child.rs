@@ -1,8 +1,8 @@
 //! The program under test: prints the path of its control socket, runs the load, and prints its
 //! counts as one line of JSON per second.
 //!
-//! At the end of its standard input, it stops the load, waits until the tasks of the load have
-//! completed, and prints the counts once more.
+//! At the end of its standard input, it stops the load, waits until no more tasks are spawned, and
+//! prints the counts once more.
 
 use std::error::Error;
 use std::io::Read;
@@ -20,13 +20,14 @@ use crate::part::Part;
 
 /// The runtime's name, and that of the program in the console.
 const NAME: &str = "soak";
-/// More than this machine may have: threads must meet in the middle of things.
+/// May be more than there are processors: threads must meet in the middle of things.
 const WORKERS: usize = 4;
 /// Fewer than callers, so that calls wait for a thread.
 const BLOCKING_THREADS: usize = 6;
 /// Time between two lines.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long the tasks may take to end after the load was stopped.
+/// How long the load may take to spawn its last task after it was stopped, and the runtime to shut
+/// down.
 const END_LIMIT: Duration = Duration::from_secs(90);
 
 /// The counts at one moment.

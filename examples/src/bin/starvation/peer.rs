@@ -19,8 +19,8 @@ pub(crate) struct Measured {
 pub(crate) enum Reading {
     /// Volt: the last snapshot under load, and the first incident with a line of code.
     Volt { last: Box<Snapshot>, named: Option<Box<Named>> },
-    /// Tokio: the share of time that its workers were busy, according to its metrics in the middle
-    /// of the first block.
+    /// Tokio: the share of time that its workers were busy, according to its metrics 200 ms
+    /// after the first block began.
     BusyRatio(f64),
 }
 

@@ -103,7 +103,7 @@ enum Symptom {
     GlobalStarved,
     /// A task waits in the LIFO slot of a sleeping worker; the counterpart steals it
     LifoHeld,
-    /// Two tasks wake each other through the LIFO slot forever; the counterpart has the default cap
+    /// Pairs of tasks wake each other through the LIFO slot; the counterpart has the default cap
     LifoMonopoly,
     /// One worker has most tasks and stealing is off; the counterpart steals
     Imbalance,

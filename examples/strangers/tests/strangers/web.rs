@@ -55,7 +55,7 @@ fn a_handler_receives_the_caller() {
 }
 
 #[test]
-fn a_body_streams_part_by_part_and_so_do_events() {
+fn a_body_streams_part_by_part_and_all_events_arrive() {
     on_runtimes(LIMIT, async || {
         let address = serve().await?;
         let mut parts = reqwest::get(format!("http://{address}/stream")).await?.bytes_stream();

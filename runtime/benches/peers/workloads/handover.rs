@@ -1,9 +1,8 @@
-//! The most common operations of async programs, in one worker: a task passes something to another
-//! task, by a channel, a lock or a socket, and waits for the answer.
+//! The most common operations of async programs: a task passes something to another task, by a
+//! channel, a lock or a socket, and waits for the answer.
 //!
 //! The channels and locks are Tokio's on every runtime, since they do not depend on a runtime. The
-//! instructions of these workloads are counted (`.ci/instructions`), so in one worker no thread
-//! sleeps while they run.
+//! instructions of these workloads are counted with one worker (`.ci/instructions`).
 
 use std::future::Future;
 use std::net;

@@ -38,8 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
 });
 
-/// Returns the path of a file in memory. The process moves to an empty folder first, because debug
-/// information may name further files, relative to the current folder.
+/// Returns the path of a file in memory, which is the only one in its folder.
 fn file() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     FILE.get_or_init(|| {

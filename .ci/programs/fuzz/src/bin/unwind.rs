@@ -7,7 +7,8 @@ use fuzz_targets::memory::bounded;
 use libfuzzer_sys::fuzz_target;
 
 /// The layout of an input: length of the header u16 │ length of the frames u16 │ header │ frames │
-/// five numbers u64 │ words of the stack u64.
+/// five numbers u64 │ words of the stack u64. The highest bit of the second byte also marks a stack
+/// that was cut.
 const HEAD_BYTES: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -46,8 +46,8 @@ async fn transfer(part: Arc<Part>, bank: Arc<Bank>, clerk: u64) {
     let mut random = Random::new(clerk);
     while !part.is_over() {
         let permit = bank.counter.acquire().await;
-        // ORDERING: Relaxed, here and below: only a count; the semaphore orders nothing for it,
-        // and a wrong order could only make it too small.
+        // ORDERING: Relaxed, here and below: the semaphore orders the changes. A clerk subtracts
+        // before it returns the permit with which the next one adds.
         let at_the_counter = bank.at_the_counter.fetch_add(1, Relaxed) + 1;
         part.verify(at_the_counter <= PERMITS as u64, format_args!("{at_the_counter} clerks for {PERMITS} permits"));
         let (one, other) = (random.below(ACCOUNTS as u64) as usize, random.below(ACCOUNTS as u64) as usize);

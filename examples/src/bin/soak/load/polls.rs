@@ -1,4 +1,4 @@
-//! Polls that block their worker: the tasks queued behind them run on another one.
+//! Polls that block their worker: the tasks queued behind them are not lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
