@@ -64,7 +64,7 @@ use volt_core::context;
 /// Returns the next random number of the sequence that the seed of the current runtime determines.
 ///
 /// The scheduler uses another sequence, so the n-th number is the same in each run with the same
-/// seed, whatever the order of polls. The delays and resets of [`net`] use this sequence, too.
+/// seed, whatever the order of polls. The delays and faults of [`net`] use this sequence, too.
 ///
 /// # Panics
 /// Panics outside a runtime with a [seed](crate::Builder::seed).

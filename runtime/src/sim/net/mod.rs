@@ -1,5 +1,5 @@
-//! A simulated network: connections in memory, with delays and resets that the seed determines, and
-//! partitions that the test sets.
+//! A simulated network: connections and datagrams in memory, with delays and faults that the seed
+//! determines, and partitions that the test sets.
 //!
 //! A [`Net`] connects *hosts*, which are names. A host [listens](Net::listen), others
 //! [connect](Net::connect) to it. The two ends of a connection are [`Stream`]s, which implement
@@ -10,6 +10,9 @@
 //! Like TCP, a connection delivers bytes in order and without loss, until it is reset. Each write
 //! has its own random delay. So bytes of different connections, and of the two directions of one
 //! connection, can overtake each other.
+//!
+//! A host can also [bind](Net::bind) a [`Socket`] for datagrams. These may be lost, duplicated, or
+//! overtake each other, as with UDP.
 //!
 //! ```
 //! use volt::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,12 +33,17 @@
 //! });
 //! ```
 //!
-//! Delays and resets are drawn with [`random`](super::random), so connections must be used inside a
-//! runtime with a [seed](crate::Builder::seed).
+//! Delays and faults are drawn with [`random`](super::random), so connections and sockets must be
+//! used inside a runtime with a [seed](crate::Builder::seed).
 
 mod pipe;
+
+mod mailbox;
+
+mod socket;
 mod stream;
 
+pub use socket::Socket;
 pub use stream::Stream;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +52,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use self::mailbox::Mailbox;
 use self::pipe::{Connection, lock};
 use crate::sync::{Notify, mpsc};
 use crate::time::{Duration, sleep, timeout};
@@ -71,12 +80,23 @@ struct Shared {
 #[derive(Clone)]
 struct Settings {
     latency: RangeInclusive<Duration>,
-    reset_ratio: f64,
+    /// The probability of each fault.
+    ratios: [f64; 3],
+}
+
+/// A fault that is drawn.
+#[derive(Clone, Copy)]
+enum Draw {
+    Reset,
+    Loss,
+    Duplicate,
 }
 
 #[derive(Default)]
 struct State {
     listeners: BTreeMap<String, mpsc::Sender<(Stream, String)>>,
+    /// By host. A dropped one stays until its host binds another.
+    mailboxes: BTreeMap<String, Weak<Mailbox>>,
     /// Each pair in the order of the names.
     partitions: BTreeSet<(String, String)>,
     /// Those that were dropped are removed when another one is added.
@@ -84,15 +104,16 @@ struct State {
 }
 
 impl Net {
-    /// Creates a network without delays, resets and partitions.
+    /// Creates a network without delays and faults.
     #[allow(clippy::new_without_default, reason = "the settings follow")]
     pub fn new() -> Self {
-        let settings = Mutex::new(Settings { latency: Duration::ZERO..=Duration::ZERO, reset_ratio: 0.0 });
+        let settings = Mutex::new(Settings { latency: Duration::ZERO..=Duration::ZERO, ratios: [0.0; 3] });
         Self { shared: Arc::new(Shared { settings, state: Mutex::default(), healed: Notify::new() }) }
     }
 
-    /// Sets the range of the time from a write until the other end can read its bytes. Each write
-    /// has a random delay in this range. The default is zero. Connecting takes one such delay, too.
+    /// Sets the range of the time from a write until the other end can read its bytes, or from
+    /// sending a datagram until it arrives. Each has a random delay in this range. The default is
+    /// zero. Connecting takes one such delay, too.
     ///
     /// # Panics
     /// Panics if the range is empty.
@@ -107,8 +128,28 @@ impl Net {
     /// # Panics
     /// Panics if the number is not from 0 to 1.
     pub fn reset_ratio(self, reset_ratio: f64) -> Self {
-        assert!((0.0..=1.0).contains(&reset_ratio), "reset_ratio is {reset_ratio}: give 0 to 1");
-        lock(&self.shared.settings).reset_ratio = reset_ratio;
+        self.with_ratio(Draw::Reset, "reset_ratio", reset_ratio)
+    }
+
+    /// Sets the probability, 0 to 1, that a datagram is lost. Default 0.
+    ///
+    /// # Panics
+    /// Panics if the number is not from 0 to 1.
+    pub fn loss_ratio(self, loss_ratio: f64) -> Self {
+        self.with_ratio(Draw::Loss, "loss_ratio", loss_ratio)
+    }
+
+    /// Sets the probability, 0 to 1, that a datagram arrives twice. Default 0.
+    ///
+    /// # Panics
+    /// Panics if the number is not from 0 to 1.
+    pub fn duplicate_ratio(self, duplicate_ratio: f64) -> Self {
+        self.with_ratio(Draw::Duplicate, "duplicate_ratio", duplicate_ratio)
+    }
+
+    fn with_ratio(self, draw: Draw, name: &str, ratio: f64) -> Self {
+        assert!((0.0..=1.0).contains(&ratio), "{name} is {ratio}: give 0 to 1");
+        lock(&self.shared.settings).ratios[draw as usize] = ratio;
         self
     }
 
@@ -125,6 +166,38 @@ impl Net {
         let (sender, arrivals) = mpsc::channel(BACKLOG);
         state.listeners.insert(host.to_owned(), sender);
         Ok(Listener { arrivals })
+    }
+
+    /// Binds a socket for datagrams to `host`, until the socket is dropped. A host may have a
+    /// listener and a socket.
+    ///
+    /// ```
+    /// use volt::sim::net::Net;
+    ///
+    /// volt::sim::check(0..20, || async {
+    ///     let net = Net::new().loss_ratio(0.2);
+    ///     let (client, server) = (net.bind("client").unwrap(), net.bind("server").unwrap());
+    ///     client.send_to(b"hello", "server").await.unwrap();
+    ///     let mut buf = [0; 64];
+    ///     let received = server.recv_from(&mut buf);
+    ///     match volt::time::timeout(volt::time::Duration::from_secs(1), received).await {
+    ///         Ok(datagram) => assert_eq!(datagram.unwrap(), (5, "client".to_owned())),
+    ///         Err(_lost) => {}
+    ///     }
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    /// Returns an error of kind [`AddrInUse`](io::ErrorKind::AddrInUse) if the host has a socket
+    /// already.
+    pub fn bind(&self, host: &str) -> io::Result<Socket> {
+        let mut state = self.shared.state();
+        if state.mailboxes.get(host).is_some_and(|mailbox| mailbox.strong_count() > 0) {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{host} has a socket")));
+        }
+        let socket = Socket::new(self.shared.clone(), host);
+        state.mailboxes.insert(host.to_owned(), Arc::downgrade(socket.mailbox()));
+        Ok(socket)
     }
 
     /// Connects the host `from` to the listener of the host `to`.
@@ -170,7 +243,8 @@ impl Net {
     /// Cuts the network between two hosts, until [`heal`](Self::heal).
     ///
     /// Bytes in flight, and bytes that are written during the partition, arrive after its end. A
-    /// connection survives a partition of any length.
+    /// connection survives a partition of any length. Datagrams that are sent during the partition
+    /// are lost.
     pub fn partition(&self, one: &str, other: &str) {
         self.shared.state().partitions.insert(pair(one, other));
     }
@@ -233,14 +307,18 @@ impl Shared {
         *latency.start() + Duration::from_nanos(super::below(span_ns.saturating_add(1)))
     }
 
-    fn draws_reset(&self) -> bool {
-        let ratio = lock(&self.settings).reset_ratio;
+    fn draws(&self, draw: Draw) -> bool {
+        let ratio = lock(&self.settings).ratios[draw as usize];
         // 53 bits, the precision of the fraction.
         ratio > 0.0 && (super::random() >> 11) as f64 / ((1_u64 << 53) as f64) < ratio
     }
 
     fn are_partitioned(&self, one: &str, other: &str) -> bool {
         self.state().partitions.contains(&pair(one, other))
+    }
+
+    fn mailbox_of(&self, host: &str) -> Option<Arc<Mailbox>> {
+        self.state().mailboxes.get(host)?.upgrade()
     }
 
     fn connections_between(&self, one: &str, other: &str) -> Vec<Arc<Connection>> {

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use volt_core::coop;
 
-use super::Shared;
 use super::pipe::{Arrived, Connection};
+use super::{Draw, Shared};
 use crate::time::{Duration, Instant, Sleep, sleep_until};
 
 /// One end of a connection in a [`Net`](super::Net).
@@ -79,7 +79,7 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let unit = ready!(coop::poll_proceed(cx));
-        if self.net.draws_reset() {
+        if self.net.draws(Draw::Reset) {
             self.connection.reset();
         }
         let written = ready!(self.connection.write(self.end, bytes, self.net.draw_latency(), cx));

@@ -1,11 +1,13 @@
-//! Simulated connections: delays, order, resets, partitions.
+//! Simulated connections: delays, order, resets, partitions. Simulated datagrams: losses,
+//! duplicates, order.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use volt::io::{AsyncReadExt, AsyncWriteExt};
-use volt::sim::net::{Listener, Net, Stream};
+use volt::sim::net::{Listener, Net, Socket, Stream};
 use volt::sim::{check, first_failure};
 use volt::time::{Instant, sleep, timeout};
 
@@ -203,6 +205,113 @@ fn a_reset_between_two_hosts_spares_others() {
             assert_eq!(client.write_all(b"x").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
             other.write_all(b"x").await.unwrap();
             assert_eq!(other_end.read_u8().await.unwrap(), b'x');
+        });
+    });
+}
+
+/// Binds sockets to `client` and to `server`.
+fn sockets(net: &Net) -> [Socket; 2] {
+    ["client", "server"].map(|host| net.bind(host).unwrap())
+}
+
+/// Receives until no datagram comes for a second, and returns their first bytes.
+async fn received(socket: &Socket) -> Vec<u8> {
+    let (mut numbers, mut buf) = (Vec::new(), [0; 4]);
+    while let Ok(datagram) = timeout(Duration::from_secs(1), socket.recv_from(&mut buf)).await {
+        assert_eq!(datagram.unwrap(), (1, "client".to_owned()));
+        numbers.push(buf[0]);
+    }
+    numbers
+}
+
+#[test]
+fn datagrams_arrive_whole_and_in_any_order() {
+    watched(|| {
+        let order = |seed| {
+            let order = Mutex::new(Vec::new());
+            check([seed], || async {
+                let net = Net::new().latency(10 * MS..=30 * MS);
+                let [client, server] = sockets(&net);
+                let began = Instant::now();
+                for number in 0..4 {
+                    assert_eq!(client.send_to(&[number], "server").await.unwrap(), 1);
+                }
+                assert_eq!(began.elapsed(), Duration::ZERO, "a send does not wait");
+                *order.lock().unwrap() = received(&server).await;
+                let began = Instant::now();
+                client.send_to(b"longer than the buffer", "server").await.unwrap();
+                assert_eq!(server.recv_from(&mut [0; 4]).await.unwrap().0, 4, "the rest is lost");
+                assert!((10 * MS..=30 * MS).contains(&began.elapsed()), "{:?}", began.elapsed());
+                let error = client.send_to(&[0; 65_508], "server").await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            });
+            order.into_inner().unwrap()
+        };
+        let orders: BTreeSet<_> = (0..50).map(order).collect();
+        assert!(orders.len() > 5, "{orders:?}");
+        assert!(orders.iter().all(|order| BTreeSet::from_iter(order) == (0..4).collect::<Vec<_>>().iter().collect()));
+    });
+}
+
+#[test]
+fn datagrams_are_lost_or_duplicated_as_often_as_set() {
+    watched(|| {
+        check(0..20, || async {
+            let net = Net::new().latency(MS..=5 * MS).loss_ratio(0.25).duplicate_ratio(0.5);
+            let [client, server] = sockets(&net);
+            for number in 0..200 {
+                client.send_to(&[number], "server").await.unwrap();
+            }
+            let numbers = received(&server).await;
+            let different = BTreeSet::from_iter(&numbers).len();
+            assert!((110..190).contains(&different), "150 of 200 on average: {different}");
+            let share = numbers.len() as f64 / different as f64;
+            assert!((1.3..1.7).contains(&share), "1.5 on average: {share}");
+        });
+    });
+}
+
+#[test]
+fn datagrams_without_a_way_or_a_receiver_are_lost() {
+    watched(|| {
+        check(0..20, || async {
+            let net = Net::new();
+            let client = net.bind("client").unwrap();
+            assert_eq!(client.send_to(b"x", "nobody").await.unwrap(), 1);
+            let server = net.bind("server").unwrap();
+            assert_eq!(net.bind("server").unwrap_err().kind(), ErrorKind::AddrInUse);
+            net.partition("server", "client");
+            client.send_to(&[1], "server").await.unwrap();
+            net.heal("client", "server");
+            client.send_to(&[2], "server").await.unwrap();
+            assert_eq!(received(&server).await, [2]);
+            for number in 0..2_000_u32 {
+                client.send_to(&[number as u8], "server").await.unwrap();
+            }
+            assert_eq!(received(&server).await.len(), 1024, "the others found the mailbox full");
+            client.send_to(&[3], "server").await.unwrap();
+            drop(server);
+            assert!(received(&net.bind("server").unwrap()).await.is_empty(), "of a dropped socket");
+        });
+    });
+}
+
+#[test]
+fn a_receiver_that_gives_up_takes_no_datagram() {
+    watched(|| {
+        check(0..50, || async {
+            let net = Net::new().latency(MS..=20 * MS);
+            let [client, server] = sockets(&net);
+            for number in 0..10 {
+                client.send_to(&[number], "server").await.unwrap();
+            }
+            let mut seen = BTreeSet::new();
+            while seen.len() < 10 {
+                let mut buf = [0; 4];
+                if let Ok(datagram) = timeout(2 * MS, server.recv_from(&mut buf)).await {
+                    assert!(datagram.is_ok() && seen.insert(buf[0]));
+                }
+            }
         });
     });
 }
