@@ -261,7 +261,7 @@ mod tests {
         }
         assert!(!has_budget_remaining());
         assert!(poll_proceed(&mut cx).is_pending());
-        assert!(end_poll(), "the refusal is told");
+        assert!(end_poll(), "the refusal is reported");
         assert!(has_budget_remaining());
         assert!(poll_proceed(&mut cx).is_ready(), "no limit outside a poll");
     }

@@ -1,4 +1,5 @@
-//! Tests of settings out of bounds, missing backends, and the names of runtimes.
+//! Tests of settings out of bounds, missing backends, the names of runtimes, and the variable for
+//! spare workers.
 
 use std::time::Duration;
 

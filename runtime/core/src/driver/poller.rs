@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn a_wait_of_a_fraction_of_a_millisecond_is_no_millisecond() {
         let mut poller = Poller::new(4).unwrap();
-        // The shortest of many: a busy machine makes some of them longer, but no machine makes all
-        // of them shorter.
+        // The shortest of many: a busy machine makes some of them longer, but no wait of a whole
+        // millisecond is shorter than that.
         let shortest = (0..1_000).map(|_| {
             let began = Instant::now();
             poller.wait(Some(Duration::from_micros(100))).unwrap();

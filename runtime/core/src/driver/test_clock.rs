@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_outside_prevents_rest_while_it_lives_and_is_awake() {
+    fn an_awake_thread_outside_prevents_rest_until_it_is_dropped() {
         let clock = TestClock::new(true);
         assert!(clock.are_outsiders_at_rest());
         let parker = Arc::new(Parker::new());

@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(runtime.block_on(waiting).remarks, [PANICKED]);
     }
 
-    /// A waker that is dropped only while `made` is not locked.
+    /// A waker that records, when it is dropped, whether `made` is locked.
     struct Unlocked {
         made: Arc<Mutex<Made>>,
         was_locked: Arc<AtomicBool>,

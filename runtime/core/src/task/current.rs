@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_in_a_poll_keeps_the_task_and_what_it_waits_for() {
+    fn a_block_in_a_poll_keeps_the_task_and_notes_no_wait() {
         let polled = task();
         let current = Current::enter(&polled);
         let former = wake_as(By::Worker);

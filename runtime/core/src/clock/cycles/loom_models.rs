@@ -347,8 +347,8 @@ fn reader_and_late_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
                 world.read::<S>();
                 let shown_ns = world.shown_ns.fetch_add(0, Ordering::AcqRel);
                 assert!(shown_ns + OVERTAKE_AFTER_NS >= before_ns, "FROZEN: {shown_ns} at {before_ns}");
-                // Longer than the writer's segment of Renew (5) lasts, and shorter than readers
-                // return its end.
+                // Long enough for the writer's segment of Renew (5) to end, and too short for an
+                // overtaking: readers still return the end of that segment.
                 world.machine.pass(SEGMENT_NS + OVERTAKE_AFTER_NS / 2);
                 world.read::<S>();
             }

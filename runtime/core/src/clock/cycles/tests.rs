@@ -145,7 +145,8 @@ fn a_step_back_shows_no_earlier_time_and_is_measured_anew() {
         let bench = Bench::fast(&fake);
         fake.cycles.set(fake.cycles.get().wrapping_sub(back / 2 * 5));
         bench.pass(2 * MS);
-        // Back to before the last measurement, or only behind.
+        // A long step leads to before the last measurement. A shorter one may lead to after it: the
+        // counter is then only behind.
         let faults = if back > 15 * MS { &[Fault::SteppedBack][..] } else { &[Fault::SteppedBack, Fault::FellBehind] };
         assert!(bench.fault().is_some_and(|fault| faults.contains(&fault)), "{back}: {:?}", bench.fault());
         assert_eq!((bench.clock.faults(), bench.clock.is_fast()), (1, false), "{back}");
@@ -308,7 +309,7 @@ fn a_counter_that_fails_now_and_then_is_kept() {
 fn processors_that_differ_a_little_are_no_fault() {
     let fake = Fake::new();
     let bench = Bench::fast(&fake);
-    // By less than this, in cycles and ns.
+    // By how many cycles the processor's counter is behind, and the largest error of the clock, ns.
     for (behind, behind_ns) in [0, 2_000].into_iter().zip([1, 801]).cycle().take(10_000) {
         // Both processors read at the same time, at every age of a segment.
         fake.pass(if behind == 0 { 7 } else { 0 });

@@ -44,8 +44,8 @@ impl Runtime {
     }
 }
 
-/// Each thread takes `counts[i]` leases and returns them in two parts, the second one without
-/// holding the runtime.
+/// Each thread takes `counts[i]` leases, releases the runtime, and then returns the leases, in two
+/// parts if there are several.
 fn model<S: Steps>(counts: &'static [usize]) {
     let runtime =
         Runtime { leases: Leases::new(), count: AtomicUsize::new(counts.len()), is_dropped: AtomicBool::new(false) };

@@ -35,7 +35,7 @@ struct AsBuilt;
 
 impl Steps for AsBuilt {}
 
-/// Same as `AsBuilt`, but waits in the queue.
+/// Same as `AsBuilt`, for the model of a task that waits in the queue.
 struct InQueue;
 
 impl Steps for InQueue {}

@@ -59,7 +59,7 @@ fn only_a_one_way_attempt_that_would_block_refutes_closure() {
     assert_eq!(readiness.check(both).unwrap().unwrap().found(), Flags::WRITE_CLOSED);
     notify(&readiness, Flags::READ_CLOSED);
     readiness.refute(seen, read);
-    assert!(readiness.check(read).unwrap().is_some(), "it was told again since");
+    assert!(readiness.check(read).unwrap().is_some(), "the event was reported again since");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn pair() -> (net::TcpStream, mio::net::TcpStream) {
 }
 
 #[test]
-fn an_unavailable_backend_is_an_error_naming_an_available_one() {
+fn an_unavailable_backend_is_an_error_that_names_it() {
     let foreign = if NATIVE.0 == Backend::Epoll { Backend::Kqueue } else { Backend::Epoll };
     let error = Driver::new(Some(foreign), 64, failures()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
@@ -67,7 +67,7 @@ fn an_unpark_before_the_sleep_ends_it_immediately() {
 }
 
 #[test]
-fn a_new_earlier_timer_ends_the_drivers_sleep_on_time() {
+fn a_new_earlier_timer_ends_the_drivers_sleep() {
     let driver = driver();
     let _hour = driver.arm_timer(clock::now_ns() + 3_600_000_000_000, Waker::noop().clone()).unwrap();
     let long = Wait::UntilTimer { at_most: Some(Duration::from_secs(60)) };
@@ -127,7 +127,7 @@ fn timers_fire_while_the_kernels_list_cannot_be_waited_for() {
 }
 
 #[test]
-fn data_wakes_the_reader_and_hang_up_ends_every_wait() {
+fn data_wakes_the_reader_and_a_hang_up_ends_its_waits() {
     let driver = driver();
     let (mut there, mut here) = pair();
     let (token, readiness) = driver.register(&mut here, BOTH, Flags::NONE).unwrap();
@@ -193,7 +193,7 @@ fn after_shut_down_nothing_waits_and_nothing_new_is_taken() {
     driver.deregister(&mut here, token).unwrap();
 }
 
-/// Each timer reads the fields of the driver that do not change.
+/// Each timer reads fields of the driver that do not change. `test_clock` stands for them here.
 #[test]
 fn locks_and_counters_share_no_line_with_constants() {
     fn lines_of<T>(value: &T) -> std::ops::RangeInclusive<usize> {

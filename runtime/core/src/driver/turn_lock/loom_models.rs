@@ -226,7 +226,7 @@ fn a_worker_that_does_not_try_again_after_a_check_is_found() {
     breaks("deadlock", None, || model(try_turn_unless_it_has_just_checked));
 }
 
-// ---- a spare that leaves out of the driver ------------------------------------------------------
+// ---- a spare that leaves the driver -------------------------------------------------------------
 
 /// The steps of a spare that has the turn and has to leave.
 type Leave = fn(&World, Held<'_, ()>);

@@ -182,7 +182,7 @@ fn entries_of_one_tick_come_in_the_order_of_their_insertion() {
     for id in 0..10 {
         wheel.insert(5_000, id);
     }
-    assert_eq!(wheel.next_tick(), Some(5_000), "exact, though the slot is 4 s wide");
+    assert_eq!(wheel.next_tick(), Some(5_000), "exact, though the slot is 4,096 ticks wide");
     assert_eq!(wheel.pop(4_999), None);
     for id in 0..10 {
         assert_eq!(wheel.pop(5_000), Some(id));

@@ -1,5 +1,6 @@
 //! loom models of the global queue: no item is lost, and a worker that checks the queue under the
-//! lock needs no fence.
+//! lock needs no fence. Another model is that of the end of a runtime (`scheduler::ends`), which
+//! closes this queue to new tasks: no worker ends before the last task.
 
 use loom::thread;
 use volt_explore::{breaks, holds};

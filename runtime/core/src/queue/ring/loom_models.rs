@@ -66,8 +66,8 @@ fn joined(threads: impl IntoIterator<Item = thread::JoinHandle<Out>>) -> Out {
     Out(threads.into_iter().flat_map(|thread| thread.join().unwrap().0).collect())
 }
 
-/// The owner pushes `items` into a ring of `capacity`. It pops when the ring is full, and once in
-/// between. A thief steals `steals` times.
+/// The owner pushes `items` into a ring of `capacity`. It pops when the ring is full, and pops the
+/// rest at the end. A thief steals `steals` times.
 fn owner_and_thief<S: Steps>(capacity: usize, items: u32, steals: usize) {
     let (mut owner, stealer) = ring_from(capacity, FIRST);
     let (mut thief, _) = ring_from(4, FIRST);
@@ -188,7 +188,7 @@ fn overflow_and_thief<S: Steps>() {
                 pending = S::push(&mut owner, item).err();
                 if pending.is_some() {
                     let half = S::take_half(&mut owner);
-                    // A thief is active: the pending item goes elsewhere.
+                    // A thief is active, or took an item first: the pending item goes elsewhere.
                     if half.is_empty() {
                         out.0.extend(pending.take());
                     }
@@ -209,7 +209,7 @@ fn overflow_and_thief<S: Steps>() {
     joined(threads).is_complete(3);
 }
 
-/// A third thread reads the lengths during pushes, pops and a steal.
+/// Another thread reads the length while the owner pushes and pops.
 fn lengths<S: Steps>() {
     let (mut owner, stealer) = ring_from(2, FIRST);
     let watched = stealer.clone();
@@ -262,8 +262,8 @@ fn a_length_is_never_negative() {
     holds(None, lengths::<AsBuilt>);
 }
 
-/// A steal of which each step can be replaced: `load`, `room` (of the thief's own ring), `claim`
-/// and `release`.
+/// A copy of [`Stealer::steal_into`], three steps of which can be replaced: `room` (counts the room
+/// in the thief's own ring), `claim` and `release`.
 fn steal_by(
     from: &Stealer<u32>,
     into: &mut Producer<u32>,
@@ -546,7 +546,7 @@ fn a_pop_that_ends_the_thiefs_steal_is_found() {
     breaks("a steal ended twice", None, || owner_and_thief::<PopsBothHeads>(2, 4, 2));
 }
 
-/// Pop claims with a Relaxed swap: a thief sees the new head and an old tail.
+/// Pop claims with a Relaxed swap: another thread sees the new head and an old tail.
 struct PopsRelaxed;
 
 impl Steps for PopsRelaxed {

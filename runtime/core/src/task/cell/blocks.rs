@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_workers_cache_blocks_of_normal_size_and_alignment() {
+    fn a_thread_that_is_no_worker_caches_no_blocks() {
         #[derive(Clone, Copy)]
         #[repr(align(64))]
         struct Aligned(#[expect(dead_code, reason = "room")] u8);

@@ -93,7 +93,7 @@ impl std::task::Wake for Count {
 }
 
 #[test]
-fn a_joiner_gets_the_output_before_or_after_completion() {
+fn a_joiner_polled_before_or_after_completion_gets_the_output() {
     let queue = Queue::default();
     let count = Arc::new(Count::default());
     let (mut before, after) = (queue.spawn(async { String::from("b") }), queue.spawn(async { String::from("a") }));

@@ -32,7 +32,7 @@ fn slots_are_reused_and_no_task_is_found_by_an_old_place() {
     let late: Vec<_> = (0..3).map(|_| task(None)).collect();
     late.iter().for_each(|(task, _)| assert!(!registry.keep(task.task(), 2)));
     let late_places: Vec<_> = late.iter().map(|(task, _)| task.header().place()).collect();
-    assert_eq!(late_places[..2], [places[1], places[3]], "the last that was given up comes first");
+    assert_eq!(late_places[..2], [places[1], places[3]], "the slot that was freed last is reused first");
     assert_eq!(registry.len(), 6);
     let id_of = |(task, _): &(Notified, JoinHandle<()>)| task.header().id.as_u64();
     assert_eq!(registry.name_of(id_of(&tasks[0]), places[0]).as_deref(), Some("first"));
@@ -175,6 +175,6 @@ fn remaining_tasks_are_released() {
     let (notified, join) = task(None);
     assert!(!registry.keep(notified.task(), 0));
     drop((notified, join));
-    // Miri detects whether this was the last reference.
+    // Only Miri checks that this was the last reference: otherwise it reports a leak.
     drop(registry);
 }

@@ -7,7 +7,7 @@
 //! 1. Find: the dump copies the registry's reference, under its lock. So does the close.
 //! 2. Claim, or cancel: the thread that makes the task SCHEDULED runs it.
 //! 3. The runner polls the future, or drops it. It drops it if the cancellation came before the end
-//!    of the poll; otherwise the cancellation runs the task.
+//!    of the poll; otherwise the thread that cancels the task is its next runner.
 //! 4. The runner that drops the future removes the task from the registry, and completes it.
 //!
 //! Each twin has one incorrect step, and must fail with the message of the assertion that it

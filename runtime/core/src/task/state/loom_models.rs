@@ -3,7 +3,8 @@
 //!
 //! The hand-over of the output and the join waker is the shipped code of `handover`, run on cells
 //! that loom checks. Each model has a twin in which the step under test is incorrect. The twin must
-//! fail, with the message of the assertion that it breaks.
+//! fail with the message of the assertion that it breaks, or with loom's report of an access that
+//! is not ordered (`Causality violation`).
 
 use std::marker::PhantomData;
 
@@ -16,7 +17,8 @@ use volt_explore::{breaks, holds};
 use super::*;
 use crate::task::handover::{self, Joined};
 
-/// A waker that returns early when a plain load finds the task not idle: the fault of tokio #7622.
+/// A waker that returns early if plain loads find a task that is scheduled and was woken since: the
+/// fault of tokio #7622.
 fn wake_with_early_return(state: &State) -> Wake {
     if Word(state.0.load(Ordering::Relaxed)).lifecycle() == IDLE || !Word(state.0.load(Ordering::Relaxed)).has(NOTIFIED)
     {
@@ -574,7 +576,7 @@ fn drop_join_model<S: Steps>(is_polled: bool, references: u64) {
 
 #[test]
 fn loom_output_and_waker_drop_once_beside_a_handle_drop() {
-    // The runner's reference, and the scheduler's.
+    // With the runner's reference only, and with the scheduler's in addition.
     holds(None, || drop_join_model::<AsBuilt>(true, 1));
     holds(None, || drop_join_model::<AsBuilt>(true, 2));
 }
@@ -817,7 +819,8 @@ impl Notes {
     }
 }
 
-/// Ends a poll in which these steps run user code. Returns what is passed to `pause`.
+/// The end of a poll: calls the function, which stands for a subscriber, and ends the record of the
+/// poll. Returns the argument of `pause`.
 type EndPoll = fn(&mut Notes, &State, &dyn Fn(&mut Notes, &State)) -> bool;
 
 /// A subscriber writes a value and wakes the task when the poll's span is left, concurrently with

@@ -26,11 +26,12 @@ use volt_shim::Mutex;
 use super::holder::{Guard, Holder};
 use super::shard::{Shard, Ticketed};
 
-/// The operations that wait, and one more: the first owner.
+/// The operation that owns the lock at first.
 const FIRST: usize = 0;
+/// The first owner, and two operations that lock.
 const OPERATIONS: usize = 3;
 
-/// Each operation on a separate line.
+/// A separate location for each operation: they differ in the column.
 const LINES: [fn() -> &'static Location<'static>; OPERATIONS] =
     [|| Location::caller(), || Location::caller(), || Location::caller()];
 

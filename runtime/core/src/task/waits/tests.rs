@@ -113,7 +113,7 @@ fn a_forgotten_wait_may_outlive_its_lock() {
     drop(holder);
     let held = held(usize::MAX, usize::MAX).into_iter().find(|held| held.key == key).unwrap();
     assert!(held.holding.is_some());
-    // Not for other tests, whose locks may get the same address.
+    // Removes the entry, since the locks of other tests may get the same address.
     shard_of(key).waiting -= 1;
     shard_of(key).resources.remove(&key);
 }

@@ -1,5 +1,6 @@
 //! loom models of a record. A dump that reads it while its permits are released and others are
-//! acquired sees one of the two acquisitions, or none, but never words of both.
+//! acquired sees one of the two acquisitions, or none, but never words of both. The acquisitions
+//! differ in the task and the time; their other words are equal.
 //!
 //! The record is the shipped one. Steps, with the numbers of the parent module:
 //!
