@@ -209,6 +209,14 @@ mod tests {
         let parker = Arc::new(Parker::new());
         clock.add_outsider(&parker);
         assert!(!clock.are_outsiders_at_rest(), "it is awake");
+        let sleeper = parker.clone();
+        let thread = std::thread::spawn(move || sleeper.sleep(None));
+        while !clock.are_outsiders_at_rest() {
+            std::thread::yield_now();
+        }
+        _ = parker.unpark();
+        thread.join().unwrap();
+        assert!(!clock.are_outsiders_at_rest(), "it is awake again");
         drop(parker);
         assert!(clock.are_outsiders_at_rest());
     }

@@ -360,9 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn a_block_in_a_poll_keeps_the_task_and_notes_no_wait() {
+    fn a_block_in_a_poll_keeps_the_task_and_its_wait() {
         let polled = task();
         let current = Current::enter(&polled);
+        Awaits::Message.note(Location::caller());
         let former = wake_as(By::Worker);
         run_blocking(|| {
             Awaits::Lock.note(Location::caller());
@@ -372,7 +373,7 @@ mod tests {
         assert_eq!(wake_as(former), By::Worker);
         let (has_woken_itself, awaits) = current.leave();
         assert!(has_woken_itself, "wherever that was");
-        assert_eq!(awaits.to_bits(), Note::NOTHING.to_bits());
+        assert_eq!(awaits.read().map(|(wait, _)| wait), Some(Awaits::Message), "not that of the block");
     }
 
     #[test]

@@ -316,7 +316,7 @@ impl Steps for PromisesAThreadTwice {
             state.promised += 1;
             threads.work.notify_one();
         } else if state.threads < threads.max_threads {
-            state.threads += 1;
+            (state.threads, state.starting) = (state.threads + 1, state.starting + 1);
             return Submitted::Start(0);
         }
         Submitted::Comes

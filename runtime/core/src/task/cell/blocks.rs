@@ -264,16 +264,19 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_no_worker_caches_no_blocks() {
+    fn large_and_over_aligned_blocks_are_not_cached() {
         #[derive(Clone, Copy)]
         #[repr(align(64))]
         struct Aligned(#[expect(dead_code, reason = "room")] u8);
         keep_at_most(LIMIT, || {
             allocate_and_free([0_u8; LARGEST + 1], 1);
             allocate_and_free(Aligned(0), 1);
+            assert_eq!(held(), 0);
+            allocate_and_free([0_u8; 100], 1);
+            assert!(held() > 0, "others are");
         });
         allocate_and_free([0_u8; 100], 1);
-        assert_eq!(held(), 0);
+        assert_eq!(held(), 0, "nor are those of a thread that is no worker");
     }
 
     #[test]
