@@ -238,7 +238,7 @@ fn panic_of(f: impl FnOnce()) -> (String, String) {
 }
 
 #[test]
-fn misuse_of_time_panics_at_the_callers_line() {
+fn misuse_of_time_panics_in_the_callers_file() {
     watchdog::alone(|| {
         let running = watchdog::builder(1).test_clock(true).build().unwrap();
         let still = paused(1);

@@ -1,4 +1,4 @@
-//! Functions that need a runtime panic without one, and the panic names the line of the caller.
+//! Functions that need a runtime panic without one, and the panic names the file of the caller.
 
 use std::os::unix::net as unix;
 use std::panic::{self, AssertUnwindSafe};
@@ -36,7 +36,7 @@ macro_rules! panic_here {
 }
 
 #[test]
-fn functions_without_a_runtime_panic_at_their_callers_line() {
+fn functions_without_a_runtime_panic_in_their_callers_file() {
     alone(|| {
         let folder = Folder::new();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

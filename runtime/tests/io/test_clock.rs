@@ -193,7 +193,7 @@ fn a_pause_is_noticed_by_a_worker_that_sleeps_for_long() {
 
 #[test]
 #[should_panic(expected = "this runtime has no test clock: build it with Builder::test_clock(true)")]
-fn a_runtime_without_the_setting_returns_an_error() {
+fn pausing_without_a_test_clock_panics_with_the_remedy() {
     watchdog::runtime(1).block_on(async { time::pause() });
 }
 

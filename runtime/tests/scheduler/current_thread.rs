@@ -390,7 +390,7 @@ fn a_shutdown_waits_for_a_shield_no_longer_than_its_limit() {
     });
 }
 
-/// Uses the current runtime when it is dropped.
+/// Sends the name of the current runtime when it is dropped.
 struct SpawnsOnDrop(mpsc::Sender<Option<String>>);
 
 impl Drop for SpawnsOnDrop {

@@ -77,7 +77,7 @@ fn files_after_the_shutdown_fail_as_on_tokio() {
 }
 
 #[test]
-fn panics_are_reported_at_the_line_of_the_caller() {
+fn panics_are_reported_in_the_file_of_the_caller() {
     alone(|| {
         let at = Arc::new(Mutex::new(None));
         let hook_at = at.clone();

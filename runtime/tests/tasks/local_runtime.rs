@@ -301,7 +301,7 @@ fn aborts_and_wakes_on_other_threads_never_drop_a_future_there() {
 
 #[test]
 fn a_local_runtime_that_is_leaked_leaks_its_tasks() {
-    // The leak, and the thread of the wake-ups, belong to a separate program.
+    // The leak belongs to a separate program.
     alone(|| {
         let (drops, mut aborts) = (Rc::default(), Vec::new());
         let runtime = runtime();

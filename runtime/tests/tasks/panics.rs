@@ -64,7 +64,7 @@ impl Drop for ReadyBomb {
     }
 }
 
-/// A waker that panics when it is called, and optionally when its last clone is dropped.
+/// A waker that panics when it is called or, with a bomb, when its last clone is dropped.
 #[derive(Default)]
 struct Bell {
     rung: Arc<AtomicUsize>,
@@ -96,7 +96,8 @@ fn wait_until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Checks that every worker lives and works, and that every task has completed once.
+/// Checks that every worker lives and works, and that each task is counted as completed, cancelled
+/// or panicked, once.
 fn is_well(runtime: &Runtime) {
     let tasks: Vec<_> = (0..20).map(|n| runtime.spawn(async move { n })).collect();
     let sum: usize = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).sum();

@@ -259,7 +259,7 @@ fn a_process_that_terminates_itself_is_stopped_then_killed() {
 }
 
 #[test]
-fn a_process_gets_one_stop_message_for_many_requests() {
+fn many_stop_requests_shut_a_process_down() {
     with_system(async |system| {
         let mut cancels = 0;
         let machine = scripted(move |_, events, out| {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_inbox_that_another_task_reads_gets_everything() {
+fn an_inbox_that_another_task_reads_is_emptied() {
     with_system(async |system| {
         let function = volt_process::from_fn(async |mut inbox, _| {
             let reads = volt::spawn(async move {

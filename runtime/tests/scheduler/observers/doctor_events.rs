@@ -79,7 +79,7 @@ impl Subscriber for Log {
 }
 
 fn with_sentinel(name: &str) -> Builder {
-    // Another test may have set it first.
+    // Cannot fail: `alone` runs each test in its own program.
     let _is_set = tracing::subscriber::set_global_default(Log);
     builder(2).sentinel_interval(Some(Duration::from_millis(10))).name(name)
 }

@@ -120,7 +120,7 @@ fn a_recording_has_wakers_and_spawn_locations() {
         matches!(event, Event::PollBegin { task, delay_ns, .. } if *task == woken && begin_ns - u64::from(*delay_ns) == at_ns)
     });
     assert!(caused, "no poll of the task {woken} was submitted at {at_ns}");
-    // The times on each track increase.
+    // The times on each track never decrease.
     for track in &recorded.tracks {
         let times: Vec<_> = events.iter().filter(|(of, ..)| of == track).map(|(_, at_ns, _)| *at_ns).collect();
         assert!(times.is_sorted(), "{track}");

@@ -271,7 +271,7 @@ fn a_shutdown_drops_ready_and_waiting_tasks() {
 }
 
 #[test]
-fn every_placement_lets_the_seed_draw() {
+fn a_seeded_runtime_runs_tasks_under_every_placement() {
     watched(|| {
         for placement in [Placement::Global, Placement::TwoChoices, Placement::LeastLoaded] {
             let runtime = Builder::new_current_thread().placement(placement).seed(1).build().unwrap();

@@ -1,5 +1,5 @@
-//! A debugger stops the whole program for a while. The machine is the cause, not a task, so no
-//! worker may be replaced.
+//! A debugger stops the whole program for a while. The machine is the cause, not a task, so no task
+//! may be blamed. On a busy machine some workers may be replaced, but never by all spares.
 //!
 //! The test is the debugger. Like gdb, it seizes every thread of a child with ptrace; the child
 //! runs the same test with [`IN_CHILD`] set. A parent may do that to its child. If it may not, the
@@ -87,12 +87,12 @@ fn cpu_time() -> Duration {
 }
 
 #[test]
-fn a_debugger_pause_blames_the_machine_and_replaces_no_worker() {
+fn a_debugger_pause_blames_the_machine_and_no_task() {
     if std::env::var_os(IN_CHILD).is_some() {
         watched(be_held);
         return;
     }
-    let test = "stuck::debugger::a_debugger_pause_blames_the_machine_and_replaces_no_worker";
+    let test = "stuck::debugger::a_debugger_pause_blames_the_machine_and_no_task";
     let mut child = Command::new(std::env::current_exe().unwrap());
     let child = child.args([test, "--exact", "--nocapture"]).env(IN_CHILD, "1").stdout(Stdio::piped());
     let mut child = child.spawn().unwrap();

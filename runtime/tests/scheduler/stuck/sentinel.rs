@@ -207,7 +207,7 @@ fn one_sentinel_detects_stuck_polls_in_all_runtimes() {
             .map(|runtime| {
                 let (served, is_served) = mpsc::channel();
                 let blocker = runtime.spawn(async move {
-                    // It can only be spawned behind this poll, on the only worker.
+                    // It is queued behind this poll, on the only worker.
                     volt::spawn(async move { served.send(()).unwrap() });
                     is_served.recv().unwrap();
                 });

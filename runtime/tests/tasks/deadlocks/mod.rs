@@ -18,8 +18,8 @@ mod held;
 mod joins;
 mod rw_lock;
 
-/// For how long a test observes a program that must not be reported: twice as long as it takes to
-/// report a deadlock that is certain.
+/// For how long a test observes a program that must not be reported: more than twice as long as it
+/// takes to report a deadlock that is certain.
 const OBSERVED: Duration = Duration::from_millis(2500);
 
 /// Returns the line in the caller's file, as in a finding.

@@ -56,7 +56,7 @@ fn a_dump_names_the_tasks_that_acquired_the_permits() {
         pending::<()>().await;
     });
     await_available(&pool, 3);
-    // It returns a permit, and acquires two at another line.
+    // It returns a permit, and acquires three at another line.
     let second = named(&runtime, "batch", async move {
         drop(of_second.acquire().await.unwrap());
         let permits = of_second.acquire_many(3).await.unwrap();

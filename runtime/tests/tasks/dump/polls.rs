@@ -123,7 +123,7 @@ fn dumps_lose_no_message_and_keep_the_order_of_waiters() {
     assert_eq!(sum.load(Ordering::Relaxed), TASKS * (0..ROUNDS).sum::<u64>(), "each message arrived once");
 }
 
-/// A future that must not be polled after it has completed, nor by two threads.
+/// A future that panics if it is polled after it has completed.
 struct Strict(bool, Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Future for Strict {

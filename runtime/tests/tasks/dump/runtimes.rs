@@ -123,7 +123,7 @@ fn a_dump_of_a_runtime_with_stuck_workers_has_a_remark() {
 }
 
 #[test]
-fn dumps_during_a_shutdown_end_and_delay_it_no_further() {
+fn a_dump_during_a_shutdown_ends() {
     for _ in 0..10 {
         let ending = runtime(2);
         (0..200).for_each(|_| drop(ending.spawn(pending::<()>())));

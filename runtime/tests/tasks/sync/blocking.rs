@@ -85,7 +85,7 @@ fn blocking_methods_work_where_blocking_is_allowed() {
 }
 
 #[test]
-fn a_blocking_method_panics_at_its_callers_line() {
+fn a_blocking_method_panics_in_its_callers_file() {
     alone(|| {
         let (reported, sends) = std::sync::mpsc::channel();
         std::panic::set_hook(Box::new(move |panic| {

@@ -1,5 +1,5 @@
-//! Synchronization: in addition to Tokio's types, the runtime ensures that a type that is always
-//! ready is not drained in one poll.
+//! Synchronization: a type that is always ready is not drained in one poll, and no value, permit or
+//! wake-up is lost.
 
 mod blocking;
 mod items;

@@ -135,7 +135,7 @@ fn debug_output_is_that_of_tokios_types() {
 }
 
 #[test]
-fn a_wrong_argument_panics_at_its_callers_line() {
+fn a_wrong_argument_panics_in_its_callers_file() {
     alone(|| {
         let (reported, sends) = std::sync::mpsc::channel();
         std::panic::set_hook(Box::new(move |panic| {

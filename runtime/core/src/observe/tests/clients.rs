@@ -51,7 +51,7 @@ fn an_endless_interval_causes_no_panic() {
 }
 
 #[test]
-fn a_flood_of_requests_is_answered_in_order_without_delays() {
+fn a_flood_of_requests_and_another_client_are_answered() {
     const REQUESTS: u64 = 2000;
     let scene = Scene::new();
     let flood = scene.raw();

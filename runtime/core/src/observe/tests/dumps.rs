@@ -13,7 +13,7 @@ fn error(stream: &UnixStream) -> String {
     }
 }
 
-/// A dump that waits until the other end is dropped.
+/// A dump that waits until this is dropped.
 struct Held {
     begun: mpsc::Receiver<()>,
     #[expect(dead_code, reason = "the dump goes on when this is dropped")]

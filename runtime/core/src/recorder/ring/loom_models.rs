@@ -2,7 +2,8 @@
 //!
 //! Each model is generic over [`Steps`]. [`AsBuilt`] takes every step from the ring itself. Each
 //! fault replaces one step by an incorrect one, which its name describes, and the model must detect
-//! it. In a ring of 2 slots only one record is certain to be whole, so every push overwrites.
+//! it. In a ring of 2 slots only one record is certain to be whole, so every push after the first
+//! may cost the reader a record.
 
 use loom::thread;
 use volt_explore::{breaks, holds};
@@ -72,7 +73,7 @@ fn loom_a_reader_of_a_larger_ring_gives_whole_records_once() {
     holds(Some(2), || writer_and_reader::<AsBuilt>(4, 6));
 }
 
-/// A writer releases its ring, and another thread claims it. A reader copies during both.
+/// A writer releases its ring, and another thread claims it. A reader copies afterwards.
 #[test]
 fn loom_the_next_writer_goes_on_where_the_last_stopped() {
     holds(None, || {
@@ -184,7 +185,7 @@ fn loom_a_copy_without_the_fence_is_found() {
     breaks("WHOLE", None, || writer_and_reader::<CopiesWithoutTheFence>(2, 3));
 }
 
-/// Fault: Copy without (4) and (5): trusts what it has read.
+/// Fault: Copy without (3) to (5): trusts what it has read.
 struct NeverChecksAgain;
 
 impl Steps for NeverChecksAgain {

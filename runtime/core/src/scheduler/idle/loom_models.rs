@@ -431,8 +431,7 @@ fn two_tasks_that_meet_get_two_workers_of_which_one_spins() {
 
 #[test]
 fn two_tasks_that_meet_get_two_workers() {
-    // With 2 preemptions this takes 94 s of processor time, half as much as all other models
-    // together.
+    // With 2 preemptions this takes 94 s of processor time.
     holds(Some(1), || model::<AsBuilt>(TWO_THAT_MEET));
 }
 
@@ -865,7 +864,7 @@ enum Step {
 const ONE_BY_ONE: &[Step] = &[Step::Push(1), Step::Push(1), Step::Push(1), Step::Pop, Step::Push(1)];
 const RING_AND_SLOT: &[Step] = &[Step::Push(1), Step::Put, Step::Push(1), Step::Push(1)];
 const TOGETHER: &[Step] = &[Step::Push(4)];
-/// The second push finds surplus that is not new, unless a thief took a task.
+/// The second push creates surplus anew: before it, at most one task is left.
 const TOGETHER_TWICE: &[Step] = &[Step::Push(2), Step::Pop, Step::Push(2)];
 
 fn as_built(idle: &Idle, queued: usize, pushed: usize) -> bool {

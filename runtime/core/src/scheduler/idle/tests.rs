@@ -92,7 +92,7 @@ fn a_retracted_worker_is_not_claimed() {
 }
 
 #[test]
-fn at_most_half_of_the_workers_start_to_search() {
+fn half_of_the_workers_rounded_up_start_to_search() {
     for (workers, limit) in [(1, 1), (2, 1), (3, 2), (4, 2), (64, 32), (65, 33)] {
         let idle = Idle::new(workers, 0);
         let started = (0..workers).filter(|_| idle.try_start_searching()).count();

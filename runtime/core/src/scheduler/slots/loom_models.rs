@@ -1,6 +1,7 @@
-//! loom models of the handshake: a worker that returns while it is declared stuck, spares that
-//! leave at the same time, a call concurrent with a spare whose thread ends. For each there is a
-//! twin with one step done wrong, which the model must detect.
+//! loom models of the handshake: a worker that returns while it is declared stuck, one that is
+//! about to block then, spares that leave at the same time, a call concurrent with a spare whose
+//! thread ends, a push after the worker was declared stuck. For each there is a twin with one step
+//! done wrong, which the model must detect.
 
 use loom::thread;
 use volt_explore::{breaks, holds};

@@ -251,7 +251,7 @@ fn a_late_watcher_reports_the_cause_of_its_delay() {
     assert_eq!(reported(50 * MS, 90 * MS, stopped), None);
     // Late because of its own work.
     assert_eq!(reported(MS, 60 * MS, later(running(), 50 * MS, 0, 1)), None);
-    // Late because of a processor, the quota, or its own memory; and for no other reason.
+    // Late for lack of a processor, by the quota, or for a page; if none of these, it was stopped.
     let ready = later(running(), MS, 55 * MS, 1);
     assert_eq!(reported(MS, 60 * MS, ready), Some(Cause::NotScheduled));
     let group_cause = classify_delay(MS, 60 * MS, &running(), &ready, Some(&quota), Some(&throttled));

@@ -80,7 +80,7 @@ fn a_thread_under_a_debugger_is_stopped() {
         eprintln!("tid {}", watched.tid);
         watched.see(Cause::Stopped, 20, WINDOW);
         eprintln!("stopped");
-        // Runs until the test releases it: see `Released`.
+        // Must not exit before the test has detached: see `Released`. Dropping `Again` kills it.
         std::io::stdin().read_to_string(&mut String::new()).unwrap();
         return;
     }

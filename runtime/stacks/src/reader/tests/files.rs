@@ -120,7 +120,7 @@ fn lines_remain_if_split_information_is_damaged_or_missing() {
         (data.as_ptr().addr() - bytes.as_ptr().addr(), data.len())
     };
     let (index, units) = (range(".debug_cu_index"), range(".debug_info.dwo"));
-    // Each unit ends in its middle.
+    // All bytes of the units but the first 16 are damaged.
     let mut cut = bytes.clone();
     cut[units.0..][..units.1][16..].fill(0xff);
     fs::write(&package, cut).unwrap();

@@ -44,7 +44,8 @@ fn is_at_rest(snapshot: &Snapshot) -> bool {
         && snapshot.workers.iter().all(|worker| !worker.is_spare || worker.phase == Phase::Stopped)
 }
 
-/// Blocks all workers until `count` tasks that others spawn have run.
+/// Blocks `workers` workers. Returns, for each, the sender that releases it and the handle of its
+/// task.
 fn block_all(runtime: &Runtime, workers: usize) -> Vec<(mpsc::Sender<()>, volt::task::JoinHandle<()>)> {
     let entered = Arc::new(Barrier::new(workers + 1));
     let blockers = (0..workers)

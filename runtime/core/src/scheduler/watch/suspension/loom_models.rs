@@ -41,7 +41,7 @@ fn begin(seen: &Seen) -> bool {
     seen.suspension.begin(&seen.idle, || seen.is_all_parked())
 }
 
-/// Suspension without (3).
+/// Suspend without (3).
 fn begin_without_a_second_check(seen: &Seen) -> bool {
     let is_all_parked = seen.is_all_parked();
     if is_all_parked {
@@ -50,7 +50,7 @@ fn begin_without_a_second_check(seen: &Seen) -> bool {
     is_all_parked
 }
 
-/// Suspension without (2).
+/// Suspend without (2), and with a plain store in (1).
 fn begin_without_the_fence(seen: &Seen) -> bool {
     if !seen.is_all_parked() {
         return false;
@@ -116,7 +116,7 @@ fn loom_a_worker_that_wakes_up_is_watched() {
 }
 
 #[test]
-fn loom_workers_that_wake_up_together_resume_checks_once() {
+fn loom_workers_that_wake_up_together_are_watched() {
     holds(Some(2), model(&[2], resume, begin, sleep));
 }
 

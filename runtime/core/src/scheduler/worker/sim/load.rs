@@ -329,7 +329,7 @@ impl World<'_> {
         }
     }
 
-    /// Returns how many tasks have completed in each way, according to the model.
+    /// Returns how many tasks completed, were cancelled, and panicked, according to the model.
     pub(super) fn ends(&self) -> [u64; 3] {
         let models = self.models.borrow();
         let count = |end| models.iter().filter(|model| model.state == State::Ended(end)).count() as u64;
