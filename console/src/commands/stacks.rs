@@ -9,7 +9,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 use volt_telemetry::client::Client;
 use volt_telemetry::incident::Incident;
-use volt_telemetry::snapshot::{Program, Snapshot};
+use volt_telemetry::snapshot::{Duty, Program, Snapshot};
 
 use crate::error::Error;
 use crate::facts::causes;
@@ -131,10 +131,14 @@ fn nothing(runtime: &Snapshot, is_all: bool) -> String {
 
 fn unrecorded_text(one: &Unrecorded<'_>) -> String {
     let Unrecorded { worker, poll, like } = one;
-    let like =
-        like.map_or_else(|| "no stack yet".into(), |like| format!("stack: see incident {}, a similar poll", like.id));
+    let (stuck, none) = match worker.duty {
+        Duty::Blocking => ("in block_in_place", "no stack, since another worker runs its tasks"),
+        _ => ("stuck", "no stack yet"),
+    };
+    let like = like.filter(|_| worker.duty != Duty::Blocking);
+    let like = like.map_or_else(|| none.into(), |like| format!("stack: see incident {}, a similar poll", like.id));
     format!(
-        "worker {} has been stuck for {} so far in {}, spawned at {}: {like}\n",
+        "worker {} has been {stuck} for {} so far in {}, spawned at {}: {like}\n",
         worker.index,
         duration(poll.for_ns),
         named(poll.name(), poll.task_id),
@@ -222,6 +226,10 @@ mod tests {
         assert_eq!(json(&program, false)["unrecorded"][0]["like"], json!(7));
         program.runtimes[0].incidents.latest.clear();
         assert!(text(&program, false).contains("handlers.rs:118:21: no stack yet\n"));
+        program.runtimes[0].workers[1].duty = Duty::Blocking;
+        let now = text(&program, false);
+        assert!(now.contains("worker 1 has been in block_in_place for 230ms so far in GET /blocking #48212"), "{now}");
+        assert!(now.contains("handlers.rs:118:21: no stack, since another worker runs its tasks\n"), "{now}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use volt_diagnosis::doctor::Verdict;
 use volt_telemetry::client::Client;
-use volt_telemetry::snapshot::Program;
+use volt_telemetry::snapshot::{Duty, Program};
 use volt_telemetry::socket::{self, Candidate, Environment};
 use volt_telemetry::wire::Hello;
 
@@ -45,7 +45,8 @@ pub struct Condition {
     pub workers: u32,
     /// The number of these whose poll has lasted for at least [`STUCK_NS`].
     pub stuck: u32,
-    /// The duration so far of the longest poll, ns; `None` if there is none.
+    /// The duration so far of the longest poll outside of `block_in_place`, ns; `None` if there is
+    /// none.
     pub longest_poll_ns: Option<u64>,
     /// The number of tasks that are alive.
     pub tasks: u64,
@@ -57,7 +58,9 @@ impl Condition {
     /// Returns the state of `program`.
     pub fn of(program: &Program) -> Condition {
         let runtimes = || program.runtimes.iter();
-        let polls = || runtimes().flat_map(|of| &of.workers).filter_map(|of| of.in_flight.as_ref()).map(|of| of.for_ns);
+        // In `block_in_place`, a poll may last as long as it likes.
+        let workers = || runtimes().flat_map(|of| &of.workers).filter(|worker| worker.duty != Duty::Blocking);
+        let polls = || workers().filter_map(|worker| worker.in_flight.as_ref()).map(|poll| poll.for_ns);
         let up_ns = runtimes().map(|runtime| runtime.at_ns.saturating_sub(runtime.started_at_ns)).max();
         Condition {
             up_ns: up_ns.unwrap_or(0),
@@ -270,7 +273,8 @@ mod tests {
     #[test]
     fn a_row_has_the_program_its_age_and_its_stuck_workers() {
         let poll = |for_ns| Worker { in_flight: Some(InFlight { for_ns, ..InFlight::default() }), ..Worker::default() };
-        let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), Worker::default()];
+        let blocking = Worker { duty: Duty::Blocking, ..poll(9_000_000_000) };
+        let workers = vec![poll(3_100_000_000), poll(STUCK_NS - 1), blocking];
         let place = Place::Guilty { at: "src/a.rs:7".into(), function: None };
         let findings = Some(vec![fixture::finding(Rule::Deadlock, Severity::Critical, &[], &[place])]);
         let runtime = Snapshot { at_ns: 65_000_000_000, workers, findings, ..Snapshot::default() };
