@@ -264,6 +264,28 @@ fn a_task_that_awaits_permits_reports_who_acquired_them() {
 }
 
 #[test]
+fn a_thread_that_waits_for_many_permits_is_in_the_queue() {
+    let (runtime, mut client) = runtime("a thread in the queue", 1);
+    let pool = std::sync::Arc::new(volt::sync::Semaphore::new(2));
+    let permit = pool.clone().try_acquire_owned().unwrap();
+    let both = pool.clone();
+    let thread = std::thread::spawn(move || drop(both.blocking_acquire_many(2).unwrap()));
+    let began = Instant::now();
+    // The thread takes the permit that is left, and waits for the other one.
+    while pool.available_permits() > 0 {
+        assert!(began.elapsed() < LONG, "{pool:?}");
+        std::thread::yield_now();
+    }
+    spawn_named(&runtime, "waits for one", async move { drop(pool.acquire().await) });
+    let list = request(&mut client, "a thread in the queue", &query(Rank::Id, "waits for one"), |list| {
+        list.rows.first().is_some_and(|row| row.waiters_len.is_some())
+    });
+    assert_eq!((list.rows[0].waiter_index, list.rows[0].waiters_len), (Some(1), Some(2)), "behind the thread");
+    drop(permit);
+    thread.join().unwrap();
+}
+
+#[test]
 fn a_task_that_awaits_another_reports_which() {
     let (runtime, mut client) = runtime("joins", 1);
     let child = volt::task::Builder::new().name("child").spawn_on(std::future::pending::<()>(), runtime.handle());

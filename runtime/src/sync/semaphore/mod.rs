@@ -321,7 +321,7 @@ impl Semaphore {
         guard: Guard,
     ) -> Result<Acquired, AcquireError> {
         let mut wait = self.owners.wait();
-        if self.available_permits() == 0 {
+        if self.available_permits() < permits as usize {
             wait.blocking(Awaits::Permits, at);
         }
         Ok(self.own(self.permits.blocking_acquire_many(permits)?, at, guard))
