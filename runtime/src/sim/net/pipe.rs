@@ -111,31 +111,34 @@ impl Connection {
         Ok(Arrived::Now)
     }
 
+    /// Waits until there is room for bytes that `end` writes, or the write fails. Only `end` uses
+    /// up the room.
+    pub(super) fn poll_room(&self, end: usize, cx: &Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        let is_reset = state.is_reset;
+        let pipe = &mut state.pipes[end];
+        if is_reset || pipe.is_closed() || pipe.bytes < PIPE_BYTES {
+            return Poll::Ready(());
+        }
+        pipe.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// Appends bytes that `end` writes; as many as there is room for.
-    pub(super) fn write(
-        &self,
-        end: usize,
-        bytes: &[u8],
-        latency: Duration,
-        cx: &Context<'_>,
-    ) -> Poll<io::Result<usize>> {
+    pub(super) fn write(&self, end: usize, bytes: &[u8], latency: Duration) -> io::Result<usize> {
         let mut state = self.state();
         if state.is_reset {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            return Err(io::ErrorKind::ConnectionReset.into());
         }
         let pipe = &mut state.pipes[end];
-        if pipe.is_reader_gone || pipe.is_writer_gone {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        if pipe.is_closed() {
+            return Err(io::ErrorKind::BrokenPipe.into());
         }
         let count = bytes.len().min(PIPE_BYTES - pipe.bytes);
-        if count == 0 && !bytes.is_empty() {
-            pipe.writer = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
         let reader = if count > 0 { pipe.append(&bytes[..count], latency) } else { None };
         drop(state);
         reader.into_iter().for_each(Waker::wake);
-        Poll::Ready(Ok(count))
+        Ok(count)
     }
 
     /// Ends the stream that `end` writes.
@@ -186,6 +189,11 @@ impl Connection {
 }
 
 impl Pipe {
+    /// Returns whether no more bytes can be written.
+    fn is_closed(&self) -> bool {
+        self.is_reader_gone || self.is_writer_gone
+    }
+
     /// Appends a segment, and returns the waker of the reader.
     fn append(&mut self, bytes: &[u8], latency: Duration) -> Option<Waker> {
         let at = Instant::now() + latency;

@@ -79,10 +79,14 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let unit = ready!(coop::poll_proceed(cx));
+        if !bytes.is_empty() {
+            ready!(self.connection.poll_room(self.end, cx));
+        }
+        // Drawn once for each write, however often it is polled before there is room.
         if self.net.draws(Draw::Reset) {
             self.connection.reset();
         }
-        let written = ready!(self.connection.write(self.end, bytes, self.net.draw_latency(), cx));
+        let written = self.connection.write(self.end, bytes, self.net.draw_latency());
         unit.made_progress();
         Poll::Ready(written)
     }

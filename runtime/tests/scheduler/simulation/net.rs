@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -113,6 +114,25 @@ fn resets_occur_with_the_given_probability() {
         let count = |ratio| (0..200).filter(|&seed| is_reset(ratio, seed)).count();
         assert_eq!((count(0.0), count(1.0)), (0, 200));
         assert!((20..100).contains(&count(0.3)), "{}", count(0.3));
+    });
+}
+
+#[test]
+fn a_write_that_waits_is_reset_once_there_is_room() {
+    watched(|| {
+        check(0..20, || async {
+            let net = Net::new();
+            let mut listener = net.listen("server").unwrap();
+            let [mut client, mut server] = connected(&net, &mut listener).await;
+            client.write_all(&[0; 64 * 1024]).await.unwrap();
+            let _every_write_is_reset = net.reset_ratio(1.0);
+            let mut write = pin!(client.write(b"x"));
+            for _ in 0..3 {
+                assert!(timeout(MS, write.as_mut()).await.is_err(), "the pipe is full");
+            }
+            server.read_u8().await.unwrap();
+            assert_eq!(write.await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        });
     });
 }
 
