@@ -27,7 +27,8 @@
 //!   the caller calls them after the turn. `fire_due`, `turn_without_workers` and `shut_down` call
 //!   them themselves, after they have released every lock.
 //! * *Fresh token*: a token is an index and a generation. So an event for a socket that was
-//!   deregistered never reaches the socket that has its index now.
+//!   deregistered does not reach the socket that has its index now, unless the generations have
+//!   wrapped around meanwhile (`registrations`).
 //!
 //! Locks, in order: turn < registrations < a socket's waiters; turn < timers. Of these, only the
 //! turn may be held during a system call.

@@ -1,5 +1,5 @@
-//! The table of a driver's registered sockets, by index. Each has a token that is never reused
-//! while an old event may be on its way.
+//! The table of a driver's registered sockets, by index. A token also has a generation, so that an
+//! old event does not reach the next socket with the same index.
 
 use std::sync::Arc;
 
@@ -17,8 +17,10 @@ pub(super) const MAX_REGISTRATIONS: usize = (1 << INDEX_BITS) - 1;
 #[derive(Debug, Default)]
 pub(super) struct Registrations {
     pub(super) sockets: Slab<Registered>,
-    /// The generation of the next socket. It wraps around after 2^32 sockets, so a token could be
-    /// mistaken for another only if that many were registered within one turn.
+    /// The generation of the next socket. It wraps around after 2^32 sockets, and after 2^16 on
+    /// 32-bit systems. So an old event can reach another socket only if a multiple of that many
+    /// were registered in one turn, between the kernel's report and `Turn::collect`. This does no
+    /// harm: an attempt of that socket would block, which clears the flags (`readiness`).
     pub(super) next_generation: usize,
     /// The number of sockets that were ever registered.
     pub(super) registered: u64,
