@@ -9,8 +9,8 @@
 //! 2. if there are more than [`LIVES`] lives, counting this one, delete the files of the oldest
 //!    surplus ones, except for lives that are locked;
 //! 3. delete the file of an earlier runtime of the same name in this life; if there is none and
-//!    this life has [`BOXES`] files already, delete one that is not locked, because its runtime was
-//!    shut down;
+//!    this life has [`BOXES`] files already, delete the oldest one that is not locked, because its
+//!    runtime was shut down;
 //! 4. create the file under a name that does not exist, with mode 0600, and lock it;
 //! 5. have the kernel allocate its pages.
 //!
@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Resource;
 use volt_telemetry::recording::black_box::{FileName, Layout};
@@ -149,10 +149,11 @@ fn make_room(dir: &OwnedFd, name: &mut FileName) {
     // It is locked as long as a handle of that runtime exists.
     if let Some(found) = own.iter().find(|found| found.runtime == name.runtime) {
         delete(dir, found);
-    } else if own.len() >= BOXES
-        && let Some(found) = own.iter().find(|found| !is_locked(dir, found))
-    {
-        delete(dir, found);
+    } else if own.len() >= BOXES {
+        // All names of a life have the same stamp.
+        let written_at = |found: &&FileName| stat(dir, found).map(|stat| (stat.st_mtime, stat.st_mtime_nsec));
+        let ended = own.iter().filter(|found| !is_locked(dir, found));
+        ended.min_by_key(written_at).into_iter().for_each(|oldest| delete(dir, oldest));
     }
 }
 
@@ -169,14 +170,17 @@ fn is_locked(dir: &OwnedFd, name: &FileName) -> bool {
     opened.map_or(true, |file| rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
+fn stat(dir: &OwnedFd, name: &FileName) -> Option<Stat> {
+    rustix::fs::statat(dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).ok()
+}
+
 /// Deletes a regular file of this user.
 fn delete(dir: &OwnedFd, name: &FileName) {
-    let name = name.to_string();
-    let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { return };
+    let Some(stat) = stat(dir, name) else { return };
     let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
     if is_own && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
         // If it cannot be deleted, there is one more than there should be.
-        let _best_effort = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+        let _best_effort = rustix::fs::unlinkat(dir, name.to_string(), AtFlags::empty());
     }
 }
 
