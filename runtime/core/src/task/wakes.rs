@@ -141,14 +141,14 @@ impl Task {
 }
 
 impl Notified {
-    /// Completes the task as cancelled on this thread, without a worker. The task must have no
-    /// shield: it was never polled, or its shields were removed.
+    /// Completes the task as cancelled on this thread, without a worker and in spite of its
+    /// shields.
     pub fn cancel_now(self) {
-        // The task is SCHEDULED, so `cancel` only sets the flag, and there is nothing to submit. A
+        // The task is SCHEDULED, so this only changes the word, and there is nothing to submit. A
         // shield would defer the cancellation, and `run` would poll the task.
-        self.0.cancel();
+        self.0.cancel_unshielded();
         let ran = self.run(0);
-        debug_assert!(matches!(ran, Ran::Ended(_)), "a task without shields can be dropped");
+        debug_assert!(matches!(ran, Ran::Ended(_)), "a cancelled task without shields is dropped");
     }
 }
 

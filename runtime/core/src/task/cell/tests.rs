@@ -7,6 +7,7 @@ use std::future::{pending, poll_fn};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::task::control::shield::Shield;
 use crate::task::trace;
 
 /// A scheduler with a queue, which keeps the references that the registry would keep.
@@ -443,15 +444,20 @@ fn a_task_may_run_and_be_freed_during_a_concurrent_wake() {
 }
 
 #[test]
-fn cancel_now_ends_a_woken_task_as_cancelled() {
-    let queue = Queue::default();
-    let join = queue.spawn(pending::<()>());
-    assert_eq!(queue.run(), ["pending"]);
-    let registered = queue.registered.lock().unwrap();
-    assert_eq!(registered[0].header().state.wake(), Wake::Submit);
-    // SAFETY: the transition made the task SCHEDULED and added the reference.
-    let notified = unsafe { Notified::from_raw(registered[0].as_raw()) };
-    drop(registered);
-    notified.cancel_now();
-    assert!(finish(join).unwrap_err().is_cancelled());
+fn cancel_now_ends_a_woken_task_in_spite_of_a_shield() {
+    for is_shielded in [false, true] {
+        let queue = Queue::default();
+        let join = queue.spawn(async move {
+            let _shield = is_shielded.then(|| Shield::new().unwrap());
+            pending::<()>().await;
+        });
+        assert_eq!(queue.run(), ["pending"]);
+        let registered = queue.registered.lock().unwrap();
+        assert_eq!(registered[0].header().state.wake(), Wake::Submit);
+        // SAFETY: the transition made the task SCHEDULED and added the reference.
+        let notified = unsafe { Notified::from_raw(registered[0].as_raw()) };
+        drop(registered);
+        notified.cancel_now();
+        assert!(finish(join).unwrap_err().is_cancelled());
+    }
 }
