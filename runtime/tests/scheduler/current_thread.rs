@@ -390,6 +390,21 @@ fn a_shutdown_waits_for_a_shield_no_longer_than_its_limit() {
     });
 }
 
+#[test]
+fn a_shielded_task_that_only_yields_ends_at_the_limit_too() {
+    watched(|| {
+        let runtime = runtime();
+        let task = runtime.spawn(volt::task::shield(async {
+            loop {
+                volt::task::yield_now().await;
+            }
+        }));
+        runtime.block_on(volt::task::yield_now());
+        runtime.shutdown_timeout(Duration::from_millis(50));
+        assert!(task.is_finished());
+    });
+}
+
 /// Sends the name of the current runtime when it is dropped.
 struct SpawnsOnDrop(mpsc::Sender<Option<String>>);
 

@@ -47,9 +47,10 @@ pub trait Schedule: Send + Sync + 'static {
     /// Returns whether the scheduler is shutting down, so that tasks are cancelled instead of
     /// polled.
     fn is_closing(&self) -> bool;
-    /// Called by the runner when the task is about to wait. The scheduler keeps a reference to it
-    /// from then on, unless it has one already, so that the task is not freed before it has ended.
-    /// If the scheduler is shutting down, it cancels the task.
+    /// Called by the runner when the task is about to wait, or is woken again while the scheduler
+    /// is shutting down. The scheduler keeps a reference to it from then on, unless it has one
+    /// already, so that the task is not freed before it has ended. If the scheduler is shutting
+    /// down, it cancels the task.
     fn keep(&self, task: &Task);
     /// Called when the task is about to end. Returns the reference that the scheduler keeps, if it
     /// has one.

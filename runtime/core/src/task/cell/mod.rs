@@ -283,8 +283,8 @@ unsafe fn run_once<F: Future, S: Schedule>(
                     // Before `pause`, after which the task may belong to another runner, or be
                     // freed.
                     let at_ns = if S::IS_COUNTED { header.end_poll(began_at_ns, awaits) } else { began_at_ns };
-                    cancel_if_closing(cell);
-                    if !has_woken_itself {
+                    // A task that only yields must be found, too, if a shutdown removes its shield.
+                    if cancel_if_closing(cell) || !has_woken_itself {
                         cell.scheduler.keep(&task);
                     }
                     match header.state.pause(has_woken_itself) {
@@ -337,14 +337,16 @@ unsafe fn run_once<F: Future, S: Schedule>(
     Ran::Ended(ended)
 }
 
-/// Cancels the task if its scheduler is shutting down. Its runner detects that at the next
-/// transition.
+/// Cancels the task if its scheduler is shutting down, and returns whether it is. The runner
+/// detects the cancellation at the next transition.
 #[inline]
-fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) {
-    if cell.scheduler.is_closing() {
+fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) -> bool {
+    let is_closing = cell.scheduler.is_closing();
+    if is_closing {
         let wake = cell.header.state.cancel();
         debug_assert_eq!(wake, Wake::Nothing, "its runner has it in hand");
     }
+    is_closing
 }
 
 unsafe fn poll_join<F: Future, S: Schedule>(raw: NonNull<Header>, into: *mut (), waker: &Waker) {
