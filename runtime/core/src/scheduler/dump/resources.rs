@@ -70,10 +70,9 @@ pub(super) struct Resources {
 /// The primitives with the same numbers.
 #[derive(Default)]
 struct Numbered {
-    /// The number of tasks that await one of them.
-    tasks: u64,
-    /// The task that was added last.
-    last: u64,
+    /// The tasks that await one of them. A set, since one task may await several, which may be in
+    /// one entry only after two groups were united.
+    tasks: HashSet<u64>,
     keys: HashSet<Key>,
     /// Whether a primitive is missing in `keys`.
     is_cut: bool,
@@ -112,8 +111,7 @@ impl Resources {
             let is_counted = primitives.add(key, since_ns, task);
             let awaited_tasks = mem::take(&mut resource.awaited_tasks);
             let Some(numbered) = self.entry(Some(key), resource) else { continue };
-            // It may await several primitives with these numbers.
-            numbered.tasks += u64::from(mem::replace(&mut numbered.last, task) != task);
+            numbered.tasks.insert(task);
             numbered.is_cut |= !is_counted || is_cut;
             if is_counted {
                 numbered.keys.insert(key);
@@ -127,7 +125,7 @@ impl Resources {
         for (resource, others) in others.entries {
             let only = others.keys.iter().next().copied().filter(|_| others.keys.len() == 1 && !others.is_cut);
             let Some(numbered) = self.entry(only, resource) else { continue };
-            numbered.tasks += others.tasks;
+            numbered.tasks.extend(others.tasks);
             numbered.is_cut |= others.is_cut;
             numbered.keys.extend(others.keys);
             numbered.add_awaited(others.awaited_tasks);
@@ -160,7 +158,7 @@ impl Resources {
         let of = |(numbers, numbered): (Resource, Numbered)| {
             let Numbered { tasks, keys, is_cut, awaited_tasks, .. } = numbered;
             let count = (!is_cut).then_some(keys.len() as u64);
-            let mut resource = Resource { tasks, primitives: count, ..numbers };
+            let mut resource = Resource { tasks: tasks.len() as u64, primitives: count, ..numbers };
             resource.awaited_tasks = awaited_tasks.into_iter().collect();
             if let (Some(1), [only]) = (count, &resource.awaited_tasks[..]) {
                 resource.awaited_name = registry.name_by_id(*only);
@@ -267,6 +265,24 @@ mod tests {
         resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         let [resource] = &group.resources[..] else { panic!("one entry: {:?}", group.resources) };
         assert_eq!((resource.tasks, resource.primitives, resource.senders), (1000, Some(1), Some(1)));
+    }
+
+    #[test]
+    fn a_task_is_counted_once_if_two_of_its_entries_become_one() {
+        let mut primitives = Primitives { is_complete: true, ..Primitives::default() };
+        let [mut resources, mut others] = [Resources::default(), Resources::default()];
+        let numbered = |key, senders| {
+            let resource = Resource { senders: Some(senders), ..channel(key).resource };
+            Awaited { resource, ..channel(key) }
+        };
+        resources.add(noted([numbered(7, 1), numbered(8, 1)]), 100, 1, &mut primitives);
+        // The numbers of one channel have changed.
+        others.add(noted([numbered(7, 1), numbered(8, 2)]), 100, 2, &mut primitives);
+        resources.add_all(others);
+        let mut group = Group::default();
+        resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
+        let [resource] = &group.resources[..] else { panic!("one entry: {:?}", group.resources) };
+        assert_eq!((resource.tasks, resource.primitives), (2, Some(2)));
     }
 
     #[test]
