@@ -59,8 +59,11 @@ fn awaits(link: &Link, what: &str) -> String {
         .as_ref()
         .map(|at| format!(", held by {}", holder(link.held_by, None, at, link.held_ns.map(duration))));
     // The receiver of a oneshot is itself a future, so only the line that created it is known.
-    if what == "value" && link.resources.iter().any(|resource| resource.kind == "oneshot") {
-        return format!("{since} for a value of the oneshot channel created{at}");
+    let has = |kind| what == "value" && link.resources.iter().any(|resource| resource.kind == kind);
+    if has("oneshot") {
+        // With both, the line is that of the one that was polled last.
+        let or = if has("set_once") { ", or of the SetOnce awaited," } else { "" };
+        return format!("{since} for a value of the oneshot channel created{or}{at}");
     }
     format!("{since}{at} for {}{}", awaited(what, link.awaited_task), holder.unwrap_or_default())
 }
@@ -157,8 +160,12 @@ mod tests {
         let shown = |link: &Link| text(&Why { links: vec![link.clone()], end: End::Source, ..Why::default() });
         let text = shown(&link);
         assert!(text.contains("waiting for a value of the oneshot channel created at src/a.rs:2:3; woken"), "{text}");
-        let text = shown(&Link { resources: Vec::new(), ..link });
+        let text = shown(&Link { resources: Vec::new(), ..link.clone() });
         assert!(text.contains("waiting at src/a.rs:2:3 for a value; woken"), "{text}");
+        let cell = Resource { kind: "set_once".into(), ..Resource::default() };
+        let text = shown(&Link { resources: vec![link.resources[0].clone(), cell], ..link });
+        let either = "for a value of the oneshot channel created, or of the SetOnce awaited, at src/a.rs:2:3; woken";
+        assert!(text.contains(either), "{text}");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::future::Future;
 
 use tokio::sync::SetOnceError;
 use volt_core::task::details::awaits::Awaits;
+use volt_core::task::resources::{Awaited, Key};
+use volt_telemetry::dump::Resource;
 
 use super::spend::spend;
 use super::wrapper::impl_debug;
@@ -88,6 +90,7 @@ impl<T> SetOnce<T> {
     /// Cancel safe.
     #[track_caller]
     pub fn wait(&self) -> impl Future<Output = &T> {
-        spend(Awaits::Value, || None, self.0.wait())
+        let resource = || Some(Awaited::new(Key::of(self), "set_once", Resource::default()));
+        spend(Awaits::Value, resource, self.0.wait())
     }
 }

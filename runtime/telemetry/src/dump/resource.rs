@@ -15,8 +15,8 @@ use crate::waits::{PermitHolder, permit_holder_list};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resource {
-    /// What it is: `mpsc`, `oneshot`, `broadcast`, `watch`, `notify`, `semaphore`, `rwlock_read`,
-    /// `rwlock_write`, `barrier`, `join_handle` or `join_set`.
+    /// What it is: `mpsc`, `oneshot`, `broadcast`, `watch`, `notify`, `set_once`, `semaphore`,
+    /// `rwlock_read`, `rwlock_write`, `barrier`, `join_handle` or `join_set`.
     pub kind: String,
     /// Number of the group's tasks that await one with these numbers.
     pub tasks: u64,
@@ -95,6 +95,7 @@ impl Resource {
                 format!("semaphore with {permits}{total} available, {} wanted{holders}", wanted("permit"))
             }
             "notify" => "Notify (notifiers: unknown)".to_owned(),
+            "set_once" => "SetOnce (setter: unknown)".to_owned(),
             "rwlock_read" => {
                 "RwLock for read access (holders: not recorded, because there were several readers)".to_owned()
             }

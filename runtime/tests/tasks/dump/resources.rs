@@ -125,6 +125,19 @@ fn a_dump_shows_the_numbers_of_values_notices_and_ends() {
 }
 
 #[test]
+fn a_dump_shows_the_tasks_that_await_a_cell_that_is_set_once() {
+    let runtime = runtime(2);
+    let ready = Arc::new(volt::sync::SetOnce::<u16>::new());
+    for _ in 0..2 {
+        let ready = ready.clone();
+        runtime.spawn(async move { *ready.wait().await });
+    }
+    let all = dump(&runtime, &Query::default(), waits(2));
+    assert_eq!(resources(&all), ["2 × SetOnce (setter: unknown)"]);
+    assert_eq!(all.groups[0].resources[0].waiters_len, Some(2), "{}", all.text());
+}
+
+#[test]
 fn a_dump_shows_the_order_of_tasks_at_a_semaphore_and_channel() {
     let runtime = runtime(2);
     let unpolled = Query { polls: false, ..Query::default() };
