@@ -65,8 +65,9 @@ impl Maker<'_> {
         if left_out {
             error = Some(LEFT_OUT.to_owned());
         }
-        // Without a time, it was being polled when the dump made its request, so it began to wait
-        // after that.
+        // Without a time, it was being polled when the dump made its request, or not polled yet. It
+        // began to wait after that. But if that poll was for an earlier dump, it may have waited
+        // since before, and it is not known since when.
         let waiting_ns = self.began_at_ns.saturating_sub(target.waits_since_ns.unwrap_or(self.began_at_ns));
         BlockOn { called_at: text::location(target.called_at), waiting_ns: Some(waiting_ns), chain, error }
     }

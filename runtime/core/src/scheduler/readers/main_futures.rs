@@ -59,7 +59,8 @@ use crate::clock;
 use crate::task::resources;
 use crate::task::waker;
 
-/// In place of the time since which the main future waits: it is being polled.
+/// In place of the time since which the main future waits: it is being polled, or was not polled
+/// yet.
 const POLLED: u64 = 0;
 
 thread_local! {
@@ -117,7 +118,8 @@ pub(in crate::scheduler) struct Traced {
 /// A main future of which a dump has requested a poll.
 pub(in crate::scheduler) struct Target {
     pub(in crate::scheduler) called_at: &'static Location<'static>,
-    /// `None` if it was being polled when the request was made.
+    /// `None` if it was being polled when the request was made, also for an earlier dump, or if it
+    /// was not polled yet.
     pub(in crate::scheduler) waits_since_ns: Option<u64>,
 }
 
