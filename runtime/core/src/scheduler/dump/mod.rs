@@ -135,19 +135,7 @@ impl Shared {
                 return dump;
             }
         };
-        let resolver = turn.resolver();
-        let mut maker = Maker {
-            shared: self,
-            query,
-            selection: Selection::new(query),
-            limit,
-            began_at_ns,
-            resolver,
-            groups: HashMap::new(),
-            primitives: Primitives::default(),
-            unread: 0,
-            dump,
-        };
+        let mut maker = Maker::new(self, query, limit, turn.resolver(), dump);
         let requested = maker.request_block_on();
         maker.poll_all();
         maker.add_block_on(requested);
@@ -162,6 +150,9 @@ fn remark_without_turn(why: NoTurn) -> &'static str {
         NoTurn::Cancelled => CANCELLED,
     }
 }
+
+/// The chain of a group, the errors for the remarks, and the tasks.
+type Resolved = (Vec<Link>, Vec<String>, Found);
 
 /// A dump that is being made.
 struct Maker<'a> {
@@ -178,7 +169,28 @@ struct Maker<'a> {
     dump: Dump,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(
+        shared: &'a Arc<Shared>,
+        query: &'a Query,
+        limit: &'a Limit,
+        resolver: &'a mut Resolver,
+        dump: Dump,
+    ) -> Self {
+        Self {
+            shared,
+            query,
+            selection: Selection::new(query),
+            limit,
+            began_at_ns: dump.at_ns,
+            resolver,
+            groups: HashMap::new(),
+            primitives: Primitives::default(),
+            unread: 0,
+            dump,
+        }
+    }
+
     /// Protocol (1) to (4).
     fn poll_all(&mut self) {
         let Listed { registered, targets, chosen, unread } =
@@ -297,24 +309,7 @@ impl Maker<'_> {
 
     /// Protocol (5).
     fn finish(mut self) -> Dump {
-        if self.limit.is_cancelled() {
-            // It will be discarded, and resolving takes long.
-            return self.dump;
-        }
-        let mut found: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
-        found.sort_by_key(|(_, found)| found.rank());
-        let unresolved = found.split_off(found.len().min(RESOLVED_MAX));
-        unresolved.into_iter().for_each(|(_, found)| self.leave_out(found));
-        let mut shown: HashMap<Shown, (Vec<Link>, Vec<String>, Found)> = HashMap::new();
-        for (key, mut found) in found {
-            let (chain, error, known) = self.chain(&key.stacks, std::mem::take(&mut found.times));
-            let same = self.shown(key, &chain, error);
-            match shown.entry(same) {
-                Entry::Occupied(mut same) => same.get_mut().2.add_all(found),
-                Entry::Vacant(new) => drop(new.insert((chain, known, found))),
-            }
-        }
-        let mut shown: Vec<_> = shown.into_iter().collect();
+        let Some(mut shown) = self.resolve() else { return self.dump };
         shown.sort_by_key(|(_, (.., found))| found.rank());
         let (mut errors, locks) = (Vec::new(), Locks::new());
         for (shown, (chain, known, found)) in shown {
@@ -336,6 +331,28 @@ impl Maker<'_> {
         self.remark(errors);
         self.dump.took_ns = clock::now_ns().saturating_sub(self.began_at_ns);
         self.dump
+    }
+
+    /// Resolves the groups, and unites those with the same chain. Returns `None` if the dump is
+    /// cancelled meanwhile: it will be discarded, and resolving takes long.
+    fn resolve(&mut self) -> Option<Vec<(Shown, Resolved)>> {
+        let mut found: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
+        found.sort_by_key(|(_, found)| found.rank());
+        let unresolved = found.split_off(found.len().min(RESOLVED_MAX));
+        unresolved.into_iter().for_each(|(_, found)| self.leave_out(found));
+        let mut shown: HashMap<Shown, Resolved> = HashMap::new();
+        for (key, mut found) in found {
+            if self.limit.is_cancelled() {
+                return None;
+            }
+            let (chain, error, known) = self.chain(&key.stacks, std::mem::take(&mut found.times));
+            let same = self.shown(key, &chain, error);
+            match shown.entry(same) {
+                Entry::Occupied(mut same) => same.get_mut().2.add_all(found),
+                Entry::Vacant(new) => drop(new.insert((chain, known, found))),
+            }
+        }
+        Some(shown.into_iter().collect())
     }
 
     /// Adds errors to the remarks. The same remedy is named once, not in each group.
@@ -415,5 +432,29 @@ impl Maker<'_> {
         locks.add_to(&mut group, &members.lockers, &self.shared.workers.registry);
         members.resources.add_to(&mut group, &self.primitives, locks, &self.shared.workers.registry);
         Some(group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use super::*;
+    use crate::scheduler::shared::without_threads;
+
+    #[test]
+    fn a_dump_that_is_cancelled_resolves_no_further_group() {
+        let shared = Arc::new(without_threads(1).0);
+        let (query, mut resolver) = (Query::default(), Resolver::default());
+        let (limit, canceller) = Limit::new(TIME_MAX);
+        let mut resolved = || {
+            let mut maker = Maker::new(&shared, &query, &limit, &mut resolver, Dump::default());
+            let key = Key { spawned_at: Location::caller(), stacks: Vec::new(), awaits: None, left_out: false };
+            maker.groups.insert(key, Found::default());
+            maker.resolve().map(|shown| shown.len())
+        };
+        assert_eq!(resolved(), Some(1));
+        drop(canceller);
+        assert_eq!(resolved(), None);
     }
 }

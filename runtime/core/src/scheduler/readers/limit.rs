@@ -3,7 +3,8 @@
 //! The thread that makes a dump owns a [`Limit`]. The requester of the dump owns the [`Canceller`],
 //! and drops it when it no longer needs the dump. The thread checks the limit between slices of
 //! polls, so it ends soon, with a partial dump. That dump is returned if its time is over, and
-//! discarded if it was cancelled.
+//! discarded if it was cancelled. Between the groups that it resolves, the thread checks only
+//! whether it was cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
