@@ -75,6 +75,7 @@ fn a_burst_leaves_no_large_buffer_behind() {
     taken(&injector, 10 * RETAINED_SLOTS - 1);
     assert_eq!(taken(&injector, 1), [10 * RETAINED_SLOTS - 1]);
     assert!(injector.queue.lock().items.capacity() <= RETAINED_SLOTS);
+    assert!(injector.queue.lock().take_surplus().is_none(), "the buffer that is left is used again");
 }
 
 #[test]
