@@ -92,6 +92,41 @@ fn a_retracted_worker_is_not_claimed() {
 }
 
 #[test]
+fn a_parked_worker_is_seen_in_every_word() {
+    for worker in [0, 63, 64, 127] {
+        let idle = Idle::new(128, 0);
+        let is_seen = || [idle.is_any_parked(), !idle.is_none_parked(), is_seen_for_surplus(&idle)];
+        assert_eq!(is_seen(), [false; 3]);
+        idle.begin_park(worker, false);
+        assert_eq!(is_seen(), [true; 3]);
+        assert!(idle.retract(worker));
+        assert_eq!(is_seen(), [false; 3]);
+    }
+}
+
+/// Returns whether a push of one task sees a parked worker, which does not depend on the number of
+/// tasks that are queued already.
+fn is_seen_for_surplus(idle: &Idle) -> bool {
+    let seen = [2, 3, 4, 100].map(|queued| idle.is_any_parked_for_surplus(queued, 1));
+    assert!(seen.iter().all(|&is_seen| is_seen == seen[0]), "{seen:?}");
+    seen[0]
+}
+
+#[test]
+fn the_worker_that_spins_is_claimed_first() {
+    let idle = all_parked(66);
+    assert!(idle.begin_spin(64));
+    assert!(!idle.begin_spin(0), "one worker spins at a time");
+    assert_eq!(idle.claim_any(None), Some(64));
+    assert_eq!(idle.claim_any(None), Some(0), "the spinner is claimed already");
+    idle.end_spin();
+    assert!(idle.begin_spin(65));
+    idle.end_spin();
+    assert_eq!(idle.claim_any(None), Some(1), "it has stopped spinning");
+    assert_eq!(idle.searching(), 3);
+}
+
+#[test]
 fn half_of_the_workers_rounded_up_start_to_search() {
     for (workers, limit) in [(1, 1), (2, 1), (3, 2), (4, 2), (64, 32), (65, 33)] {
         let idle = Idle::new(workers, 0);

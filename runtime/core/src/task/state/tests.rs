@@ -271,6 +271,116 @@ fn references_are_released_with_the_last_step_that_needs_them() {
 }
 
 #[test]
+fn several_wake_ups_in_one_poll_are_one_more_poll() {
+    let nothing = || WakeOwned::Nothing { was_last_reference: false };
+    let state = State::new();
+    (0..2).for_each(|_| state.add_reference());
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!([state.wake_owned(false), state.wake_owned(true)], [nothing(), nothing()]);
+    assert_eq!(state.pause(false), Pause::Reschedule);
+    assert_eq!(word(&state), word(&State::new()), "both have released their references");
+
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!([state.wake(), state.wake()], [Wake::Nothing, Wake::Nothing]);
+    assert_eq!(state.pause(false), Pause::Reschedule);
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!(state.pause(false), Pause::Idle);
+}
+
+#[test]
+fn the_first_try_of_a_wake_up_wakes_only_an_idle_task() {
+    let state = idle();
+    state.add_reference();
+    assert!(state.wake_idle());
+    assert_eq!(word(&state), word(&State::new()), "the waker's reference is the Notified's");
+    assert!(!state.wake_idle(), "it is scheduled already");
+    assert_eq!(word(&state), word(&State::new()));
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!(state.complete(1), Complete::Keep);
+    assert!(!state.wake_idle(), "it is complete");
+    assert!(state.is_complete());
+}
+
+#[test]
+fn a_claim_takes_an_idle_task_and_no_other() {
+    let state = idle();
+    assert!(state.claim());
+    assert_eq!(word(&state), word(&State::new()), "a reference is added for the Notified");
+    assert!(!state.claim(), "it is scheduled already");
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!(state.complete(1), Complete::Keep);
+    assert!(!state.claim(), "it is complete");
+}
+
+#[test]
+fn a_pause_under_a_shield_releases_the_notifieds_reference() {
+    let state = State::new();
+    assert_eq!(state.start(), Start::Poll);
+    state.enter_shield().unwrap();
+    assert_eq!(state.cancel(), Wake::Nothing);
+    assert_eq!(state.pause(false), Pause::Reschedule);
+    assert_eq!(state.start(), Start::Poll);
+    assert_eq!(word(&state).references(), 2);
+    assert_eq!(state.pause(false), Pause::Idle);
+    assert_eq!(word(&state).references(), 1, "the handle's");
+}
+
+#[test]
+fn a_join_waker_can_be_replaced_until_the_task_is_complete() {
+    let state = State::new();
+    assert!(!state.has_join_waker() && !state.is_joined());
+    state.publish_join_waker().unwrap();
+    assert!(state.has_join_waker() && state.is_joined());
+    state.retract_join_waker().unwrap();
+    assert!(!state.has_join_waker() && !state.is_joined());
+    state.publish_join_waker().unwrap();
+    assert_eq!(state.start(), Start::Poll);
+    assert!(!state.is_complete());
+    assert_eq!(state.complete(1), Complete::WakeJoiner);
+    assert!(state.has_join_waker() && !state.is_joined() && state.is_complete());
+    assert_eq!((state.publish_join_waker(), state.retract_join_waker()), (Err(IsComplete), Err(IsComplete)));
+    assert!(state.has_join_waker(), "it is the completer's now");
+}
+
+#[test]
+fn reports_count_the_wakers_and_find_a_task_without_any() {
+    let state = idle();
+    state.add_reference();
+    assert!(state.is_idle() && state.is_stranded(), "the references are the reader's and the handle's");
+    assert_eq!(state.wakers(), 0);
+    (0..2).for_each(|_| state.add_reference());
+    assert_eq!((state.is_stranded(), state.wakers()), (false, 2));
+    assert_eq!(state.wake(), Wake::Submit);
+    assert_eq!((state.is_idle(), state.wakers()), (false, 2), "the Notified is no waker");
+    assert_eq!(state.start(), Start::Poll);
+    assert!(!state.drop_references(2));
+    assert!(!state.is_stranded(), "it is not idle");
+    assert_eq!(state.pause(false), Pause::Idle);
+    assert!(state.is_stranded());
+    assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: false });
+    assert!(state.is_stranded(), "without a handle, too");
+    state.add_reference();
+    assert_eq!((state.is_stranded(), state.wakers()), (false, 1));
+}
+
+#[test]
+fn only_the_words_of_the_table_are_legal() {
+    for lifecycle in 0..=LIFECYCLE {
+        for (flags, depth) in (0..16).flat_map(|flags| [0, 1, 0xff].map(|depth| (flags, depth))) {
+            let word = Word(ONE_REFERENCE | depth << SHIELD_SHIFT | flags << FLAGS_SHIFT | lifecycle);
+            let waker_fits = !word.has(JOIN_WAKER) || word.has(JOIN_INTEREST);
+            let is_in_table = match lifecycle {
+                IDLE => !word.has(NOTIFIED) && (!word.has(CANCELLED) || depth > 0) && waker_fits,
+                SCHEDULED => waker_fits,
+                COMPLETE => !word.has(NOTIFIED) && depth == 0,
+                _ => false,
+            };
+            assert_eq!(word.is_legal(), is_in_table, "{word:?}");
+        }
+    }
+}
+
+#[test]
 fn the_parts_of_the_word_do_not_overlap() {
     let flags = NOTIFIED | CANCELLED | JOIN_INTEREST | JOIN_WAKER;
     let parts = [LIFECYCLE, 0b1100, flags, SHIELD, u64::MAX << REFERENCES_SHIFT];
