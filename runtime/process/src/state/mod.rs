@@ -388,6 +388,40 @@ mod tests {
         (Word(state.0.load(Ordering::Relaxed)), acts)
     }
 
+    // With literal values, since the other tests compute their expectations with the same methods.
+    #[test]
+    fn the_parts_of_the_word_are_read_and_changed_separately() {
+        assert_eq!([LIFECYCLE, WOKEN, MAIL, EXIT], [0xff, 0x100, 0x200, 0x400]);
+        for flags in [0, WOKEN, MAIL, EXIT, WOKEN | MAIL | EXIT] {
+            let word = Word(flags | BLOCKED);
+            assert_eq!(word.lifecycle(), BLOCKED);
+            assert_eq!(
+                [WOKEN, MAIL, EXIT].map(|flag| word.has(flag)),
+                [WOKEN, MAIL, EXIT].map(|flag| flags & flag == flag)
+            );
+            assert_eq!(word.with_lifecycle(IDLE), Word(flags | IDLE));
+            assert_eq!(word.with(MAIL), Word(flags | MAIL | BLOCKED));
+            assert_eq!(word.without(WOKEN | MAIL), Word(flags & EXIT | BLOCKED));
+        }
+    }
+
+    #[test]
+    fn only_the_words_of_the_table_are_possible() {
+        let possible =
+            |lifecycle| (0..8).filter(|flags| Word(flags << 8 | lifecycle).is_possible()).collect::<Vec<_>>();
+        let any: Vec<_> = (0..8).collect();
+        assert_eq!([READY, RUNNING, COMPLETE].map(possible), [any.clone(), any.clone(), any]);
+        assert_eq!([BLOCKED, IDLE, COMPLETE + 1].map(possible), [vec![0, 2], vec![0], vec![]]);
+    }
+
+    #[test]
+    fn the_lifecycle_is_shown_without_the_flags() {
+        use Lifecycle::*;
+        let shown = [READY, RUNNING, BLOCKED, IDLE, COMPLETE]
+            .map(|lifecycle| State(AtomicU32::new(MAIL | lifecycle)).lifecycle());
+        assert_eq!(shown, [Ready, Running, Blocked, Idle, Complete]);
+    }
+
     #[test]
     fn every_transition_of_every_word_is_that_of_the_table() {
         for word in words().filter(|word| word.is_possible()) {
