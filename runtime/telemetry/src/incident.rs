@@ -298,8 +298,8 @@ pub struct Blame {
     /// if they are not counted.
     pub stranded: Option<u64>,
     /// What at least half of the tasks alive await, and where. `None` if they await different
-    /// things, if what they await is not recorded, such as a socket or a timer, or if it is not
-    /// counted.
+    /// things, or several at a time, if what they await is not recorded, such as a socket or a
+    /// timer, or if it is not counted.
     pub main_await: Option<MainAwait>,
 }
 

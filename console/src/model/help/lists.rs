@@ -200,7 +200,7 @@ pub(super) const BLAME: &[Section] = &[
             ("tasks of", "the spawn location of the selected row, with its whole path"),
             (
                 "await",
-                "what at least half of these tasks wait for, and where; only if it is an operation of volt::sync or a JoinHandle",
+                "what at least half of these tasks wait for, and where; only if they wait for nothing else, and it is an operation of volt::sync or a JoinHandle",
             ),
             ("incident", "the latest stuck poll of these tasks"),
         ],
