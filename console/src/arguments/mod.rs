@@ -81,9 +81,9 @@ pub enum Verb {
     },
     /// Diagnose a program and print what to change
     ///
-    /// Takes two snapshots and checks every rule against them. Prints each problem with its
-    /// evidence, its line of code and advice. Critical findings and warnings of the first
-    /// snapshot are printed immediately, the others after the second.
+    /// Reads the findings of the program, which checks itself once a second, from two snapshots.
+    /// Prints each problem with its evidence, its line of code and advice. Critical findings and
+    /// warnings of the first snapshot are printed immediately, the others after the second.
     #[command(after_long_help = help::chapters(&help::DOCTOR))]
     Doctor {
         #[command(flatten)]
@@ -119,9 +119,9 @@ pub enum Verb {
     /// Print what every task is waiting for
     ///
     /// Prints the running tasks, then the chain of awaits of each waiting task, down to the pending
-    /// operation. Tasks with the same chain form a group; the longest wait comes first. To find the
-    /// chain, the program polls each waiting task once, which is harmless: a future may be polled
-    /// at any time. Works in release builds, and for futures of any library.
+    /// operation. Tasks with the same spawn location and chain form a group; the longest wait comes
+    /// first. To find the chain, the program polls each waiting task once, which is harmless: a
+    /// future may be polled at any time. Works in release builds, and for futures of any library.
     #[command(after_long_help = help::chapters(&help::DUMP))]
     Dump {
         #[command(flatten)]

@@ -150,7 +150,9 @@ fn incident_text(incident: &Incident, at_ns: u64) -> String {
     let how_long = duration(incident.for_ns);
     let (worker, id) = (incident.worker, incident.id);
     let mut text = match incident.is_over {
-        true => format!("incident {id}: worker {worker} was stuck for {how_long}, {} ago\n", when(incident, at_ns)),
+        true => {
+            format!("incident {id}: worker {worker} was stuck for {how_long}, began {} ago\n", when(incident, at_ns))
+        }
         false => format!("incident {id}: worker {worker} has been stuck for {how_long} so far\n"),
     };
     let facts = [

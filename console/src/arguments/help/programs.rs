@@ -160,10 +160,11 @@ timers    late: greatest lateness of the timers that fired last
 blocking  the threads of spawn_blocking
 sentinel  the thread that finds stuck polls. spares: spare workers in use /
           limit; replaced: times that a spare worker took over; no spare:
-          checks that found no spare worker available; tasks rescued: taken
-          out of the queues of stuck workers; pauses: times that the machine
-          paused the program; preempted: polls made to yield; stuck: times
-          that a worker was declared stuck; block_in_place: calls of it
+          checks that found no spare worker available; tasks rescued: moved
+          by the sentinel out of the queues of stuck workers; pauses: times
+          that the machine paused the program; preempted: polls made to yield;
+          stuck: times that a worker was declared stuck; block_in_place: calls
+          of it
 incidents stuck polls; overwritten: records replaced by newer ones
 settings  placement: queue for tasks from outside the workers; global check
           every: target time, and bounds in polls; batch: tasks taken from
@@ -195,7 +196,7 @@ unparks why the worker woke up: notified by another thread; io; timer;
         timed out; spurious: no known reason
 
 Counters are per second. Marks: ! warning, !! alarm. Polls and delays have
-! from 10 ms on, and !! from 100 ms on.",
+! from 10 ms on, and !! from 100 ms on; p50, p90 and averages have none.",
     ),
     (
         "Examples",

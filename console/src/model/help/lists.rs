@@ -126,10 +126,16 @@ pub(super) const INCIDENTS: &[Section] = &[
             ("spares", "spare workers in use / maximum"),
             ("replaced", "times that a spare worker took over from a stuck or blocking worker"),
             ("no spare", "checks of the sentinel that needed a spare worker when none was available"),
-            ("tasks rescued", "tasks that other workers took out of the queues of stuck workers"),
+            (
+                "tasks rescued",
+                "tasks that the sentinel moved out of the queues of stuck workers, without those that other workers stole",
+            ),
             ("pauses", "times that the machine paused the whole program, as a debugger or a suspended laptop does"),
             ("preempted", "polls that were made to yield at their next operation"),
-            ("stuck", "times that a worker was declared stuck, whether it was replaced or not"),
+            (
+                "stuck",
+                "times that a worker was declared stuck, since no worker was parked to take over; replaced or not",
+            ),
             ("block_in_place", "calls of block_in_place"),
             ("spares not started", "spare workers whose thread could not be started"),
             ("checks", "checks of all workers"),
@@ -216,11 +222,11 @@ pub(super) const DOCTOR: &[Section] = &[
         )],
     },
     Section {
-        title: "Columns (a finding is a problem that a rule found; checked every second)",
+        title: "Columns (a finding is a problem that a rule found; checked once a second while a worker is awake)",
         entries: &[
             (
                 "severity",
-                "critical: work has stopped or is badly delayed; warning: tasks wait longer than necessary; info: worth knowing; past: not seen for 30 s or longer",
+                "critical: work has stopped or is badly delayed; warning: tasks wait longer than necessary; info: worth knowing; past: not seen for 30 s, or longer if it recurs",
             ),
             ("rule", "name of the rule; the documentation lists the rules and their conditions"),
             ("runtime", "name of the runtime"),
@@ -271,7 +277,7 @@ pub(super) const WAITS: &[Section] = &[
             ("spawned", "line of code that spawned the tasks"),
             ("called", "line of code that called block_on"),
             ("tasks", "some of the tasks"),
-            ("held by", "the holder of the lock, since when, and where it acquired it"),
+            ("held by", "the holder of the lock, for how long, and where it acquired it"),
             ("awaits", "the state of the channel, semaphore or other object"),
             ("permits", "the tasks that acquired the semaphore's permits, when and where; they may have moved them"),
             ("waiters", "the tasks in its queue, the first one first"),

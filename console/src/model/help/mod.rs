@@ -38,19 +38,26 @@ pub const KEYS: Section = Section {
         ("/", "filter the rows; Enter applies it, Esc removes it"),
         ("i", "reverse the order"),
         ("space", "pause or continue the display; the program keeps running"),
-        ("- +", "refresh more often, less often"),
+        ("- +", "shorten, lengthen the time between two refreshes"),
         ("? h F1", "open the help; press again for its next page"),
         ("Esc", "close the help, the opened row or the filter; then return to the overview"),
         ("q Ctrl-C", "quit; the program runs on"),
         ("mouse", "click a screen's name to show it, a row to select it, and the row again to open it; scroll to move"),
-        ("! !!", "warning, alarm; polls and delays have ! from 10 ms and !! from 100 ms"),
+        (
+            "! !!",
+            "warning, alarm; a poll or delay has ! from 10 ms and !! from 100 ms, but p50, p90, averages and totals have none",
+        ),
     ],
 };
 
 /// The keys of a replay that differ from [`KEYS`].
 pub const REPLAY_KEYS: Section = Section {
     title: "Keys of a replay",
-    entries: &[("space", "play or stop"), ("← →", "previous or next snapshot"), ("- +", "play faster, play slower")],
+    entries: &[
+        ("space", "play or stop"),
+        ("← →", "previous or next snapshot"),
+        ("- +", "- plays faster, + plays slower"),
+    ],
 };
 
 /// Returns what a screen shows.

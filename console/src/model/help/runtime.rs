@@ -9,10 +9,10 @@ const COLUMNS: Section = Section {
         ("#", "number of the worker; s2 is a spare worker, which replaces a stuck one"),
         (
             "state",
-            "○ parked, ● awake or being woken; ◇ ◆ the same for a spare worker; then its state: busy, search, parked, driver, maintenance, stuck in a poll, blocking (in block_in_place) or stopped",
+            "○ parked, ● awake or being woken; ◇ ◆ the same for a spare worker; then its state: busy, search, parked, driver, maintenance, stuck (declared stuck in a poll, since no worker was parked to take over), blocking (in block_in_place) or stopped",
         ),
         ("since", "how long it has been in this state"),
-        ("busy", "share of the last interval in polls and between them"),
+        ("busy", "share of the last interval in which it polled tasks or took them from its own queues"),
         ("avg poll", "moving average of the duration of its polls"),
         ("global check", "number of its polls between two checks of the global queue while it has other tasks"),
         ("polls", "polls of tasks"),
@@ -86,14 +86,17 @@ pub(super) const OVERVIEW: &[Section] = &[
             ("○● ◇◆", "a worker, a spare worker: empty if it is parked, filled if it is awake or being woken"),
             (
                 "B S P D M X K",
-                "Busy with tasks, Searching for tasks, Parked, parked in the I/O Driver, Maintenance, stuck in a poll (X), in block_in_place (K)",
+                "Busy with tasks, Searching for tasks, Parked, parked in the I/O Driver, Maintenance, declared stuck in a poll (X), in block_in_place (K)",
             ),
             ("parked", "parked workers / workers in use, including stuck ones and spare ones"),
             (
                 "searching",
                 "workers that search for tasks / limit; workers that were woken to search can exceed the limit",
             ),
-            ("busy", "share of the workers' time in polls and between them, in the last interval"),
+            (
+                "busy",
+                "share of the workers' time in which they polled tasks or took them from their own queues, in the last interval",
+            ),
             ("search", "share of their time in which they searched for tasks"),
             (
                 "idle",
@@ -275,7 +278,10 @@ pub(super) const WORKERS: &[Section] = &[
     Section {
         title: "Line time (shares of the last interval)",
         entries: &[
-            ("busy", "in polls and between them; busy, searching, parked, driver and maintenance add up to 100 %"),
+            (
+                "busy",
+                "polling tasks, or taking them from its own queues; busy, searching, parked, driver and maintenance add up to 100 %",
+            ),
             ("searching", "searching for tasks at other workers and in the global queue"),
             ("parked", "asleep until another thread wakes it"),
             ("driver", "asleep in the I/O driver, until a socket, a timer or another thread wakes it"),
@@ -294,7 +300,10 @@ pub(super) const WORKERS: &[Section] = &[
             ),
             ("spin", "whether a worker waits a short time without sleep before it parks"),
             ("batch", "how many tasks a worker takes from the global queue at a time"),
-            ("driver every", "time between two polls of the I/O driver by busy workers; in a tick, 20 times as long"),
+            (
+                "driver every",
+                "time between two polls of the I/O driver by busy workers, between two ticks; within a tick, 20 times as much",
+            ),
             ("average weight", "weight of the last tick in the average poll duration"),
             ("stealing", "whether workers steal tasks from each other"),
             ("park time-out", "limit of a worker's first sleep; it doubles while the worker finds no tasks"),

@@ -321,7 +321,8 @@ pub static METRICS: &[Metric] = &[
         "volt_sentinel_replacements_total",
         "workers",
         RUNTIME,
-        "Times that the sentinel declared a worker stuck. A spare worker replaces it if one is available.",
+        "Times that the sentinel declared a worker stuck, since no worker was parked to take over. A spare worker \
+         replaces it if one is available.",
         |r| r.one(|s| s.sentinel.replacements),
     ),
     counter(
@@ -561,8 +562,8 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_time_seconds_total",
         "seconds",
         &["runtime", "worker", "state"],
-        "Time by state: busy (in polls), searching, parked, driver (parked in it), maintenance (timers, I/O, \
-         statistics). They add up to the worker's lifetime.",
+        "Time by state: busy (polling tasks and taking them from its own queues), searching, parked, driver (parked \
+         in it), maintenance (timers, I/O, statistics). They add up to the worker's lifetime.",
         |r| {
             r.each_by(|w| {
                 [
@@ -579,7 +580,7 @@ pub static METRICS: &[Metric] = &[
         "volt_worker_duty",
         "1",
         &["runtime", "worker", "duty"],
-        "1 for the worker's state, 0 for the others: present, stuck (replaced by a spare worker), blocking (in \
+        "1 for the worker's state, 0 for the others: present, stuck (declared stuck in a poll), blocking (in \
          `block_in_place`), or off (not needed).",
         |r| r.each_by(|w| DUTIES.map(|duty| (duty.name(), w.duty == duty))),
     ),

@@ -67,9 +67,9 @@ pub(super) fn task_leak_threshold() -> String {
     format!(
         "The live tasks of one spawn location grow by {LEAK_GROWN_MIN} or more over {}, at every check. Or they grow \
          like this over {}, while less than {} as many tasks end as are spawned. The rule stops firing at half of that \
-         growth. The finding is {} if the growth may belong to the start-up of the runtime: if it began in the first \
-         {} s for the long window, or in the first {} s for the short one, unless it has lasted for {} s and {MANY} \
-         tasks are alive.",
+         growth. The finding is {} if the growth may belong to the start-up of the runtime: if the long window begins \
+         in the first {} s of the runtime, or, for the short window, if the growth began in the first {} s, unless \
+         the growth has lasted for {} s and {MANY} tasks are alive.",
         duration(LONG_NS),
         duration(SHORT_NS),
         percent(LEAK_ENDED_RATIO),
