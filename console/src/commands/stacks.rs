@@ -74,8 +74,8 @@ pub fn text(program: &Program, is_all: bool) -> String {
 
 /// Returns JSON. `incidents` has every selected incident, the latest first, with each number under
 /// its own name, its `runtime`, and `guilty`, the innermost call of the application's code.
-/// `unrecorded` has the polls in flight without a current incident, with the number of the latest
-/// incident `like` each.
+/// `unrecorded` has the polls in flight without a current incident, with the `duty` of the worker,
+/// and the number of the latest incident `like` each.
 pub fn json(program: &Program, is_all: bool) -> Value {
     let of_runtime = |runtime: &Snapshot| -> Vec<Value> {
         let with_more = |incident: &Incident| {
@@ -92,6 +92,7 @@ pub fn json(program: &Program, is_all: bool) -> Value {
             let mut value = json!(one.poll);
             value["runtime"] = json!(runtime.runtime);
             value["worker"] = json!(one.worker.index);
+            value["duty"] = json!(one.worker.duty.name());
             value["like"] = json!(one.like.map(|like| like.id));
             value
         };
@@ -135,7 +136,6 @@ fn unrecorded_text(one: &Unrecorded<'_>) -> String {
         Duty::Blocking => ("in block_in_place", "no stack, since another worker runs its tasks"),
         _ => ("stuck", "no stack yet"),
     };
-    let like = like.filter(|_| worker.duty != Duty::Blocking);
     let like = like.map_or_else(|| none.into(), |like| format!("stack: see incident {}, a similar poll", like.id));
     format!(
         "worker {} has been {stuck} for {} so far in {}, spawned at {}: {like}\n",
@@ -232,6 +232,7 @@ mod tests {
         let now = text(&program, false);
         assert!(now.contains("worker 1 has been in block_in_place for 230ms so far in GET /blocking #48212"), "{now}");
         assert!(now.contains("handlers.rs:118:21: no stack, since another worker runs its tasks\n"), "{now}");
+        assert_eq!(json(&program, false)["unrecorded"][0]["duty"], json!("blocking"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! [`commands`](crate::commands), such as `stacks`.
 
 use volt_telemetry::incident::{Frame, Incident, Incidents, Remedy};
-use volt_telemetry::snapshot::{InFlight, Snapshot, Worker};
+use volt_telemetry::snapshot::{Duty, InFlight, Snapshot, Worker};
 
 use crate::facts::{LONG_NS, Tone};
 use crate::text::figures::short_place;
@@ -47,7 +47,10 @@ pub fn unrecorded(snapshot: &Snapshot) -> Vec<Unrecorded<'_>> {
     let long = in_flight.filter(|(worker, poll)| poll.for_ns >= LONG_NS && !is_written(worker, poll));
     let mut long: Vec<_> = long
         .map(|(worker, poll)| {
-            let like = newest_first(incidents).find(|incident| incident.spawned_at == poll.spawned_at);
+            // A poll in `block_in_place` is no stuck poll.
+            let is_like =
+                |incident: &&Incident| incident.spawned_at == poll.spawned_at && worker.duty != Duty::Blocking;
+            let like = newest_first(incidents).find(is_like);
             Unrecorded { worker, poll, like }
         })
         .collect();

@@ -174,15 +174,20 @@ impl Merge {
     /// Returns the gap at the end of a track, if the recording is over.
     fn lost_at_the_end(&mut self) -> Option<Item> {
         let at_ns = self.end_ns?;
-        let (&track, lane) = self.lanes.iter_mut().find(|(_, lane)| lane.lost > 0)?;
-        let count = std::mem::take(&mut lane.lost);
-        Some(Item { at_ns, what: What::Lost { track, count } })
+        while let Some((track, Lane { lost: count, .. })) = self.lanes.pop_first() {
+            if count > 0 {
+                return Some(Item { at_ns, what: What::Lost { track, count } });
+            }
+        }
+        None
     }
 
     /// Ends the recording: no item has to wait any more.
     pub fn finish(&mut self) {
-        let last_ns = self.lanes.values().map(|lane| lane.last_ns).max().unwrap_or(0);
-        self.end_ns = Some(last_ns.max(self.complete_until_ns));
+        let lanes = self.lanes.values().map(|lane| lane.last_ns);
+        let others = self.others.last_key_value().map(|((at_ns, _), _)| *at_ns);
+        let last_ns = lanes.chain(others).max().unwrap_or(0);
+        self.end_ns.get_or_insert(last_ns.max(self.complete_until_ns));
         self.complete_until_ns = u64::MAX;
     }
 }
@@ -349,6 +354,17 @@ mod tests {
         merge.finish();
         let items: Vec<_> = std::iter::from_fn(|| merge.next_item()).collect();
         assert_eq!(items, [lost(9, 3, 7), lost(9, 4, 6)]);
+    }
+
+    #[test]
+    fn very_many_tracks_end_in_gaps_after_all_other_items() {
+        const TRACKS: u32 = 100_000;
+        let mut merge = Merge::default();
+        let marks = vec![Mark { at_ns: 12, ..Mark::default() }];
+        merge.add(Flush { marks, ..flush(9, (0..TRACKS).map(|track| chunk(track, 1, []))) });
+        merge.finish();
+        merge.finish();
+        assert_eq!(times(&mut merge), vec![12; 1 + TRACKS as usize]);
     }
 
     #[test]

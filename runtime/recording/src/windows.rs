@@ -121,7 +121,7 @@ impl Windows {
             let earliest_ns = open.until_ns.saturating_sub(ns(self.reach.max));
             let begin_ns = open.from_ns.min(from_ns.max(earliest_ns));
             let longest_ns = begin_ns.saturating_add(ns(self.reach.max));
-            if at_ns > longest_ns || from_ns > open.until_ns {
+            if at_ns > longest_ns || at_ns < begin_ns || from_ns > open.until_ns {
                 self.dropped += 1;
                 return Verdict::Dropped;
             }

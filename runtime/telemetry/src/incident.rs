@@ -298,8 +298,9 @@ pub struct Blame {
     /// if they are not counted.
     pub stranded: Option<u64>,
     /// What at least half of the tasks alive await, and where. `None` if they await different
-    /// things, or several at a time, if what they await is not recorded, such as a socket or a
-    /// timer, or if it is not counted.
+    /// things, or have several wakers, if what they await is not recorded, such as a socket or a
+    /// timer, or if it is not counted. A task with a `FuturesUnordered` may have one waker for
+    /// several futures. It counts with the one that it polled last.
     pub main_await: Option<MainAwait>,
 }
 

@@ -222,7 +222,7 @@ pub(super) const DOCTOR: &[Section] = &[
         )],
     },
     Section {
-        title: "Columns (a finding is a problem that a rule found; checked once a second while a worker is awake)",
+        title: "Columns (a finding is a problem that a rule found; checked every second)",
         entries: &[
             (
                 "severity",

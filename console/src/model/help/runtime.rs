@@ -9,7 +9,7 @@ const COLUMNS: Section = Section {
         ("#", "number of the worker; s2 is a spare worker, which replaces a stuck one"),
         (
             "state",
-            "○ parked, ● awake or being woken; ◇ ◆ the same for a spare worker; then its state: busy, search, parked, driver, maintenance, stuck (declared stuck in a poll, since no worker was parked to take over), blocking (in block_in_place) or stopped",
+            "○ parked, ● awake or being woken; ◇ ◆ the same for a spare worker; then its state: busy, search, parked, driver, maintenance, stuck (declared stuck in a poll), blocking (in block_in_place) or stopped",
         ),
         ("since", "how long it has been in this state"),
         ("busy", "share of the last interval in which it polled tasks or took them from its own queues"),

@@ -42,7 +42,9 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
         let awaits = row.item.main_await.as_ref().map(|main| {
             let MainAwait { awaits, awaits_at, tasks } = main;
             let alive = row.item.alive.unwrap_or(*tasks);
-            format!("{tasks} of {alive} tasks: {} at {awaits_at}", awaited(awaits, None))
+            // Of a task, the location is that of its spawn.
+            let at = if awaits == "others" { format!(" ({awaits_at})") } else { format!(" at {awaits_at}") };
+            format!("{tasks} of {alive} tasks: {}{at}", awaited(awaits, None))
         });
         let awaits = awaits.map(|text| fact("await", &text));
         let facts = [fact("tasks of", &tail(spawned_at, room))].into_iter().chain(awaits);

@@ -1,10 +1,10 @@
 //! Removes parts of a snapshot that is too large, the least useful ones first.
 //!
 //! The names of the parts that were removed are stored in its `incomplete`. The order is: the
-//! stacks of incidents, except the newest ones; the other stacks; the histograms of HTTP routes;
-//! the routes; the histograms of workers; the workers. Stacks are the largest part, and belong to
-//! incidents that were sent or written before. Without histograms and workers there is nothing left
-//! to draw.
+//! stacks of incidents, except the newest ones; the other stacks; the awaits of tasks; the
+//! histograms of HTTP routes; the routes; the histograms of workers; the workers. Stacks are the
+//! largest part, and belong to incidents that were sent or written before. Without histograms and
+//! workers there is nothing left to draw.
 
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::snapshot::Snapshot;
@@ -13,7 +13,7 @@ use volt_telemetry::snapshot::Snapshot;
 const STACKS_KEPT: usize = 8;
 
 /// How many parts can be removed from a snapshot.
-pub(crate) const STEPS: usize = 6;
+pub(crate) const STEPS: usize = 7;
 
 /// The names of the fields that are removed, and a function that removes them and returns whether
 /// there were any.
@@ -22,6 +22,10 @@ type Cut = (&'static [&'static str], fn(&mut Snapshot) -> bool);
 const CUTS: [Cut; STEPS] = [
     (&["incidents.stack"], |snapshot| cut_stacks(snapshot, STACKS_KEPT)),
     (&["incidents.stack"], |snapshot| cut_stacks(snapshot, 0)),
+    (&["blame.main_await"], |snapshot| {
+        let awaits = snapshot.blame.iter_mut().filter_map(|blame| blame.main_await.take());
+        awaits.count() > 0
+    }),
     (&["routes.duration"], |snapshot| {
         snapshot.routes.iter_mut().for_each(|route| route.duration = Histogram::default());
         !snapshot.routes.is_empty()
@@ -64,4 +68,25 @@ fn cut_stacks(snapshot: &mut Snapshot, kept: usize) -> bool {
         is_any = true;
     }
     is_any
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::incident::{Blame, MainAwait};
+
+    use super::*;
+
+    #[test]
+    fn the_awaits_of_tasks_are_removed_and_named() {
+        let step = CUTS.iter().position(|(fields, _)| fields.contains(&"blame.main_await")).unwrap();
+        let blame = |main_await| vec![Blame { spawned_at: "src/a.rs:7:3".into(), main_await, ..Blame::default() }];
+        for (main_await, incomplete) in [(Some(MainAwait::default()), &["blame.main_await"][..]), (None, &[])] {
+            let mut snapshot = Snapshot { blame: blame(main_await), ..Snapshot::default() };
+            assert!(cut(&mut snapshot, step));
+            assert_eq!(
+                (&snapshot.blame, &snapshot.incomplete[..]),
+                (&blame(None), &incomplete.iter().map(|of| (*of).to_owned()).collect::<Vec<_>>()[..])
+            );
+        }
+    }
 }

@@ -93,7 +93,11 @@ fn of_leak(leak: &Leak) -> Finding {
     let mut title = format!("{} {} are alive, {per_second:.0} more per second", leak.alive, spawned(&leak.spawned_at));
     let main = leak.main_await.as_ref();
     if let Some(main) = main {
-        title += &format!("; most await {} at {}", awaited(&main.awaits), main.awaits_at);
+        title += &match main.awaits.as_str() {
+            // Of a task, the location is that of its spawn.
+            "others" => format!("; at least half await other tasks ({})", main.awaits_at),
+            _ => format!("; at least half await {} at {}", awaited(&main.awaits), main.awaits_at),
+        };
     }
     let mut finding = Finding::new(Rule::TaskLeak, severity, title)
         .count("alive_count", "live tasks of this spawn location", leak.alive)
@@ -102,9 +106,9 @@ fn of_leak(leak: &Leak) -> Finding {
         .rate("grown_per_second", "rate of growth", per_second);
     if let Some(main) = main {
         finding = finding
-            .word("awaits", "most of them await", awaited(&main.awaits))
-            .word("awaits_at", "at", &main.awaits_at)
-            .count("awaiting_count", "tasks that wait there", main.tasks);
+            .word("awaits", "at least half of them await", awaited(&main.awaits))
+            .word("awaits_at", "location of that await, or of the spawn of the awaited task", &main.awaits_at)
+            .count("awaiting_count", "tasks that await this", main.tasks);
     }
     finding.spawned_at(&leak.spawned_at).advice(leak_advice(main.map(|main| main.awaits.as_str())))
 }
@@ -113,16 +117,20 @@ fn of_leak(leak: &Leak) -> Finding {
 fn leak_advice(awaits: Option<&str>) -> &'static str {
     match awaits {
         Some("room") => {
-            "The channel is full, because more is sent than its receiver processes. `volt-console dump` shows the \
-             receiver and what it waits for. Make it faster, or limit the number of tasks that send."
+            "The channel is full: more is sent than its receiver processes, or the receiver is stuck. `volt-console \
+             dump` shows the receiver and what it waits for. Make it faster, or limit the number of tasks that send."
         }
         Some("message") => {
             "The senders of what they receive from still exist. `volt-console dump` shows the channels. Drop the senders \
              when no more messages will come, or abort the tasks that are no longer needed."
         }
         Some("lock" | "permits") => {
-            "More tasks need the lock or the permits than can have them in turn. `volt-console dump` shows the holder \
-             and what it waits for. Hold it for a shorter time, or limit the number of tasks."
+            "More tasks need the lock or the permits than can have them in turn, or the holder is stuck. `volt-console \
+             dump` shows the holder and what it waits for. Hold it for a shorter time, or limit the number of tasks."
+        }
+        Some("others") => {
+            "They wait for the end of other tasks, for a barrier, or for a value that another task sets. `volt-console \
+             dump` shows what those tasks wait for. Abort tasks that are no longer needed."
         }
         Some("value" | "notice") => {
             "The sender, or the task that is to notify them, still exists. `volt-console dump` shows what they wait \

@@ -87,7 +87,8 @@ impl Verdict {
     /// Returns the verdict on these runtimes of one program.
     pub fn of<'a>(runtimes: impl IntoIterator<Item = &'a Snapshot>) -> Self {
         let mut verdict = Self::default();
-        let (mut worst, mut warning) = (None, None);
+        let mut worst = None;
+        let mut warning: Option<(bool, &str, Line)> = None;
         // The last time of any finding, and of a warning or worse.
         let (mut now_ns, mut started_at_ns, mut last_ns, mut bad_ns) = (0, u64::MAX, 0, 0);
         for runtime in runtimes {
@@ -111,10 +112,11 @@ impl Verdict {
                 }
                 // Of equal ones, the first.
                 let line = Line::of(finding);
-                if let (Severity::Warning, None, Some(line)) = (finding.severity, &warning, &line) {
-                    warning = Some((finding.rule.name(), line.clone()));
-                }
                 let is_cause = finding.evidence.iter().all(|evidence| evidence.key != POSSIBLE_HOLDER);
+                let is_better = warning.as_ref().is_none_or(|(was_cause, ..)| is_cause && !was_cause);
+                if let (Severity::Warning, true, Some(line)) = (finding.severity, is_better, &line) {
+                    warning = Some((is_cause, finding.rule.name(), line.clone()));
+                }
                 let rank = (finding.severity, line.is_some(), is_cause);
                 if worst.is_none_or(|worst| worst < rank) {
                     (worst, verdict.worst) = (Some(rank), Some((finding.rule.name(), line)));
@@ -124,7 +126,7 @@ impl Verdict {
         let since_ns = if verdict.infos > 0 { bad_ns } else { last_ns };
         verdict.well_ns = now_ns.saturating_sub(since_ns.max(started_at_ns.min(now_ns)));
         let is_critical_without_line = verdict.critical > 0 && matches!(verdict.worst, Some((_, None)));
-        verdict.warning = warning.filter(|_| is_critical_without_line);
+        verdict.warning = warning.filter(|_| is_critical_without_line).map(|(_, rule, line)| (rule, line));
         verdict
     }
 
@@ -280,6 +282,9 @@ mod tests {
         assert_eq!(verdict(vec![victim.clone(), holder.clone()]), named);
         assert_eq!(verdict(vec![holder.clone(), victim.clone()]), named);
         assert_eq!(verdict(vec![victim.clone()]), "1 warning: stalled-poll at src/victim.rs:3");
+        let starved = found(Rule::CpuStarved, Severity::Critical, "");
+        let both = verdict(vec![starved, victim.clone(), holder.clone()]);
+        assert_eq!(both, "1 critical: cpu-starved; 2 warnings: stalled-poll at src/holder.rs:9");
         let worse = Finding { severity: Severity::Critical, ..victim };
         assert_eq!(verdict(vec![holder, worse]), "1 critical: stalled-poll at src/victim.rs:3; 1 warning");
     }

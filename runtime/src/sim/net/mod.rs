@@ -95,7 +95,7 @@ enum Draw {
 #[derive(Default)]
 struct State {
     listeners: BTreeMap<String, mpsc::Sender<(Stream, String)>>,
-    /// By host. A dropped one stays until its host binds another.
+    /// By host. Dropped ones are removed when another one is added.
     mailboxes: BTreeMap<String, Weak<Mailbox>>,
     /// Each pair in the order of the names.
     partitions: BTreeSet<(String, String)>,
@@ -195,6 +195,7 @@ impl Net {
         if state.mailboxes.get(host).is_some_and(|mailbox| mailbox.strong_count() > 0) {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{host} has a socket")));
         }
+        state.mailboxes.retain(|_, mailbox| mailbox.strong_count() > 0);
         let socket = Socket::new(self.shared.clone(), host);
         state.mailboxes.insert(host.to_owned(), Arc::downgrade(socket.mailbox()));
         Ok(socket)

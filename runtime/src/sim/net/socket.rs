@@ -18,11 +18,12 @@ const DATAGRAM_BYTES: usize = 65_507;
 /// A socket that sends and receives datagrams in a [`Net`](super::Net). Created by
 /// [`Net::bind`](super::Net::bind).
 ///
-/// As with UDP, a datagram arrives as a whole or not at all. It is lost if its receiver has no
-/// socket, or 1024 datagrams are on their way to that socket; if the two hosts are
-/// [partitioned](super::Net::partition) when it is sent; and with the probability
-/// [`loss_ratio`](super::Net::loss_ratio). The sender is not told. With the probability
-/// [`duplicate_ratio`](super::Net::duplicate_ratio) it arrives twice. Each has its own
+/// As with UDP, a datagram arrives as a whole or not at all. It is lost if, when it is sent, its
+/// receiver has no socket, or 1024 datagrams are on their way to that socket or not received yet,
+/// or the two hosts are [partitioned](super::Net::partition); and with the probability
+/// [`loss_ratio`](super::Net::loss_ratio). The sender gets no error. A socket that is dropped loses
+/// all that are on their way to it. With the probability
+/// [`duplicate_ratio`](super::Net::duplicate_ratio), a datagram arrives twice. Each has its own
 /// [delay](super::Net::latency), so datagrams overtake each other.
 pub struct Socket {
     net: Arc<Shared>,

@@ -9,8 +9,8 @@
 //! 2. if there are more than [`LIVES`] lives, counting this one, delete the files of the oldest
 //!    surplus ones, except for lives that are locked;
 //! 3. delete the file of an earlier runtime of the same name in this life; if there is none and
-//!    this life has [`BOXES`] files already, delete the oldest one that is not locked, because its
-//!    runtime was shut down;
+//!    this life has [`BOXES`] files already, delete one that is not locked: that of the runtime
+//!    that was shut down first;
 //! 4. create the file under a name that does not exist, with mode 0600, and lock it;
 //! 5. have the kernel allocate its pages.
 //!
@@ -24,10 +24,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Resource;
-use volt_telemetry::recording::black_box::{FileName, Layout};
+use volt_telemetry::recording::black_box::{FileName, Layout, word};
 use volt_telemetry::socket;
 
 /// How many lives of a program are kept, with the present one.
@@ -141,7 +141,7 @@ fn make_room(dir: &OwnedFd, name: &mut FileName) {
     name.stamp_ms = own.iter().map(|found| found.stamp_ms).min().unwrap_or(name.stamp_ms);
     let surplus = (lives.len() + 1).saturating_sub(LIVES);
     for files in lives.into_values().take(surplus) {
-        if !files.iter().any(|found| is_locked(dir, found)) {
+        if files.iter().all(|found| unused(dir, found).is_some()) {
             files.iter().for_each(|found| delete(dir, found));
         }
     }
@@ -150,10 +150,10 @@ fn make_room(dir: &OwnedFd, name: &mut FileName) {
     if let Some(found) = own.iter().find(|found| found.runtime == name.runtime) {
         delete(dir, found);
     } else if own.len() >= BOXES {
-        // All names of a life have the same stamp.
-        let written_at = |found: &&FileName| stat(dir, found).map(|stat| (stat.st_mtime, stat.st_mtime_nsec));
-        let ended = own.iter().filter(|found| !is_locked(dir, found));
-        ended.min_by_key(written_at).into_iter().for_each(|oldest| delete(dir, oldest));
+        let ended = own.iter().filter_map(|found| Some((ended_at_ns(&unused(dir, found)?), found)));
+        if let Some((_, first)) = ended.min_by_key(|(at_ns, _)| *at_ns) {
+            delete(dir, first);
+        }
     }
 }
 
@@ -163,24 +163,33 @@ fn names(dir: &OwnedFd) -> impl Iterator<Item = FileName> {
     entries.filter_map(|entry| FileName::parse(entry.ok()?.file_name().to_str().ok()?))
 }
 
-/// Returns whether a program uses the file. A file that cannot be opened counts as used.
-fn is_locked(dir: &OwnedFd, name: &FileName) -> bool {
+/// Opens and locks a file that no program uses. Returns `None` for one that is used, or cannot be
+/// opened.
+fn unused(dir: &OwnedFd, name: &FileName) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(dir, name.to_string(), flags, Mode::empty());
-    opened.map_or(true, |file| rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_err())
+    let file = rustix::fs::openat(dir, name.to_string(), flags, Mode::empty()).ok()?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok().then_some(file)
 }
 
-fn stat(dir: &OwnedFd, name: &FileName) -> Option<Stat> {
-    rustix::fs::statat(dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).ok()
+/// Returns when the runtime of this black box was shut down, ns on the program's clock; 0 if that
+/// is not recorded. The time of the file does not show this: stores to a mapping change it only
+/// when the kernel writes them back, and in memory it never does.
+fn ended_at_ns(file: &OwnedFd) -> u64 {
+    let mut bytes = [0; size_of::<u64>()];
+    match rustix::io::pread(file, &mut bytes, (word::END_NS * size_of::<u64>()) as u64) {
+        Ok(read) if read == bytes.len() => u64::from_ne_bytes(bytes),
+        _ => 0,
+    }
 }
 
 /// Deletes a regular file of this user.
 fn delete(dir: &OwnedFd, name: &FileName) {
-    let Some(stat) = stat(dir, name) else { return };
+    let name = name.to_string();
+    let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { return };
     let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
     if is_own && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
         // If it cannot be deleted, there is one more than there should be.
-        let _best_effort = rustix::fs::unlinkat(dir, name.to_string(), AtFlags::empty());
+        let _best_effort = rustix::fs::unlinkat(dir, name, AtFlags::empty());
     }
 }
 

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use volt_recording::black_box::{BlackBox as Read, Ending, lives};
 use volt_telemetry::recording::black_box::{FileName, Layout, kind};
@@ -187,29 +186,21 @@ fn the_files_of_one_life_are_bounded() {
 }
 
 #[test]
-fn of_the_files_of_one_life_the_oldest_is_deleted() {
+fn the_file_of_the_runtime_that_ended_first_is_deleted() {
     let folder = Folder::new();
-    // In another order than that of their names.
-    let jobs = (0..BOXES).map(|number| format!("job-{}", number * 5 % BOXES));
-    let files: Vec<_> = jobs
-        .zip(1..)
-        .map(|(job, seconds)| {
-            let black_box = create(&folder.0, &job);
-            black_box.shut_down();
-            let path = black_box.path().to_owned();
-            drop(black_box);
-            let file = fs::File::options().write(true).open(&path).unwrap();
-            file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
-            path
-        })
-        .collect();
-    let in_use = fs::File::open(&files[0]).unwrap();
+    let boxes: Vec<_> = (0..BOXES).map(|number| create(&folder.0, &format!("job-{number}"))).collect();
+    let files: Vec<_> = boxes.iter().map(|black_box| black_box.path().to_owned()).collect();
+    // In another order than that of their names and of their creation.
+    let order: Vec<_> = (0..BOXES).map(|number| number * 5 % BOXES).collect();
+    order.iter().for_each(|&index| boxes[index].shut_down());
+    drop(boxes);
+    let in_use = fs::File::open(&files[order[0]]).unwrap();
     in_use.lock().unwrap();
     for number in 0..3 {
         let _own = create(&folder.0, &format!("later-{number}"));
     }
-    let kept: Vec<_> = (0..BOXES).filter(|&index| files[index].exists()).collect();
-    assert_eq!(kept, [0, 4, 5, 6, 7], "the first one is in use");
+    let kept: Vec<_> = order.iter().map(|&index| files[index].exists()).collect();
+    assert_eq!(kept, [true, false, false, false, true, true, true, true], "the first one is in use");
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! their awaits are recorded (`task::details::awaits`). The finding of a leak names it, because the
 //! fault is more often there than at the spawn. Only tasks with one waker are counted: one with
 //! several, such as a connection that waits for its socket or a shutdown, may wait for the others.
+//! (Futures that pass one waker on, such as `FuturesUnordered`, hide that they wait for several.)
 //!
 //! The table of blame (`stats::blame`) has what the tasks of each spawn location cost and delayed.
 //! Its number of rows is bounded; locations without a row share the row *other*. So that a leak of
@@ -171,7 +172,7 @@ impl Places {
         let mut waiting: Vec<_> = waiting.into_iter().collect();
         waiting.retain(|((spawned_at, _), tasks)| alive.get(spawned_at).is_some_and(|alive| 2 * tasks >= *alive));
         // If two awaits have half of the tasks each, the one that comes last here is chosen.
-        waiting.sort_unstable_by_key(|((_, (_, at)), tasks)| (*tasks, Reverse(*at)));
+        waiting.sort_unstable_by_key(|((_, (what, at)), tasks)| (*tasks, Reverse((*at, *what as u8))));
         let main = |((spawned_at, (what, at)), tasks): ((String, Await), u64)| {
             (spawned_at, MainAwait { awaits: what.name().to_owned(), awaits_at: text::location(at), tasks })
         };
@@ -277,21 +278,31 @@ mod tests {
             });
             drop(runtime.spawn(wait));
         };
-        let main_await = |alive: u64| {
-            let blame = runtime.handle().snapshot().blame;
-            let blame = blame.into_iter().find(|blame| blame.spawned_at.contains(&format!("census.rs:{}:", here + 9)));
-            blame.filter(|blame| blame.alive == Some(alive)).and_then(|blame| blame.main_await)
+        // Returns the main await that is counted after the worker has polled all tasks. The number
+        // of wakers that are kept then is known.
+        let main_await = |alive: u64, wakers: usize| {
+            while kept.lock().unwrap().len() < wakers || !runtime.handle().snapshot().is_parked(0) {
+                std::thread::yield_now();
+            }
+            let parked_at_ns = clock::now_ns();
+            loop {
+                let snapshot = runtime.handle().snapshot();
+                if snapshot.alive_counted_at_ns < Some(parked_at_ns) {
+                    std::thread::yield_now();
+                    continue;
+                }
+                let at = format!("census.rs:{}:", here + 9);
+                let blame = snapshot.blame.into_iter().find(|blame| blame.spawned_at.contains(&at)).unwrap();
+                assert_eq!(blame.alive, Some(alive));
+                return blame.main_await;
+            }
         };
         [Awaits::Room, Awaits::Notice, Awaits::Room].into_iter().for_each(|awaits| spawn(awaits, 1));
-        let room = |tasks| Some(MainAwait { awaits: "room".into(), awaits_at: text::location(at), tasks });
-        while main_await(3) != room(2) {
-            std::thread::yield_now();
-        }
+        let room = MainAwait { awaits: "room".into(), awaits_at: text::location(at), tasks: 2 };
+        assert_eq!(main_await(3, 3), Some(room.clone()));
         // This one has another waker, so it may wait for something else.
         spawn(Awaits::Room, 2);
-        while main_await(4) != room(2) {
-            std::thread::yield_now();
-        }
+        assert_eq!(main_await(4, 5), Some(room));
     }
 
     #[test]
