@@ -57,7 +57,7 @@ pub enum Verb {
     ///
     /// Prints the pid, name, uptime, runtimes and state of each program. In the state, a worker is
     /// stuck if its poll has lasted for 100 ms or more (`stacks` prints polls from 10 ms on). If a
-    /// finding of the doctor needs action, the verdict follows.
+    /// finding of the doctor needs action, the verdict comes first.
     #[command(after_long_help = help::chapters(&help::LIST))]
     List {
         /// Print a JSON array with one object for each socket

@@ -111,7 +111,7 @@ pub fn latest(snapshot: &Snapshot, is_it: impl Fn(&Incident) -> bool) -> String 
         return "no incident recorded".into();
     };
     let (how_long, _) = how_long(incident);
-    let ago = if incident.is_over { format!("{} ago", when(incident, snapshot.at_ns)) } else { "now".into() };
+    let ago = if incident.is_over { format!("began {} ago", when(incident, snapshot.at_ns)) } else { "now".into() };
     format!("{how_long} {ago}, {}; {}", place_of(incident), cause(incident))
 }
 

@@ -74,8 +74,8 @@ impl Condition {
         }
     }
 
-    /// Formats the state as `4 workers, 812 tasks` or `!! 2 of 4 workers stuck, 3.1s`, and then the
-    /// verdict.
+    /// Formats the state as `4 workers, 812 tasks` or `!! 2 of 4 workers stuck, 3.1s`. The verdict
+    /// comes first, because a narrow screen shows only the beginning.
     fn in_words(&self) -> String {
         let Condition { workers, stuck, tasks, .. } = *self;
         let several = if workers == 1 { "worker" } else { "workers" };
@@ -85,7 +85,7 @@ impl Condition {
             }
             _ => format!("{workers} {several}, {} {}", count(tasks), if tasks == 1 { "task" } else { "tasks" }),
         };
-        self.verdict.iter().fold(text, |text, verdict| format!("{text}; {verdict}"))
+        self.verdict.iter().fold(text, |text, verdict| format!("{verdict}; {text}"))
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
             entry(124, None, None, Some(STALE)),
         ];
         let expected = "PID  PROGRAM                      UP  RUNTIMES  STATE\n  \
-                          7  shop                      1m05s  a,b       !! 1 of 3 workers stuck, 3.1s; 1 critical: deadlock at src/a.rs:7\n \
+                          7  shop                      1m05s  a,b       1 critical: deadlock at src/a.rs:7; !! 1 of 3 workers stuck, 3.1s\n \
                          48  xxxxxxxxxxxxxxxxxxxxxxx…     3s  a,b       1 worker, 12.3k tasks\n\
                         123  -                             -  -         /run/volt/123-7.sock is silent\n\
                         stale: /run/volt/124-7.sock, its program has exited\n";

@@ -240,6 +240,7 @@ mod tests {
         }
         assert_eq!(windows.fire(960, Trigger::Panic), Verdict::Merged);
         assert_eq!(windows.open().map(|open| (open.from_ns, open.until_ns)), Some((900, 1_300)), "it is full");
+        assert_eq!(windows.fire(890, Trigger::Panic), Verdict::Dropped, "the window does not contain it");
         // A trigger that is dropped changes nothing.
         let mut windows = Windows::new(Reach { before: Duration::from_nanos(600), ..REACH });
         assert_eq!(windows.fire(1_000, Trigger::Panic), Verdict::Opened);

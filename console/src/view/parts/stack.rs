@@ -74,7 +74,7 @@ fn draw_lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item =
 fn head_lines(incident: &Incident, at_ns: u64, part: &str, columns: usize, theme: Theme) -> Vec<Line<'static>> {
     let (how_long, tone) = how_long(incident);
     let (held, end) = match incident.is_over {
-        true => (" was stuck for ", format!(", {} ago ", when(incident, at_ns))),
+        true => (" was stuck for ", format!(", began {} ago ", when(incident, at_ns))),
         false => (" has been stuck for ", " so far ".to_string()),
     };
     let title = format!(" incident {}, worker {}{held}", incident.id, incident.worker);

@@ -159,7 +159,7 @@ pub fn summary(scene: &Scene<'_>, columns: usize, theme: Theme) -> Option<Line<'
     let worst = worst(incidents)?;
     let (how_long, tone) = how_long(worst);
     let (verb, tone, ago) = match worst.is_over {
-        true => ("was stuck", Tone::Plain, format!(", {} ago", when(worst, scene.snapshot.at_ns))),
+        true => ("was stuck", Tone::Plain, format!(", began {} ago", when(worst, scene.snapshot.at_ns))),
         false => ("stuck", tone, String::new()),
     };
     let total = count(incidents.total());

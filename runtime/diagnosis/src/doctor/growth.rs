@@ -98,7 +98,7 @@ pub(super) struct Growth {
 struct Line {
     samples: VecDeque<Sample>,
     is_leaking: bool,
-    /// What most of the tasks awaited at the last sample.
+    /// What at least half of the tasks awaited at the last sample.
     main_await: Option<MainAwait>,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Leak {
     pub(super) over_ns: u64,
     /// Whether the runtime may still have been starting when the growth began.
     pub(super) is_at_start: bool,
-    /// What most of the live tasks await.
+    /// What at least half of the live tasks await.
     pub(super) main_await: Option<MainAwait>,
 }
 

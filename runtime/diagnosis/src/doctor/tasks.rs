@@ -176,3 +176,23 @@ pub(super) fn lost_waker(span: &Span<'_>) -> Vec<Finding> {
     }
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::incident::MainAwait;
+
+    use super::*;
+
+    #[test]
+    fn a_leak_has_the_spawn_location_of_an_awaited_task() {
+        let of = |awaits: &str| {
+            let main = MainAwait { awaits: awaits.into(), awaits_at: "src/b.rs:7:9".into(), tasks: 900 };
+            let (spawned_at, main_await) = ("src/a.rs:3:5".to_owned(), Some(main));
+            of_leak(&Leak { spawned_at, alive: 1_000, grown: 1_000, over_ns: LONG_NS, is_at_start: false, main_await })
+        };
+        let [lock, task] = ["lock", "others"].map(of);
+        assert!(lock.title.ends_with("; at least half await a lock at src/b.rs:7:9"), "{}", lock.title);
+        assert!(task.title.ends_with("; at least half await other tasks (src/b.rs:7:9)"), "{}", task.title);
+        assert!(lock.advice.contains("the holder") && task.advice.contains("those tasks"), "{}", task.advice);
+    }
+}

@@ -1,5 +1,5 @@
 //! Census: how many tasks of each spawn location are alive, how many of them can never be woken,
-//! and what most of them await.
+//! and what at least half of them await.
 //!
 //! The thread that takes a snapshot walks through the registry, a few tasks under a lock at a time,
 //! and reads their headers; tasks and workers do nothing for it. The registry contains the tasks
