@@ -8,6 +8,7 @@ use volt_recording::error::RecordingError;
 use volt_telemetry::client::ConnectError;
 
 use crate::text::clean;
+use crate::text::figures::span;
 
 /// Why the console failed or could not start. Its message suggests a remedy if there is one.
 #[derive(Debug)]
@@ -95,8 +96,8 @@ impl Error {
 
     /// The program was to be watched for `wanted`, but was only watched for `watched`.
     pub(crate) fn not_watched(why: &ConnectError, watched: Duration, wanted: Duration) -> Error {
-        let (watched, wanted) = (watched.as_secs_f64(), wanted.as_secs_f64());
-        let message = format!("check incomplete: {why}; watched {watched:.1}s of {wanted}s, within the limits so far");
+        let (watched, wanted) = (span(watched), span(wanted));
+        let message = format!("check incomplete: {why}; watched {watched} of {wanted}, within the limits so far");
         Error::new(Kind::Connect, clean::text(&message))
     }
 

@@ -159,6 +159,9 @@ pub enum Verb {
     #[command(after_long_help = help::chapters(&help::WHY))]
     Why {
         /// Task id or task name
+        ///
+        /// Of several tasks with this name, the one that was woken the longest time ago, in the
+        /// first runtime that has one. `tasks --filter NAME` lists all of them with their ids.
         #[arg(value_name = "TASK")]
         task: String,
         #[command(flatten)]

@@ -21,7 +21,7 @@ use crate::model::busiest;
 use crate::programs::again::Again;
 use crate::programs::connection::{FIRST_RETRY, LAST_RETRY, missed};
 use crate::programs::target::Found;
-use crate::tables::workers::{COLUMNS, IN_FLIGHT_TITLE, Row, group_titles, in_flight};
+use crate::tables::workers::{IN_FLIGHT_TITLE, Row, columns, group_titles, in_flight};
 use crate::terminal::input::is_output_closed;
 use crate::text::clean;
 use crate::text::figures::duration;
@@ -218,15 +218,16 @@ fn fact_line(group: &Group) -> String {
 
 fn table(scene: &Scene<'_>) -> String {
     let config = &scene.snapshot.config;
-    let mut text = group_titles(&COLUMNS.iter().collect::<Vec<_>>()) + "counters per second\n";
-    for column in COLUMNS {
+    let columns = columns(&scene.snapshot.workers);
+    let mut text = group_titles(&columns.iter().collect::<Vec<_>>()) + "counters per second\n";
+    for column in &columns {
         text.push_str(&column.set(&column.title(config, false)));
         text.push(' ');
     }
     text.push_str(&format!("{IN_FLIGHT_TITLE}\n"));
     for index in scene.shown_workers() {
         let Some(row) = Row::of(scene, index, false) else { continue };
-        for column in COLUMNS {
+        for column in &columns {
             text.push_str(&column.set(&column.cell(&row).text));
             text.push(' ');
         }
@@ -240,6 +241,7 @@ fn table(scene: &Scene<'_>) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::tables::workers::COLUMNS;
 
     fn sample() -> (Program, Program) {
         (fixture::program(4, 2), fixture::program(4, 3))
@@ -304,6 +306,8 @@ mod tests {
     fn text_begins_with_the_verdict() {
         let (earlier, mut later) = sample();
         later.runtimes.iter_mut().for_each(|runtime| runtime.findings = Some(Vec::new()));
+        assert!(text(&earlier, &later).starts_with("1 worker stuck for 230 ms, spawned at "));
+        later.runtimes[0].workers[1].in_flight = None;
         assert!(text(&earlier, &later).starts_with("OK: no findings for 12 min\ndemo  pid 48213"));
         let stalled = fixture::stalled(later, 1);
         let judged = Watch::default().filled(&stalled).into_owned();

@@ -11,9 +11,31 @@ use crate::facts::incidents::newest_first;
 
 /// The largest number of characters in a filter.
 const FILTER_MAX: usize = 100;
+/// How long a note is shown, if no other key is pressed.
+const NOTE_LASTS: Duration = Duration::from_secs(5);
+
+/// Why a key did nothing. Each note fits the smallest screen.
+const ONE_RUNTIME: &str = "This program has one runtime, so there is no other to show.";
+const ONE_RECORDED: &str = "This recording has one runtime, so there is no other to show.";
+const SHOWN_BELOW: &str = "Nothing to open: the selected row is always shown in full below the list.";
+const NO_TASK: &str = "Nothing to open: this finding names neither a task nor a line of code.";
+const NO_STACK: &str = "Nothing to open: the recording has no stack for this row, and no waits.";
+const NO_STUCK_POLL: &str = "Nothing to open: no incident of this route is known, so there is no stack.";
 
 impl Model {
+    /// Returns why the last key did nothing. A key that does something removes the note, and so
+    /// does time.
+    pub fn note(&self) -> Option<&'static str> {
+        let (note, since) = self.note?;
+        (self.now < since + NOTE_LASTS).then_some(note)
+    }
+
+    fn explain(&mut self, note: &'static str) {
+        self.note = Some((note, self.now));
+    }
+
     pub(super) fn act(&mut self, action: Action) -> Option<Effect> {
+        self.note = None;
         if let Some(page) = self.help_page
             && let Some(to) = self.turn(page, action)
         {
@@ -51,6 +73,7 @@ impl Model {
                 list.is_inverted = !list.is_inverted;
             }
             Action::Move(rows) => self.select(|row| row.saturating_add_signed(rows)),
+            Action::TurnPage(pages) => self.turn_page(pages),
             Action::First => self.select(|_| 0),
             Action::Last => self.select(|_| usize::MAX),
             Action::Pick(place) if self.position() == Some(place) => self.toggle_detail(),
@@ -133,7 +156,17 @@ impl Model {
             Screen::Doctor => self.open_finding(),
             Screen::Blame => self.open_location(),
             Screen::Routes => self.open_route(),
-            Screen::Workers | Screen::Events | Screen::Waits => {}
+            Screen::Workers | Screen::Events | Screen::Waits => self.explain(SHOWN_BELOW),
+        }
+    }
+
+    /// Shows another page of the selected finding, which stays selected.
+    fn turn_page(&mut self, pages: isize) {
+        if self.screen == Screen::Doctor {
+            let rows = self.finding_rows();
+            let row = self.position().and_then(|place| rows.get(place));
+            self.chosen_finding = row.map(|row| super::rows::key_of(row));
+            self.finding_page = self.finding_page.wrapping_add(pages);
         }
     }
 
@@ -148,7 +181,9 @@ impl Model {
             let line = incident.guilty().map(|frame| Place::of_frame(frame).at().to_owned());
             is_place(&incident.spawned_at) && line.is_none_or(|line| is_place(&line))
         };
-        self.open(runtime, is_it, filter_of(&finding));
+        let filter = filter_of(&finding);
+        let none = if filter.is_some() { NO_STACK } else { NO_TASK };
+        self.open(runtime, is_it, filter, none);
     }
 
     /// Does the same for the tasks of the selected spawn location.
@@ -159,7 +194,8 @@ impl Model {
             return;
         };
         let Some(runtime) = self.scene().map(|scene| scene.snapshot.runtime.clone()) else { return };
-        self.open(runtime, |incident| incident.spawned_at == spawned_at, Some(spawned_at.clone()));
+        let filter = Some(spawned_at.clone());
+        self.open(runtime, |incident| incident.spawned_at == spawned_at, filter, NO_STACK);
     }
 
     /// Opens the stack of the latest incident of a request of the selected route, if there is one.
@@ -167,12 +203,13 @@ impl Model {
         let rows = self.route_rows();
         let Some(route) = self.position().and_then(|place| rows.get(place)).map(|row| row.item.name()) else { return };
         let Some(runtime) = self.scene().map(|scene| scene.snapshot.runtime.clone()) else { return };
-        self.open(runtime, |incident| incident.route.as_ref() == Some(&route), None);
+        self.open(runtime, |incident| incident.route.as_ref() == Some(&route), None, NO_STUCK_POLL);
     }
 
     /// Opens the stack of the latest incident of this runtime that `is_it`. If there is none, opens
-    /// the waits of the tasks that `filter` finds.
-    fn open(&mut self, runtime: String, is_it: impl Fn(&Incident) -> bool, filter: Option<String>) {
+    /// the waits of the tasks that `filter` finds. If that is impossible, too, shows the note
+    /// `none`.
+    fn open(&mut self, runtime: String, is_it: impl Fn(&Incident) -> bool, filter: Option<String>, none: &'static str) {
         let of = self.runtimes().iter().find(|of| of.runtime == runtime);
         if let Some(incident) = of.and_then(|of| newest_first(&of.incidents).find(|incident| is_it(incident))).cloned()
         {
@@ -184,6 +221,8 @@ impl Model {
             self.act(Action::Show(Screen::Waits));
             self.waits.chosen = 0;
             self.list_mut().filter = filter;
+        } else {
+            self.explain(none);
         }
     }
 
@@ -234,6 +273,7 @@ impl Model {
                 let rows = self.finding_rows();
                 let place = bounded(self.position(), rows.len());
                 self.chosen_finding = rows.get(place).filter(|_| place > 0).map(|row| super::rows::key_of(row));
+                self.finding_page = 0;
             }
             Screen::Waits => {
                 let rows = self.wait_rows().len();
@@ -263,7 +303,9 @@ impl Model {
 
     fn select_runtime(&mut self, steps: usize) {
         let runtimes = self.runtimes();
-        if !runtimes.is_empty() {
+        if runtimes.len() == 1 {
+            self.explain(if self.played.is_some() { ONE_RECORDED } else { ONE_RUNTIME });
+        } else if !runtimes.is_empty() {
             let next = (self.runtime_index() + steps) % runtimes.len();
             self.selected_runtime = Some(runtimes[next].runtime.clone());
             self.selected_worker = 0;
@@ -292,4 +334,17 @@ fn filter_of(finding: &Finding) -> Option<String> {
     let is_spawned = |place: &&Place| matches!(place, Place::Spawned { .. });
     let place = finding.locations.iter().find(is_spawned).or(finding.locations.first());
     place.map(|place| place.at().to_owned()).or(task)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::figures::width;
+
+    #[test]
+    fn each_note_fits_the_smallest_screen() {
+        for note in [ONE_RUNTIME, ONE_RECORDED, SHOWN_BELOW, NO_TASK, NO_STACK, NO_STUCK_POLL] {
+            assert!(width(note) < 80 && note.ends_with('.'), "{note}");
+        }
+    }
 }

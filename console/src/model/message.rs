@@ -91,6 +91,8 @@ pub enum Action {
     InvertSort,
     /// Select another row, this many down.
     Move(isize),
+    /// Show another part of the selected finding, this many pages on.
+    TurnPage(isize),
     /// Select the first row.
     First,
     /// Select the last row.

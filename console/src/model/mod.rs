@@ -169,6 +169,8 @@ pub struct Model {
     chosen_route: Option<String>,
     /// The selected finding and its runtime.
     chosen_finding: Option<(String, Key)>,
+    /// The page of the selected finding, if it does not fit: any number, since pages repeat.
+    pub finding_page: isize,
     /// The position of the selected event; 0 is the latest.
     chosen_event: usize,
     /// The index of the selected worker.
@@ -181,6 +183,8 @@ pub struct Model {
     pub shows_totals: bool,
     /// The position in the recording, if the console replays one.
     pub played: Option<Played>,
+    /// Why the last key did nothing, and when it was pressed.
+    note: Option<(&'static str, Duration)>,
     selected_runtime: Option<String>,
     live: State,
     held: Option<State>,
@@ -213,12 +217,14 @@ impl Model {
             chosen_location: None,
             chosen_route: None,
             chosen_finding: None,
+            finding_page: 0,
             chosen_event: 0,
             selected_worker: 0,
             help_page: None,
             is_detail_open: true,
             shows_totals: false,
             played: None,
+            note: None,
             selected_runtime: None,
             live: State::default(),
             held: None,

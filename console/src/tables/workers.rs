@@ -27,7 +27,7 @@ pub const SPARE_AWAKE: char = '◆';
 /// The widths of a bar and of the figure next to it: a ring of 256 and a budget of 128.
 const BAR_WIDTH: usize = 6;
 const FIGURE_WIDTH: usize = 3;
-/// The width of a worker's number.
+/// The smallest width of the column of the workers' numbers.
 const INDEX_WIDTH: usize = 3;
 /// The width of a worker's lamp and state.
 const STATE_WIDTH: usize = 1 + "maintenance".len();
@@ -100,7 +100,7 @@ enum Content {
 /// Columns from this rank on are shown only if the poll in flight has ample room.
 const RANK_OF_EXTRAS: u8 = 4;
 
-/// Every column, from left to right.
+/// Every column, from left to right. That of the number may be too narrow: see [`columns`].
 pub const COLUMNS: &[Column] = &[
     figure("", "#", INDEX_WIDTH, 0, index),
     Column { align: Align::Left, content: Content::State, ..figure("", "state", STATE_WIDTH, 0, |_| Cell::new("")) },
@@ -180,14 +180,23 @@ const IN_FLIGHT_MIN: usize = 17;
 /// The width that the rest of the line needs before extra columns are added.
 const IN_FLIGHT_COMFORT: usize = 36;
 
-/// Returns the columns for a line of `line_width`, and the width left for the poll in flight.
+/// Returns every column of a table of these workers: that of the number is as wide as the widest.
+pub fn columns(workers: &[Worker]) -> Vec<Column> {
+    let mut columns = COLUMNS.to_vec();
+    let widest = workers.iter().map(|worker| width(&number(worker))).max().unwrap_or(0);
+    columns[0].width = widest.max(INDEX_WIDTH);
+    columns
+}
+
+/// Returns those of `all` columns for a line of `line_width`, and the width left for the poll in
+/// flight.
 ///
 /// One space separates two columns.
-pub fn fitting(line_width: usize) -> (Vec<&'static Column>, usize) {
-    let mut chosen = vec![false; COLUMNS.len()];
+pub fn fitting(all: &[Column], line_width: usize) -> (Vec<&Column>, usize) {
+    let mut chosen = vec![false; all.len()];
     let mut used = 0;
     for rank in 0..=u8::MAX {
-        let of_rank = || COLUMNS.iter().enumerate().filter(|(_, column)| column.rank == rank);
+        let of_rank = || all.iter().enumerate().filter(|(_, column)| column.rank == rank);
         let needed: usize = of_rank().map(|(_, column)| column.width + 1).sum();
         let rest = if rank < RANK_OF_EXTRAS { IN_FLIGHT_MIN } else { IN_FLIGHT_COMFORT };
         if rank == 0 || used + needed + rest <= line_width {
@@ -195,7 +204,7 @@ pub fn fitting(line_width: usize) -> (Vec<&'static Column>, usize) {
             of_rank().for_each(|(index, _)| chosen[index] = true);
         }
     }
-    let columns = COLUMNS.iter().zip(chosen).filter_map(|(column, is_chosen)| is_chosen.then_some(column)).collect();
+    let columns = all.iter().zip(chosen).filter_map(|(column, is_chosen)| is_chosen.then_some(column)).collect();
     (columns, line_width.saturating_sub(used))
 }
 
@@ -271,10 +280,13 @@ fn state(row: &Row<'_>) -> Cell {
     }
 }
 
-/// Returns the worker's number, with an `s` for a spare if there is room for it.
 fn index(row: &Row<'_>) -> Cell {
-    let number = row.worker.index.to_string();
-    Cell::new(if row.worker.is_spare && number.len() < INDEX_WIDTH { format!("s{number}") } else { number }).plain()
+    Cell::new(number(row.worker)).plain()
+}
+
+/// Returns the worker's number, with an `s` for a spare.
+fn number(worker: &Worker) -> String {
+    format!("{}{}", if worker.is_spare { "s" } else { "" }, worker.index)
 }
 
 fn ring(row: &Row<'_>) -> Cell {
@@ -332,7 +344,9 @@ mod tests {
 
     #[test]
     fn the_narrowest_screen_shows_rank_zero_and_the_task_in_flight() {
-        let (columns, rest) = fitting(79);
+        let workers = [false, true].map(|is_spare| Worker { index: 1023, is_spare, ..Worker::default() });
+        let all = columns(&workers);
+        let (columns, rest) = fitting(&all, 79);
         let config = Config { budget_per_tick: 128, local_queue_capacity: 256, ..Config::default() };
         let titles: Vec<_> = columns.iter().map(|column| column.title(&config, false)).collect();
         assert_eq!(titles, ["#", "state", "busy", "batch", "ring/256", "budget/128", "avg poll"]);
@@ -360,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_wide_screen_shows_counters_and_spawn_locations() {
-        let (columns, rest) = fitting(198);
+        let (columns, rest) = fitting(COLUMNS, 198);
         let shown = |group| columns.iter().filter(|column| column.group == group && column.is_counter()).count();
         assert_eq!([shown("steals"), shown("tasks"), shown("unparks"), shown("lifo slot")], [2, 2, 5, 2]);
         assert!(rest >= IN_FLIGHT_COMFORT, "{rest}");
@@ -385,7 +399,7 @@ mod tests {
     #[test]
     fn columns_of_one_rank_appear_and_disappear_together() {
         for line_width in 70..260 {
-            let (columns, _) = fitting(line_width);
+            let (columns, _) = fitting(COLUMNS, line_width);
             for rank in 0..10 {
                 let shown = columns.iter().filter(|column| column.rank == rank).count();
                 let all = COLUMNS.iter().filter(|column| column.rank == rank).count();
@@ -395,10 +409,11 @@ mod tests {
     }
 
     #[test]
-    fn no_value_after_the_number_is_wider_than_its_column() {
+    fn no_value_is_wider_than_its_column() {
         let many = u64::MAX / 2;
         let worker = Worker {
             index: 1023,
+            is_spare: true,
             phase_for_ns: many,
             polls: many,
             coop_yields: many,
@@ -414,7 +429,7 @@ mod tests {
             ..Worker::default()
         };
         let config = Config { budget_per_tick: 10_000, local_queue_capacity: 32_768, ..Config::default() };
-        for column in COLUMNS.iter().skip(1) {
+        for column in columns(std::slice::from_ref(&worker)) {
             let cell = column.cell(&row(&worker, &config));
             assert!(width(&cell.text) <= column.width, "{}: {}", column.title(&config, false), cell.text);
         }
@@ -441,7 +456,9 @@ mod tests {
         assert_eq!(text(&worker(Duty::Blocking, false)), "7 ●blocking");
         assert_eq!(text(&worker(Duty::Present, true)), "s7 ◆busy");
         let many = Worker { index: 1023, ..worker(Duty::Present, true) };
-        assert_eq!(text(&many), "1023 ◆busy", "the number is not cut for a letter");
+        assert_eq!(text(&many), "s1023 ◆busy");
+        let widths = [&[][..], &[worker(Duty::Present, true)], &[many]].map(|workers| columns(workers)[0].width);
+        assert_eq!(widths, [3, 3, 5], "the column grows with the numbers");
     }
 
     #[test]

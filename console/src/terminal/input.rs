@@ -125,7 +125,7 @@ pub fn action(event: &Event, is_typing: bool, hits: &Hits) -> Option<Action> {
     match event {
         Event::Key(key) if key.kind == KeyEventKind::Release => None,
         Event::Key(key) if is_typing => of_typed(key),
-        Event::Key(key) => of_key(key),
+        Event::Key(key) => of_key(key, hits),
         Event::Mouse(mouse) => of_mouse(mouse, hits),
         _ => None,
     }
@@ -156,7 +156,7 @@ fn of_mouse(mouse: &MouseEvent, hits: &Hits) -> Option<Action> {
     }
 }
 
-fn of_key(key: &KeyEvent) -> Option<Action> {
+fn of_key(key: &KeyEvent, hits: &Hits) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return (key.code == KeyCode::Char('c')).then_some(Action::Quit);
     }
@@ -183,6 +183,8 @@ fn of_key(key: &KeyEvent) -> Option<Action> {
         KeyCode::Char('-' | '_') => Action::Faster,
         KeyCode::Up | KeyCode::Char('k') => Action::Move(-1),
         KeyCode::Down | KeyCode::Char('j') => Action::Move(1),
+        KeyCode::PageUp if hits.has_pages() => Action::TurnPage(-1),
+        KeyCode::PageDown if hits.has_pages() => Action::TurnPage(1),
         KeyCode::PageUp => Action::Move(-PAGE),
         KeyCode::PageDown => Action::Move(PAGE),
         KeyCode::Home | KeyCode::Char('g') => Action::First,

@@ -2,6 +2,10 @@
 //!
 //! Invariant *each kind of figure has a largest width*, defined here, so that a column never moves
 //! and never cuts a number.
+//!
+//! Durations are written in two ways. All figures of the console are as short as [`duration`] and
+//! [`span`] make them: `1m02s`. Sentences that come from elsewhere, such as the title of a finding,
+//! which the log has too, use [`volt_telemetry::text::duration`]: `1 min 2 s`.
 
 use std::time::Duration;
 
@@ -81,6 +85,19 @@ pub fn age(ns: u64) -> String {
         seconds @ 0..60 => format!("{seconds}s"),
         _ => duration(ns),
     }
+}
+
+/// Like [`duration`], but without a tenth of 0, for times that a user sets: `500ms`, `10s`,
+/// `1m30s`.
+///
+/// ```
+/// use std::time::Duration;
+/// use volt_console::text::figures::span;
+///
+/// assert_eq!([500, 1_500, 10_000].map(Duration::from_millis).map(span), ["500ms", "1.5s", "10s"]);
+/// ```
+pub fn span(time: Duration) -> String {
+    duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).replacen(".0", "", 1)
 }
 
 /// Formats a [`duration`], or [`ABSENT`].
@@ -257,6 +274,12 @@ mod tests {
             (u64::MAX, "584y"),
         ];
         cases.iter().for_each(|(ns, text)| assert_eq!(duration(*ns), *text));
+    }
+
+    #[test]
+    fn a_span_has_no_tenth_of_zero() {
+        let cases = [(50, "50ms"), (1_234, "1.2s"), (2_000, "2s"), (10_040, "10s"), (90_000, "1m30s")];
+        cases.iter().for_each(|(ms, text)| assert_eq!(span(Duration::from_millis(*ms)), *text));
     }
 
     #[test]

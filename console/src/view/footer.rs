@@ -1,5 +1,5 @@
 //! The lines below every screen: the names of the screens, in one line or on a narrow screen in
-//! two, and in the last line the keys.
+//! two, and in the last line the keys, or why the last key did nothing.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -51,7 +51,7 @@ pub fn height(columns: u16) -> u16 {
 }
 
 /// Draws the lines at the bottom: the screens, and as many keys as fit, the more important ones
-/// first; or the filter that is being typed.
+/// first; or the filter that is being typed, or why the last key did nothing.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits: &mut Hits) {
     let [tabs, keys] = rows(area, [Constraint::Fill(1), Constraint::Length(1)]);
     for (row, screens) in (tabs.y..tabs.bottom()).zip(tab_lines(area.width)) {
@@ -66,6 +66,9 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
             Span::styled("  Enter apply   Esc show all rows", theme.label()),
         ];
         return frame.render_widget(Line::from(spans), keys);
+    }
+    if let Some(note) = model.note() {
+        return frame.render_widget(Line::styled(format!(" {note}"), theme.strong()), keys);
     }
     let mut shown = vec![("?", "help"), ("q", "quit")];
     let pause = match &model.played {

@@ -98,6 +98,12 @@ fn draw_small(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
         let place = finding.locations.first().map_or("", |place| place.at());
         lines.push(Line::raw(format!("  {}", tail(place, usize::from(area.width).saturating_sub(2)))));
     }
+    if lines.len() > usize::from(body.height) {
+        // A finding has two lines. The verdict has one, and so has the number of the others.
+        let fitting = usize::from(body.height).saturating_sub(2) / 2;
+        lines.truncate(1 + 2 * fitting);
+        lines.push(Line::styled(format!("and {} more", current().count() - fitting), theme.label()));
+    }
     draw_lines(frame, body, lines);
     let text = format!("Enlarge to {}x{} for more; q quits", MIN_SIZE.0, MIN_SIZE.1);
     frame.render_widget(Line::styled(text, theme.label()), bottom);

@@ -99,7 +99,7 @@ fn a_program_that_did_nothing_has_passed_nothing() {
     let folder = Folder::new();
     let _program = Program::start(&folder.socket(0), "shop", Speech::WasStuck);
     let output = run(&mut folder.console(&["check", "--max-poll", "50ms", "--for", "200ms"]));
-    assert_check_failed(&output, "no poll ended within 0.2s: give the program work to do");
+    assert_check_failed(&output, "no poll ended within 200ms: give the program work to do");
     assert!(output.stdout.is_empty());
 }
 
@@ -112,7 +112,7 @@ fn a_program_that_ends_before_the_time_is_over_has_not_passed() {
     program.wait_for_snapshots(3);
     drop(program);
     let output = child.wait_with_output().unwrap();
-    assert_check_failed(&output, "of 3600s, within the limits so far");
+    assert_check_failed(&output, "of 1h00m, within the limits so far");
     assert!(output.stdout.is_empty());
 }
 

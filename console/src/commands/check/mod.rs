@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::text::clean;
 use crate::text::figures::paragraph;
 use crate::text::figures::short_place;
-use crate::text::figures::{count, duration};
+use crate::text::figures::{count, duration, span};
 
 pub mod limit;
 pub mod tally;
@@ -115,7 +115,7 @@ fn unchecked(tally: &Tally, options: &Options, verdicts: &[Verdict]) -> Option<S
         (_, true) => "no task was polled after a wake-up",
         _ => return None,
     };
-    Some(format!("{what} within {}: give the program work to do, or increase --for", spoken(options.watch)))
+    Some(format!("{what} within {}: give the program work to do, or increase --for", span(options.watch)))
 }
 
 struct Watch {
@@ -144,8 +144,8 @@ impl Watch {
                 Err(error) if error.is_answer() => {}
                 Err(error) => return Err(error),
             }
-            let seconds = self.began.elapsed().as_secs_f64();
-            progress.print_line(|| format!("watching: {seconds:.1}s of {}; Ctrl-C cancels", spoken(how_long)));
+            let watched = duration(nanos(self.began.elapsed()));
+            progress.print_line(|| format!("watching: {watched} of {}; Ctrl-C cancels", span(how_long)));
         }
         // One more, because a stall may have begun just now. If the program has stopped responding,
         // this snapshot fails.
@@ -168,13 +168,12 @@ impl Watch {
     }
 }
 
-/// Formats a time as `10s` or `0.5s`.
-fn spoken(time: Duration) -> String {
-    format!("{}s", time.as_secs_f64())
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn text(program: &Program, watched: Duration, broke: Option<&str>, verdicts: &[Verdict], columns: usize) -> String {
-    let watched = duration(u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX));
+    let watched = duration(nanos(watched));
     let mut text = format!("{}  pid {}  watched for {watched}\n\n", program.name, program.pid);
     for verdict in verdicts {
         let word = if verdict.is_exceeded { "EXCEEDED  " } else { "WITHIN    " };
@@ -291,7 +290,7 @@ fn json(program: &Program, watched: Duration, broke: Option<&str>, verdicts: &[V
     json!({
         "pid": program.pid,
         "program": program.name,
-        "watched_ns": u64::try_from(watched.as_nanos()).unwrap_or(u64::MAX),
+        "watched_ns": nanos(watched),
         "is_within": !verdicts.iter().any(|verdict| verdict.is_exceeded),
         "broke": broke,
         "limits": verdicts.iter().map(verdict).collect::<Vec<_>>(),

@@ -36,7 +36,7 @@ use crate::commands::progress::Progress;
 use crate::error::Error;
 use crate::model::busiest;
 use crate::text::clean;
-use crate::text::figures::count;
+use crate::text::figures::{count, duration};
 
 /// How long the recording waits for a flush before it checks whether to stop.
 const SLICE: Duration = Duration::from_millis(100);
@@ -425,8 +425,8 @@ impl Recording {
             if self.triggers.is_empty() || self.windows.open().is_some() { "" } else { "waiting for a trigger, " };
         progress.print_line(|| {
             format!(
-                "recording {:.1}s: {waits}{} events, {} lost, {}; Ctrl-C stops",
-                self.began.elapsed().as_secs_f64(),
+                "recording {}: {waits}{} events, {} lost, {}; Ctrl-C stops",
+                duration(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)),
                 count(self.records),
                 count(self.lost),
                 bytes(self.bytes)

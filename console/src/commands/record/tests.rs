@@ -145,7 +145,7 @@ fn a_poll_trigger_fires_at_its_limit_and_not_below() {
     assert!(recording.take(ended(20_000_000)).unwrap());
     let window = recording.windows.open().expect("a window is open");
     assert_eq!(window.trigger, Trigger::Poll { poll_ns: 20_000_000 });
-    assert_eq!(window.trigger.to_string(), "a poll of 20ms");
+    assert_eq!(window.trigger.to_string(), "a poll of 20 ms");
 }
 
 #[test]

@@ -216,10 +216,13 @@ pub(super) const BLAME: &[Section] = &[
 pub(super) const DOCTOR: &[Section] = &[
     Section {
         title: "Keys of this screen",
-        entries: &[(
-            "Enter",
-            "open the stack of the stuck poll; for a finding without one, open the waits of its tasks (screen 0)",
-        )],
+        entries: &[
+            (
+                "Enter",
+                "open the stack of the stuck poll; for a finding without one, open the waits of its tasks (screen 0)",
+            ),
+            ("PgUp PgDn", "turn the pages of the selected finding, if it does not fit; otherwise, ten rows up or down"),
+        ],
     },
     Section {
         title: "Columns (a finding is a problem that a rule found; checked every second)",
@@ -344,7 +347,10 @@ pub(super) const ROUTES: &[Section] = &[
             ("longest", "longest poll of a handler"),
             ("delay", "total time in which their tasks were ready and waited for a worker"),
             ("abandoned", "requests that ended without a response"),
-            ("route", "method and path pattern; unmatched: no route matched"),
+            (
+                "route",
+                "method and path pattern; unmatched: no route matched; other other: all routes beyond the first 256",
+            ),
         ],
     },
     Section {

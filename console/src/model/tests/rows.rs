@@ -378,3 +378,46 @@ fn a_click_selects_a_row_and_another_opens_it() {
     act(&mut model, Action::Pick(usize::MAX));
     assert_eq!(model.position(), Some(9), "the last");
 }
+
+#[test]
+fn a_key_that_does_nothing_explains_why() {
+    let mut model = fixture::stalled_model(4, 5);
+    let mut program = model.state().program.clone().unwrap();
+    program.runtimes.truncate(1);
+    program.runtimes[0].blame = vec![Blame { spawned_at: "src/b.rs:3:5".into(), ..Blame::default() }];
+    let route = Route { method: "other".into(), path: "other".into(), ..Route::default() };
+    program.runtimes[0].routes = vec![route];
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
+    let mut note = |screen, action| {
+        act(&mut model, Action::Show(screen));
+        assert_eq!(model.note(), None, "another key removes it");
+        act(&mut model, action);
+        assert_eq!(model.screen, screen);
+        let note = model.note().expect("a note").to_owned();
+        model.update(Message::Tick(model.now + Duration::from_secs(5)));
+        assert_eq!(model.note(), None, "time removes it");
+        note
+    };
+    assert!(note(Screen::Overview, Action::NextRuntime).contains("program has one runtime"));
+    assert!(note(Screen::Routes, Action::ToggleDetail).contains("no incident of this route"));
+    for screen in [Screen::Workers, Screen::Events, Screen::Waits] {
+        assert!(note(screen, Action::ToggleDetail).contains("below the list"));
+    }
+    model.played = Some(Played { at: STEP, whole: STEP, is_playing: false, broke: None });
+    for (screen, action, wanted) in [
+        (Screen::Blame, Action::ToggleDetail, "the recording has no stack"),
+        (Screen::Overview, Action::PreviousRuntime, "recording has one runtime"),
+    ] {
+        act(&mut model, Action::Show(screen));
+        act(&mut model, action);
+        assert_eq!(model.screen, screen);
+        assert!(model.note().is_some_and(|note| note.contains(wanted)), "{:?}", model.note());
+    }
+    let storm = fixture::finding(Rule::WakeStorm, Severity::Warning, &[], &[]);
+    let mut model = fixture::found_model(vec![storm]);
+    act(&mut model, Action::Show(Screen::Doctor));
+    act(&mut model, Action::ToggleDetail);
+    assert!(model.note().is_some_and(|note| note.contains("neither a task nor a line")), "{:?}", model.note());
+    act(&mut model, Action::NextRuntime);
+    assert_eq!(model.note(), None, "there are two");
+}

@@ -11,7 +11,7 @@ use volt_diagnosis::rates::worker_count;
 
 use crate::facts::Tone;
 use crate::model::{Link, Model, Played, tone_of};
-use crate::text::figures::{age, count, head, width};
+use crate::text::figures::{age, count, head, span, width};
 use crate::view::parts::layout::rows;
 use crate::view::theme::Theme;
 
@@ -46,7 +46,11 @@ pub fn verdict(model: &Model, theme: Theme, columns: usize) -> Line<'static> {
         return Line::default();
     }
     let verdict = Verdict::of(model.runtimes());
-    let style = verdict.severity().map_or_else(|| theme.good(), |severity| theme.tone(tone_of(severity)));
+    let style = match verdict.severity() {
+        Some(severity) => theme.tone(tone_of(severity)),
+        None if verdict.stuck_workers() > 0 => theme.tone(Tone::Warn),
+        None => theme.good(),
+    };
     let before = if model.link == Link::Live { " " } else { " last known: " };
     let text = verdict.in_columns(columns.saturating_sub(before.len()));
     Line::from(vec![Span::styled(before, theme.label()), Span::styled(head(&text, columns - before.len()), style)])
@@ -81,6 +85,7 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
     if let Some(played) = &model.played {
         let state = if played.is_playing { "▶ replay" } else { "■ replay" };
+        // As in the option `--at`, which accepts them.
         let [at, whole] = [played.at, played.whole].map(|time| format!("{:.2}s", time.as_secs_f64()));
         spans.push(Span::styled(format!("{state} {at}"), theme.good()));
         spans.push(Span::styled(" of ", theme.label()));
@@ -115,7 +120,7 @@ fn freshness(model: &Model, theme: Theme) -> Line<'static> {
         (Link::Live, None) => {
             spans.push(Span::styled("● live", theme.good()));
             spans.push(Span::styled("  every ", theme.label()));
-            spans.push(Span::raw(format!("{} ", interval(model.interval))));
+            spans.push(Span::raw(format!("{} ", span(model.interval))));
         }
     }
     Line::from(spans)
@@ -186,14 +191,6 @@ fn losses(model: &Model, theme: Theme, room: usize) -> Line<'static> {
         spans.push(Span::styled("snapshots lost 0 ", theme.label()));
     }
     Line::from(spans)
-}
-
-/// Formats an interval as `250ms` or `2s`.
-fn interval(interval: Duration) -> String {
-    match interval.as_millis() {
-        millis if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
-        millis => format!("{millis}ms"),
-    }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -28,7 +28,8 @@ pub fn wanted_height(model: &Model, columns: u16) -> u16 {
 
 /// Draws the table.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
-    let (chosen, rest) = workers::fitting(usize::from(area.width) - MARK_WIDTH);
+    let all = workers::columns(&scene.snapshot.workers);
+    let (chosen, rest) = workers::fitting(&all, usize::from(area.width) - MARK_WIDTH);
     let rows = area.height.saturating_sub(head_height(area.width));
     let workers = model.worker_rows();
     let selected = workers.iter().position(|index| *index == model.selected_worker).unwrap_or(0);

@@ -1,5 +1,8 @@
 //! The doctor screen: the findings, the worst first, and below them the selected finding with its
-//! evidence, its lines of code, and what to change.
+//! evidence, its lines of code, and what to change. If the selected finding does not fit, the page
+//! keys turn its pages.
+
+use std::ops::Range;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -45,19 +48,26 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme, hits
     let line = |(place, row): (usize, &&(String, Finding))| line(row, place == selected, columns, theme);
     let lines = findings.iter().enumerate().skip(shown.start).take(shown.len()).map(line).collect();
     draw_rows(frame, list, Line::styled(heads, theme.title()), shown.start, lines, hits);
-    let cut = cut_note(detail.len(), usize::from(below.height));
-    if let Some(note) = cut {
-        detail.truncate(usize::from(below.height) - 1);
+    // The rule above the finding is on each of its pages.
+    let lines = detail.len() - 1;
+    if let Some(shown) = page_of(lines, usize::from(below.height).saturating_sub(1), model.finding_page) {
+        let note = format!(" lines {}-{} of {lines}; PgDn and PgUp show the others", shown.start + 1, shown.end);
+        detail.truncate(shown.end + 1);
+        detail.drain(1..=shown.start);
         detail.push(Line::styled(note, theme.label()));
+        hits.add_pages();
     }
     draw_lines(frame, below, detail);
 }
 
-/// Returns the last line if there is room for only `height` of `lines` lines.
-fn cut_note(lines: usize, height: usize) -> Option<String> {
-    let hidden = lines.checked_sub(height)? + 1;
-    (hidden > 1 && height > 1)
-        .then(|| format!(" … {hidden} more lines: enlarge the terminal, or run volt-console doctor"))
+/// Returns the lines of a page, if there is room for only `height` of `lines` lines. Another line
+/// is for the note about the other pages. Pages repeat: the first follows the last. The last one is
+/// as long as the others.
+fn page_of(lines: usize, height: usize, page: isize) -> Option<Range<usize>> {
+    let rows = height.checked_sub(1).filter(|rows| *rows > 0 && lines > height)?;
+    let page = page.rem_euclid(lines.div_ceil(rows) as isize) as usize;
+    let start = (page * rows).min(lines - rows);
+    Some(start..start + rows)
 }
 
 fn line((runtime, finding): &(String, Finding), is_selected: bool, columns: usize, theme: Theme) -> Line<'static> {
@@ -96,7 +106,7 @@ fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> 
         Place::Spawned { at } => format!("spawned at {at}"),
     };
     add("where", finding.locations.iter().map(|location| tail(&place(location), room)).collect());
-    // On a low screen, the workers and the end of the evidence are left out.
+    // On a low screen, the workers and the end of the evidence are on another page.
     add("advice", wrapped(&finding.advice, room));
     let evidence: Vec<_> = finding.evidence.iter().map(|evidence| evidence.text.as_str()).collect();
     add("evidence", wrapped(&evidence.join("; "), room));
@@ -109,13 +119,21 @@ fn detail_lines(finding: &Finding, at_ns: u64, columns: usize, theme: Theme) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn a_cut_finding_has_the_number_of_hidden_lines() {
-        assert_eq!(cut_note(12, 12), None);
-        assert_eq!(cut_note(3, 12), None);
+    fn the_pages_of_a_finding_have_all_lines_and_repeat() {
+        assert_eq!(page_of(12, 12, 0), None);
+        assert_eq!((page_of(12, 0, 0), page_of(12, 1, 0)), (None, None), "there is no room for a note");
         // The note takes the place of one line.
-        assert!(cut_note(13, 12).unwrap().contains("2 more lines"));
+        assert_eq!([0, 1, 2].map(|page| page_of(30, 13, page)), [Some(0..12), Some(12..24), Some(18..30)]);
+        assert_eq!([3, -1].map(|page| page_of(30, 13, page)), [Some(0..12), Some(18..30)]);
+        for (lines, height) in [(2, 1), (3, 2), (13, 12), (24, 12), (100, 12)] {
+            let shown = (0..lines as isize).filter_map(|page| page_of(lines, height, page)).flatten();
+            let shown: BTreeSet<usize> = shown.collect();
+            assert!(height == 1 || shown.into_iter().eq(0..lines), "{lines} lines, {height} at a time");
+        }
     }
 }

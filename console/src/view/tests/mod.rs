@@ -1,14 +1,14 @@
 //! Tests of the screens, drawn into a buffer.
 
+mod keys;
 mod recorded;
+mod verdict;
 
 use std::time::Duration;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
-use volt_telemetry::finding::{Place, Severity};
-use volt_telemetry::rule::Rule;
 
 use super::*;
 use crate::fixture;
@@ -90,52 +90,6 @@ fn a_small_screen_shows_the_worst_finding_or_ok() {
 }
 
 #[test]
-fn every_screen_has_the_verdict_and_a_badge() {
-    let place = Place::Guilty { at: "/home/shop/src/very/long/path/of/the/settlement.rs:33:21".into(), function: None };
-    let deadlock = fixture::finding(Rule::Deadlock, Severity::Critical, &[7], &[place]);
-    let leak = fixture::finding(Rule::TaskLeak, Severity::Warning, &[], &[]);
-    let idle = fixture::finding(Rule::Imbalance, Severity::Info, &[], &[]);
-    let mut unwell = fixture::found_model(vec![deadlock, leak, idle.clone()]);
-    let mut well = fixture::found_model(Vec::new());
-    let mut minor = fixture::found_model(vec![idle]);
-    for chosen in Screen::ALL {
-        [&mut unwell, &mut well, &mut minor].into_iter().for_each(|model| show(model, chosen));
-        for size in [(80, 24), (120, 40), (200, 50)] {
-            let drawn = screen(&unwell, size);
-            let lines: Vec<&str> = drawn.lines().collect();
-            assert!(lines[1].starts_with(" 1 critical: deadlock at "), "{drawn}");
-            assert!(lines[1].contains("/settlement.rs:33; 1 warning"), "{drawn}");
-            let tabs = tabs_of(&drawn, size.0);
-            for screen in Screen::ALL {
-                let [before, after] = if screen == chosen { ["[", "]"] } else { ["", " "] };
-                let tab = format!("{} {before}{}{after}", screen.key(), screen.name());
-                assert!(tabs.contains(&tab), "{tab:?} is missing:\n{drawn}");
-            }
-            assert!(tabs.contains("doctor 2!!") || tabs.contains("[doctor] 2!!"), "{drawn}");
-            let drawn = screen(&well, size);
-            assert_eq!(drawn.lines().nth(1), Some(" OK: no findings for 12 min"), "{drawn}");
-            assert!(!tabs_of(&drawn, size.0).contains('!'), "{drawn}");
-            let drawn = screen(&minor, size);
-            assert_eq!(drawn.lines().nth(1), Some(" OK: no warnings for 12 min; 1 info"), "{drawn}");
-        }
-    }
-    unwell.update(Message::Disconnected { reason: "the program has ended".into(), retry_in: fixture::STEP });
-    assert!(screen(&unwell, (80, 24)).contains(" last known: 1 critical: deadlock at …"), "it is no longer current");
-}
-
-#[test]
-fn the_verdict_names_a_warning_whose_line_is_known() {
-    let place = Place::Guilty { at: "/home/shop/src/service.rs:151:9".into(), function: None };
-    let starved = fixture::finding(Rule::CpuStarved, Severity::Critical, &[], &[]);
-    let stalled = fixture::finding(Rule::StalledPoll, Severity::Warning, &[7], &[place]);
-    let model = fixture::found_model(vec![starved, stalled]);
-    let verdict = |columns| screen(&model, (columns, 24)).lines().nth(1).unwrap().to_owned();
-    let whole = " 1 critical: cpu-starved; 1 warning: stalled-poll at /home/shop/src/service.rs:151";
-    assert_eq!(verdict(200), whole);
-    assert_eq!(verdict(80), " 1 critical: cpu-starved; 1 warning: stalled-poll at …me/shop/src/service.rs:151");
-}
-
-#[test]
 fn a_paused_screen_does_not_claim_to_be_live() {
     let mut model = fixture::model(2, 3);
     assert!(screen(&model, (80, 24)).contains("● live"));
@@ -170,33 +124,6 @@ fn ascii_mode_draws_only_ascii_with_a_sign_for_each() {
                 drawn.matches('?').count(),
                 "each sign has one that is like it:\n{drawn}"
             );
-        }
-    }
-}
-
-#[test]
-fn every_tab_and_the_selected_row_are_where_a_click_finds_them() {
-    for mut model in every_screen() {
-        for size in [(80, 24), (120, 40)] {
-            model.help_page = None;
-            let mut hits = Hits::default();
-            let mut terminal = terminal(size);
-            terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
-            let drawn = screen(&model, size);
-            let lines: Vec<&str> = drawn.lines().collect();
-            let first = size.1 - footer::height(size.0);
-            for chosen in Screen::ALL {
-                let find = |row: u16| Some((lines[usize::from(row)].find(&chosen.name()[..4])?, row));
-                let (column, row) = (first..size.1 - 1).find_map(find).unwrap();
-                assert_eq!(hits.at(column as u16, row), Some(Action::Show(chosen)), "{drawn}");
-            }
-            let marked = lines.iter().position(|line| line.starts_with('▸'));
-            if let Some(row) = marked.filter(|_| model.incidents.open_call().is_none()) {
-                assert_eq!(hits.at(7, row as u16), model.position().map(Action::Pick), "{drawn}");
-            }
-            model.help_page = Some(0);
-            terminal.draw(|frame| draw(frame, &model, Theme::new(true), &mut hits)).unwrap();
-            assert_eq!(hits.at(3, first), None, "what lies under the help is not clicked");
         }
     }
 }

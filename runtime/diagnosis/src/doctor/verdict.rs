@@ -5,21 +5,28 @@
 //! findings, one with a line is named, because a line can be acted on, and rather not a poll that
 //! waits for a lock while another one, which may hold it, was stuck as well. If no critical finding
 //! has a line, but a warning has one, the warning is named, too. If there is nothing to act on, it
-//! states for how long that has been so, from the times of past findings.
+//! states for how long that has been so, from the times of past findings. But it does so only if no
+//! worker is stuck at this moment. A poll that blocks its worker for the first time is an info, or
+//! is not found before the next check; all is not well during that time.
 //!
-//! A pure function of the findings in snapshots. For programs that send none, a
-//! [`Watch`](super::Watch) adds them first.
+//! A pure function of the findings, workers and incidents in snapshots. For programs that send no
+//! findings, a [`Watch`](super::Watch) adds them first.
 
 use std::fmt;
 
 use volt_telemetry::finding::{Finding, Place, Severity};
-use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::incident::Incident;
+use volt_telemetry::snapshot::{Duty, InFlight, Snapshot, Worker};
 use volt_telemetry::text::{counted, duration};
 
 use super::history::PAST_NS;
+use super::polls::{OUTAGE_NS, is_of_the_task};
 use super::stalls::POSSIBLE_HOLDER;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// A shorter poll is not called stuck, even if the sentinel has replaced its worker: the runtime
+/// records polls of this length by default.
+const STUCK_NS: u64 = 10_000_000;
 
 /// The verdict on one or more runtimes of a program. [`Display`](fmt::Display) formats it.
 ///
@@ -42,6 +49,8 @@ pub struct Verdict {
     worst: Option<(&'static str, Option<Line>)>,
     /// The rule and the line of a warning, if the worst finding is critical and has no line.
     warning: Option<(&'static str, Line)>,
+    /// The workers that are stuck at this moment.
+    stuck: Option<Stuck>,
     /// How long there has been no warning, or no finding if `infos` is 0, ns.
     well_ns: u64,
     /// The number of runtimes with findings, even if empty.
@@ -57,9 +66,59 @@ struct Line {
     is_of_spawn: bool,
 }
 
+/// Workers in polls that block them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stuck {
+    /// Their number, at least 1.
+    workers: u64,
+    /// How long the longest of their polls has lasted so far, ns.
+    longest_ns: u64,
+    /// The line of that poll.
+    line: Option<Line>,
+}
+
+impl Stuck {
+    /// Returns the stuck workers of a runtime.
+    fn of(runtime: &Snapshot) -> Option<Self> {
+        let polls = runtime.workers.iter().filter_map(|worker| stuck_poll(runtime, worker));
+        polls.map(|(poll, incident)| Self::of_poll(poll, incident)).reduce(Self::and)
+    }
+
+    fn of_poll(poll: &InFlight, incident: Option<&Incident>) -> Self {
+        let guilty = incident.and_then(Incident::guilty).map(Place::of_frame);
+        let place = guilty.unwrap_or_else(|| Place::Spawned { at: poll.spawned_at.clone() });
+        Self { workers: 1, longest_ns: poll.for_ns, line: Line::at(&place) }
+    }
+
+    /// Returns these workers and others.
+    fn and(self, other: Self) -> Self {
+        let workers = self.workers + other.workers;
+        let longest = if other.longest_ns > self.longest_ns { other } else { self };
+        Self { workers, ..longest }
+    }
+}
+
+/// Returns the poll that blocks this worker of a runtime, and its incident if it has one.
+fn stuck_poll<'a>(runtime: &'a Snapshot, worker: &'a Worker) -> Option<(&'a InFlight, Option<&'a Incident>)> {
+    // A poll that announced that it blocks has handed over its worker.
+    let poll = worker.in_flight.as_ref().filter(|_| worker.duty != Duty::Blocking)?;
+    let is_this =
+        |incident: &&Incident| !incident.is_over && incident.worker == worker.index && incident.task_id == poll.task_id;
+    let incident = runtime.incidents.latest.iter().rfind(is_this);
+    let is_stuck = match incident {
+        // A poll that the kernel does not run is not stuck.
+        Some(incident) => is_of_the_task(incident.cause),
+        None => poll.for_ns >= OUTAGE_NS || worker.duty == Duty::Stuck && poll.for_ns >= STUCK_NS,
+    };
+    is_stuck.then_some((poll, incident))
+}
+
 impl Line {
     fn of(finding: &Finding) -> Option<Self> {
-        let place = finding.locations.first()?;
+        Self::at(finding.locations.first()?)
+    }
+
+    fn at(place: &Place) -> Option<Self> {
         let line = Self { at: line_of(place.at()).to_owned(), is_of_spawn: matches!(place, Place::Spawned { .. }) };
         (!line.at.is_empty()).then_some(line)
     }
@@ -76,10 +135,10 @@ impl Line {
         path.chars().count()
     }
 
-    /// Names a finding of `rule` at this line.
-    fn after(&self, rule: &str) -> String {
+    /// Names a problem at this line.
+    fn after(&self, problem: &str) -> String {
         let Self { at, is_of_spawn } = self;
-        if *is_of_spawn { format!("{rule}, spawned at {at}") } else { format!("{rule} at {at}") }
+        if *is_of_spawn { format!("{problem}, spawned at {at}") } else { format!("{problem} at {at}") }
     }
 }
 
@@ -94,6 +153,7 @@ impl Verdict {
         for runtime in runtimes {
             let Some(findings) = &runtime.findings else { continue };
             verdict.judged += 1;
+            verdict.stuck = verdict.stuck.into_iter().chain(Stuck::of(runtime)).reduce(Stuck::and);
             now_ns = now_ns.max(runtime.at_ns);
             started_at_ns = started_at_ns.min(runtime.started_at_ns);
             for finding in findings {
@@ -140,6 +200,12 @@ impl Verdict {
         }
     }
 
+    /// Returns the number of workers that a poll blocks at this moment. The verdict names the poll
+    /// if no finding needs action.
+    pub fn stuck_workers(&self) -> u64 {
+        self.stuck.as_ref().map_or(0, |stuck| stuck.workers)
+    }
+
     /// Returns the verdict in at most `columns` characters, as far as possible: of a long path, the
     /// beginning is left out.
     ///
@@ -156,7 +222,10 @@ impl Verdict {
             return whole;
         }
         let mut cut = self.clone();
-        if let Some((_, Some(line))) = &mut cut.worst {
+        if let (None, Some(stuck)) = (self.severity(), &mut cut.stuck) {
+            let line = stuck.line.take().filter(|line| line.spare() > over);
+            stuck.line = line.map(|line| line.without(over));
+        } else if let Some((_, Some(line))) = &mut cut.worst {
             *line = line.without(over);
         } else {
             // The warning is named beside the worst finding, so it is left out if it does not fit.
@@ -176,11 +245,15 @@ impl fmt::Display for Verdict {
             PAST_NS.. => format!(" for {} or more", duration(PAST_NS)),
             ns => format!(" for {}", duration(ns)),
         };
-        match self.severity() {
-            None if self.judged == 0 => f.write_str("No verdict: no runtime reports findings"),
-            None if self.infos == 0 => write!(f, "OK: no findings{time}"),
-            None => write!(f, "OK: no warnings{time}; {} info", self.infos),
-            Some(Severity::Critical) => {
+        match (self.severity(), &self.stuck) {
+            (None, _) if self.judged == 0 => f.write_str("No verdict: no runtime reports findings"),
+            (None, Some(stuck)) => {
+                write!(f, "{stuck}")?;
+                if self.infos > 0 { write!(f, "; {} info", self.infos) } else { Ok(()) }
+            }
+            (None, None) if self.infos == 0 => write!(f, "OK: no findings{time}"),
+            (None, None) => write!(f, "OK: no warnings{time}; {} info", self.infos),
+            (Some(Severity::Critical), _) => {
                 write!(f, "{} critical: {}", self.critical, self.first())?;
                 if self.warnings > 0 {
                     write!(f, "; {}", counted(self.warnings, "warning"))?;
@@ -190,7 +263,21 @@ impl fmt::Display for Verdict {
                     None => Ok(()),
                 }
             }
-            Some(_) => write!(f, "{}: {}", counted(self.warnings, "warning"), self.first()),
+            (Some(_), _) => write!(f, "{}: {}", counted(self.warnings, "warning"), self.first()),
+        }
+    }
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = duration(self.longest_ns);
+        let who = match self.workers {
+            1 => format!("1 worker stuck for {time}"),
+            workers => format!("{workers} workers stuck, one for {time}"),
+        };
+        match &self.line {
+            Some(line) => f.write_str(&line.after(&who)),
+            None => f.write_str(&who),
         }
     }
 }
@@ -219,6 +306,7 @@ fn line_of(at: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use volt_telemetry::finding::{Place, Seen};
+    use volt_telemetry::incident::{Cause, Frame};
     use volt_telemetry::rule::Rule;
 
     use super::*;
@@ -323,6 +411,61 @@ mod tests {
         assert_eq!(Verdict::of([&new]).to_string(), "OK: no findings");
         let unknown = Snapshot { findings: None, ..runtime(Vec::new()) };
         assert_eq!(Verdict::of([&unknown]).to_string(), "No verdict: no runtime reports findings");
+    }
+
+    /// A runtime whose worker 3 has been in a poll for this long, with an open incident of a cause.
+    fn stuck(for_ms: u64, cause: Option<Cause>, findings: Vec<Finding>) -> Snapshot {
+        let poll = InFlight { task_id: 7, spawned_at: "src/serve.rs:9:5".into(), ..InFlight::default() };
+        let in_flight = Some(InFlight { for_ns: for_ms * 1_000_000, ..poll });
+        let worker = Worker { index: 3, duty: Duty::Stuck, in_flight, ..Worker::default() };
+        let incident = |cause| Incident { worker: 3, task_id: 7, cause, ..Incident::default() };
+        let mut runtime = Snapshot { workers: vec![worker], ..runtime(findings) };
+        runtime.incidents.latest.extend(cause.map(incident));
+        runtime
+    }
+
+    #[test]
+    fn nothing_is_ok_while_a_worker_is_stuck() {
+        let of = |runtime: &Snapshot| Verdict::of([runtime]).to_string();
+        let info = found(Rule::StalledPoll, Severity::Info, "src/a.rs:1");
+        let first = stuck(45, Some(Cause::Sleep), vec![info]);
+        assert_eq!(of(&first), "1 worker stuck for 45 ms, spawned at src/serve.rs:9; 1 info");
+        assert_eq!(Verdict::of([&first]).severity(), None, "it needs no action yet");
+        let unwritten = stuck(45, None, Vec::new());
+        assert_eq!(of(&unwritten), "1 worker stuck for 45 ms, spawned at src/serve.rs:9");
+        let mut known = first.clone();
+        let file = Some("/home/shop/src/price.rs".into());
+        let guilty = Frame { file, line: Some(61), is_user_code: true, ..Frame::default() };
+        known.incidents.latest[0].stack = vec![guilty];
+        let verdict = Verdict::of([&known, &stuck(20, None, Vec::new())]);
+        let whole = "2 workers stuck, one for 45 ms at /home/shop/src/price.rs:61; 1 info";
+        assert_eq!((verdict.to_string().as_str(), verdict.stuck_workers()), (whole, 2));
+        assert_eq!(
+            verdict.in_columns(whole.len() - 5),
+            "2 workers stuck, one for 45 ms at …shop/src/price.rs:61; 1 info"
+        );
+        assert_eq!(verdict.in_columns(40), "2 workers stuck, one for 45 ms; 1 info");
+        let leak = found(Rule::TaskLeak, Severity::Warning, "src/b.rs:7");
+        assert_eq!(of(&stuck(45, None, vec![leak])), "1 warning: task-leak at src/b.rs:7");
+    }
+
+    #[test]
+    fn a_worker_that_the_task_does_not_block_is_not_stuck() {
+        let ok = "OK: no findings for 15 min";
+        let of = |runtime: &Snapshot| Verdict::of([runtime]).to_string();
+        let with = |runtime: Snapshot, duty| {
+            let mut runtime = runtime;
+            runtime.workers[0].duty = duty;
+            of(&runtime)
+        };
+        assert_eq!(of(&stuck(9, None, Vec::new())), ok, "it is too short");
+        assert_eq!(of(&stuck(45, Some(Cause::NotScheduled), Vec::new())), ok, "the kernel does not run it");
+        assert_eq!(with(stuck(900, None, Vec::new()), Duty::Blocking), ok, "it is in block_in_place");
+        assert_eq!(with(stuck(45, None, Vec::new()), Duty::Present), ok, "no task waits for it");
+        assert!(with(stuck(900, None, Vec::new()), Duty::Present).starts_with("1 worker stuck for 900 ms"));
+        let mut over = stuck(9, Some(Cause::Sleep), Vec::new());
+        over.incidents.latest[0].is_over = true;
+        assert_eq!(of(&over), ok);
     }
 
     #[test]

@@ -229,7 +229,8 @@ impl Client {
         })
     }
 
-    /// Returns why the task with this id or name was polled last.
+    /// Returns why the task with this id or name was polled last. Of several tasks with the name,
+    /// it is the one that was woken the longest time ago.
     ///
     /// `runtime` may be `None` if there is only one.
     ///

@@ -1,9 +1,10 @@
 //! The reason for a recording, which a mark in the recording contains.
 
 use std::fmt;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::text::duration;
 
 /// The reason for a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +45,8 @@ impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trigger::Stall { incident } => write!(f, "stall, incident {incident}"),
-            Trigger::Delay { delay_ns } => write!(f, "a delay of {:?}", Duration::from_nanos(*delay_ns)),
-            Trigger::Poll { poll_ns } => write!(f, "a poll of {:?}", Duration::from_nanos(*poll_ns)),
+            Trigger::Delay { delay_ns } => write!(f, "a delay of {}", duration(*delay_ns)),
+            Trigger::Poll { poll_ns } => write!(f, "a poll of {}", duration(*poll_ns)),
             Trigger::Rule { name } => write!(f, "doctor: {name}"),
             Trigger::Panic => f.write_str("panic"),
             Trigger::Request => f.write_str("request"),

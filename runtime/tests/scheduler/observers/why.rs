@@ -121,6 +121,27 @@ fn wakes_by_threads_jobs_and_completed_tasks_are_distinct() {
 }
 
 #[test]
+fn of_tasks_with_one_name_the_longest_waiting_one_is_explained() {
+    let (runtime, mut client) = runtime("twins");
+    let mut twin = || {
+        let (to, from) = unbounded_channel();
+        let task = volt::task::Builder::new().name("twin").spawn_on(pass_on(from, None), runtime.handle());
+        let id: u64 = task.id().to_string().parse().unwrap();
+        why(&mut client, "twins", &id.to_string(), |why| why.links[0].state == State::Waits);
+        (id, to, task)
+    };
+    let twins = [twin(), twin(), twin()];
+    let oldest = |client: &mut Client| why(client, "twins", "twin", |_| true).links[0].task;
+    let is_woken = |why: &Why| why.links[0].woken.as_ref().is_some_and(|woken| !woken.is_spawn);
+    for (id, to, _task) in &twins {
+        assert_eq!(oldest(&mut client), *id);
+        to.send(()).unwrap();
+        why(&mut client, "twins", &id.to_string(), is_woken);
+    }
+    assert_eq!(oldest(&mut client), twins[0].0);
+}
+
+#[test]
 fn the_answer_for_an_unknown_task_lists_the_possible_reasons() {
     let (_runtime, mut client) = runtime("unknowing");
     for task in ["18446744073709551615", "nobody", ""] {

@@ -2,9 +2,9 @@
 //!
 //! Each task's header records which task submitted it last (`task::wakes`, `LastWake`): two stores
 //! per wake-up, always on. The chain is built on demand, on the thread that requests it. A task
-//! with a name is found immediately; for others the registry is walked through, a few tasks under a
-//! lock at a time. A task that has not waited yet and has no name is not in the registry; only the
-//! data that its worker exposes is available.
+//! with a name is found immediately by its id; for others, and to find a task by its name, the
+//! registry is walked through, a few tasks under a lock at a time. A task that has not waited yet
+//! and has no name is not in the registry; only the data that its worker exposes is available.
 //!
 //! Rejected: following the records of the flight recorder, which also contain the causes of earlier
 //! polls. They reach back only milliseconds under load, and only while the recorder is on. A
@@ -19,8 +19,8 @@ use crate::scheduler::shared::Shared;
 use crate::task::header::Header;
 use crate::task::wakes::LastWake;
 
-/// How many tasks are walked through for one chain, which takes about 80 ms; further tasks are not
-/// checked.
+/// How many tasks are walked through for one chain, which takes about 80 ms, and as many to find a
+/// task by its name; further tasks are not checked.
 const TASKS_MAX: usize = 1_000_000;
 
 /// The data that was found about a task.
@@ -31,13 +31,14 @@ struct Seen {
 
 impl Shared {
     /// Returns the chain of wake-ups that led to the last poll of the task with this id, or else
-    /// this name; `None` if no such task is alive and known.
+    /// this name; `None` if no such task is alive and known. Of several tasks with the name, it is
+    /// the one that was woken the longest time ago.
     pub(crate) fn why(&self, task: &str) -> Option<Why> {
         let now_ns = clock::now_ns();
         let mut left = TASKS_MAX;
         let mut seen = match task.strip_prefix('#').unwrap_or(task).parse() {
             Ok(id) => self.see(id, &mut left),
-            Err(_) => self.see_header(&mut left, |header| header.name() == Some(task)),
+            Err(_) => self.see_named(task),
         };
         let mut why = Why { runtime: self.identity.name.clone(), ..Why::default() };
         let mut led_at_ns = u64::MAX;
@@ -97,6 +98,18 @@ impl Shared {
             seen.get_or_insert_with(unkept).link.state = State::Polled;
         }
         seen
+    }
+
+    /// Returns the task with this name whose last wake-up is the oldest.
+    fn see_named(&self, name: &str) -> Option<Seen> {
+        let mut oldest: Option<(u64, Seen)> = None;
+        self.workers.registry.walk(TASKS_MAX, |header| {
+            let is_older = || oldest.as_ref().is_none_or(|(at_ns, _)| header.submitted_at_ns() < *at_ns);
+            if header.name() == Some(name) && is_older() {
+                oldest = Some((header.submitted_at_ns(), of(header)));
+            }
+        });
+        oldest.map(|(_, seen)| seen)
     }
 
     /// Returns the first task for which `is_it` is true, among at most `left` tasks.
