@@ -1,5 +1,5 @@
 //! Measures how long a task from outside waits, in time, while every worker is busy with tasks that
-//! wake themselves.
+//! wake themselves. The tasks from outside are in the global queue, the default placement.
 //!
 //! ```text
 //! cargo bench -p volt-runtime --bench fairness            a table

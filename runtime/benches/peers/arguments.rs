@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::meter::Meter;
+use crate::meter::{MIN_CPU_BATCHES, Meter};
 use crate::runtimes;
 use crate::workloads;
 
@@ -28,7 +28,8 @@ Options for profilers:
   --workers N     Number of workers [default: one for each processor]
   --batches N     Run exactly N batches per round, without warm-up
   --cpu           Measure the processor time of the program instead of elapsed
-                  time, in workloads that are measured in batches
+                  time, in workloads that are measured in batches; a round
+                  needs at least 2 of them
   --recorded      Switch Volt's flight recorder on
   --log LEVEL     Install tracing-subscriber's fmt at LEVEL, which writes nothing
 
@@ -92,6 +93,11 @@ impl Arguments {
                 "--batches" => parsed.batches = Some(count(argument, value()?)?),
                 _ => return Err(format!("unknown option {argument}\n\n{USAGE}")),
             }
+        }
+        if parsed.is_cpu && parsed.batches.is_some_and(|batches| batches < MIN_CPU_BATCHES) {
+            return Err(format!(
+                "--cpu needs at least --batches {MIN_CPU_BATCHES}: it measures from the end of the first batch on"
+            ));
         }
         parsed.rounds = rounds.unwrap_or(if parsed.quick { QUICK_ROUNDS } else { ROUNDS });
         parsed.workers = workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

@@ -10,6 +10,9 @@ use crate::quantile::quantile;
 const WARM_UP: u32 = 5;
 /// Minimum number of batches that are counted, however long one takes.
 const MIN_BATCHES: usize = 3;
+/// Minimum number of batches that `--batches` sets with `--cpu`: processor time is measured from
+/// the end of the first batch to that of the last.
+pub(crate) const MIN_CPU_BATCHES: usize = 2;
 
 /// See the header of this file.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +47,7 @@ impl Meter {
         }
         let until = |_| cpu_time();
         let ends = self.each(batch, until);
-        let [first, .., last] = ends[..] else { unreachable!("a round has {MIN_BATCHES} batches") };
+        let [first, .., last] = ends[..] else { unreachable!("fewer than {MIN_CPU_BATCHES} batches") };
         vec![cost(last - first) / (ends.len() - 1) as f64]
     }
 

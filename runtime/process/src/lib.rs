@@ -68,6 +68,8 @@ mod room;
 
 mod state;
 
+mod stopping;
+
 #[cfg(not(loom))]
 mod messages;
 

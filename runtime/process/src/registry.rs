@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::messages::pid::{Node, Pid};
+use crate::stopping;
 
 /// A power of two, and more than the threads that look processes up at the same time.
 pub(crate) const SHARDS: usize = 64;
@@ -113,20 +114,19 @@ impl<E: Named> Registry<E> {
 
     /// Removes the process and its name.
     pub(crate) fn remove(&self, pid: Pid) {
-        let mut shard = self.shards[pid.index() as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
+        let shard = self.shards[pid.index() as usize % SHARDS].write().unwrap_or_else(PoisonError::into_inner);
         let at = pid.index() as usize / SHARDS;
-        let place = &mut shard.places[at];
-        debug_assert_eq!(place.generation, pid.generation(), "a process is removed once");
-        let entry = place.entry.take();
-        let next = place.generation.wrapping_add(1);
-        if next != self.first_generation {
-            place.generation = next;
-            shard.free.push(at as u32);
-        }
-        // ORDERING: Relaxed; changed under the lock of the shard. A shutdown that locks the shard
-        // later sees this change; one that has locked it earlier is notified by `System::ended`.
-        self.alive.fetch_sub(1, Ordering::Relaxed);
-        drop(shard);
+        let entry = stopping::remove(shard, &self.alive, |shard| {
+            let place = &mut shard.places[at];
+            debug_assert_eq!(place.generation, pid.generation(), "a process is removed once");
+            let entry = place.entry.take();
+            let next = place.generation.wrapping_add(1);
+            if next != self.first_generation {
+                place.generation = next;
+                shard.free.push(at as u32);
+            }
+            entry
+        });
         if let Some(name) = entry.as_ref().and_then(|entry| entry.name()) {
             self.unname(name, pid);
         }
@@ -135,7 +135,7 @@ impl<E: Named> Registry<E> {
     /// Returns the number of live processes.
     pub(crate) fn len(&self) -> usize {
         // ORDERING: Relaxed; the value is only displayed, except in a shutdown, for which the locks
-        // of the shards order it: see `remove`.
+        // of the shards order it: see `stopping`.
         self.alive.load(Ordering::Relaxed)
     }
 

@@ -87,35 +87,42 @@ impl Drop for Hogs {
     }
 }
 
-/// Returns the number of polls for which a task may wait, without the poll in flight when it is
-/// submitted.
-fn limit(placement: Placement, workers: usize, poll_time: Duration) -> u64 {
+/// Returns the number of polls for which a task in the global queue may wait, without the poll in
+/// flight when it is submitted.
+fn polls_in_the_global_queue(poll_time: Duration) -> u64 {
     // There is one poll between two checks in any case, and the clocks may differ by one more.
-    let by_time = (TARGET.as_nanos() / poll_time.as_nanos()).max(1) as u64 + 1;
-    match placement {
-        Global => by_time,
-        // To the ring's tail, behind all hogs if they are all there; or to the global queue, if
-        // every worker is stuck.
-        _ => by_time.max(2 * workers as u64 + 1),
+    (TARGET.as_nanos() / poll_time.as_nanos()).max(1) as u64 + 1
+}
+
+/// Checks that no task from outside waits for more polls than `limit` returns for the number of
+/// other tasks and the length of their polls.
+fn assert_waits(placement: Placement, limit: impl Fn(u64, Duration) -> u64) {
+    for workers in [1, 2] {
+        for micros in [1, 10, 100, 1_000] {
+            watched(|| {
+                let poll_time = Duration::from_micros(micros);
+                let runtime = builder(workers).placement(placement).build().unwrap();
+                let hogs = Hogs::start(&runtime, workers, 2 * workers, poll_time);
+                let limit = limit(2 * workers as u64, poll_time);
+                let waited = (0..SAMPLES).map(|_| hogs.polls_before_a_task_from_outside(&runtime));
+                let most = waited.max().unwrap_or_default();
+                assert!(most <= limit, "{most} polls of {micros} us, {workers} workers, {placement:?}: {limit}");
+            });
+        }
     }
 }
 
 #[test]
 fn a_task_from_outside_waits_3_us_and_two_polls_at_most() {
-    for placement in [Global, TwoChoices, LeastLoaded] {
-        for workers in [1, 2] {
-            for micros in [1, 10, 100, 1_000] {
-                watched(|| {
-                    let poll_time = Duration::from_micros(micros);
-                    let runtime = builder(workers).placement(placement).build().unwrap();
-                    let hogs = Hogs::start(&runtime, workers, 2 * workers, poll_time);
-                    let limit = limit(placement, workers, poll_time);
-                    let waited = (0..SAMPLES).map(|_| hogs.polls_before_a_task_from_outside(&runtime));
-                    let most = waited.max().unwrap_or_default();
-                    assert!(most <= limit, "{most} polls of {micros} us, {workers} workers, {placement:?}: {limit}");
-                });
-            }
-        }
+    assert_waits(Global, |_others, poll_time| polls_in_the_global_queue(poll_time));
+}
+
+#[test]
+fn a_task_placed_at_a_worker_waits_for_each_other_once() {
+    for placement in [TwoChoices, LeastLoaded] {
+        // To the ring's tail, behind all other tasks if they are all there; or to the global queue,
+        // if every worker is stuck.
+        assert_waits(placement, |others, poll_time| polls_in_the_global_queue(poll_time).max(others + 1));
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Under `Block`, a sender that finds no room waits in a queue, in order of arrival: see `room`,
 //! whose steps take place under the lock of the mailbox. `poll_push` has W1 to W3, `drain` L1 and
-//! L2, and `give_up` G1 and G2.
+//! L2, `give_up` G1 and G2, and `close` C1 and C2.
 //!
 //! # Invariants
 //!
@@ -216,9 +216,10 @@ impl Mailbox {
         let mut queue = self.lock();
         queue.is_closed = true;
         let left = std::mem::take(&mut queue.events);
+        // C1.
         let woken = queue.room.close();
         drop(queue);
-        // These senders find the mailbox closed.
+        // C2. These senders find the mailbox closed.
         woken.for_each(Waker::wake);
         left
     }

@@ -1,6 +1,6 @@
 //! loom models of the room of a mailbox. They call the methods of [`Room`] under a lock, as a
 //! mailbox does. For each property there are twins with one step done wrong, in which loom must
-//! find an error. W1 to W3, L1 and L2, G1 and G2 are the steps of the parent module.
+//! find an error. W1 to W3, L1 and L2, G1 and G2, C1 and C2 are the steps of the parent module.
 //!
 //! A sender that is woken is polled after all threads have finished, as if its task had been
 //! queued.
@@ -81,6 +81,12 @@ trait Steps: 'static {
 
     fn enter(room: &Mutex<Room>) -> bool {
         room.lock().unwrap().enter()
+    }
+
+    /// C1 and C2.
+    fn close(room: &Mutex<Room>) {
+        let woken = room.lock().unwrap().close();
+        woken.for_each(Waker::wake);
     }
 }
 
@@ -232,11 +238,50 @@ struct IgnoresLent;
 impl Steps for IgnoresLent {
     fn enter(room: &Mutex<Room>) -> bool {
         let room = room.lock().unwrap();
-        room.messages < room.capacity
+        room.messages() < room.capacity()
     }
 }
 
 #[test]
 fn twin_a_sender_that_takes_lent_room_is_found() {
     breaks("a sender overtakes another", None, arrives::<IgnoresLent>);
+}
+
+// ---- a sender that begins to wait while the process exits ---------------------------------------
+
+/// In a closed mailbox there is room, so the sender either waits and is woken, or need not wait.
+fn closes<S: Steps>() {
+    let room = full();
+    let runner = thread::spawn({
+        let room = room.clone();
+        move || S::close(&room)
+    });
+    let mut sender = Sender::new();
+    S::poll(&room, &mut sender);
+    runner.join().unwrap();
+    assert!(sender.is_in || sender.is_woken(), "a sender waits for a process that has exited");
+}
+
+#[test]
+fn a_sender_that_begins_to_wait_is_notified_of_an_exit() {
+    holds(None, closes::<AsBuilt>);
+}
+
+#[test]
+fn twin_a_sender_that_queues_at_an_exited_process_is_found() {
+    breaks("a sender waits for a process that has exited", None, closes::<ChecksBefore>);
+}
+
+/// C1 without the queue.
+struct ClosesForLaterSenders;
+
+impl Steps for ClosesForLaterSenders {
+    fn close(room: &Mutex<Room>) {
+        room.lock().unwrap().messages = 0;
+    }
+}
+
+#[test]
+fn twin_a_close_that_forgets_the_queue_is_found() {
+    breaks("a sender waits for a process that has exited", None, closes::<ClosesForLaterSenders>);
 }

@@ -15,7 +15,7 @@
 //!
 //! # Protocol
 //!
-//! Each step is one method. All steps but W2, L2 and G2 are under the lock of the mailbox.
+//! Each step is one method. All steps but W2, L2, G2 and C2 are under the lock of the mailbox.
 //!
 //! * Waiting: a sender that finds no room joins the queue with its waker, and receives a ticket
 //!   (W1, `wait`). It is polled when it is woken (W2). If its ticket was served, it uses up the
@@ -24,6 +24,8 @@
 //!   from the queue and lends it a place (L1, `leave`). Then it wakes these senders (L2).
 //! * Giving up: a sender whose future is dropped leaves the queue. If room was lent to it, that is
 //!   free again, and is lent as in L1 (G1, `give_up`). Then the next sender is woken (G2).
+//! * Closing: when the process exits, the queue is emptied (C1, `close`), and its senders are woken
+//!   (C2). They find the mailbox closed, as does a sender that arrives later.
 //!
 //! # Invariants
 //!
@@ -163,7 +165,7 @@ impl Room {
         waker
     }
 
-    /// Removes everything. Returns the wakers of the senders that waited.
+    /// C1: removes everything. Returns the wakers of the senders that waited.
     pub(crate) fn close(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.messages = 0;
         let waiters = self.waiters.take().unwrap_or_default();

@@ -9,8 +9,8 @@
 use loom::thread;
 
 use super::*;
+use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
-use loom::sync::{Arc, Mutex};
 use volt_explore::{breaks, holds};
 
 /// A process: its state word, its mailbox, and whether it must exit.
@@ -413,127 +413,39 @@ fn twin_an_exit_by_a_store_is_reported_twice() {
 
 /// A shutdown completes a process in the middle of its step. `end` reports that, and changes
 /// nothing.
+fn step_that_outlives_its_process<S: Steps>() {
+    let process = Arc::new(Process::new());
+    assert_eq!(S::begin(&process), Begin::Step);
+    let shutdown = thread::spawn({
+        let process = process.clone();
+        move || S::complete(&process)
+    });
+    let end = S::end(&process, Until::Event);
+    assert!(shutdown.join().unwrap() && matches!(end, End::Rest | End::Complete));
+    assert_eq!(process.state.lifecycle(), Lifecycle::Complete, "a process that has exited lives");
+    assert_eq!(process.state.begin(), Begin::Complete);
+}
+
 #[test]
 fn a_step_that_outlives_its_process_changes_nothing() {
-    holds(None, || {
-        let process = Arc::new(Process::new());
-        assert_eq!(process.state.begin(), Begin::Step);
-        let shutdown = thread::spawn({
-            let process = process.clone();
-            move || process.state.complete()
-        });
-        let end = process.state.end(Until::Event);
-        assert!(shutdown.join().unwrap() && matches!(end, End::Rest | End::Complete));
-        assert_eq!(process.state.lifecycle(), Lifecycle::Complete);
-        assert_eq!(process.state.begin(), Begin::Complete);
-    });
+    holds(None, step_that_outlives_its_process::<AsBuilt>);
 }
 
-// ---- a shutdown concurrent with starts and exits ------------------------------------------------
+/// R4 by a load and a store.
+struct EndsByStore;
 
-/// The parts of `Registry` and `System` that take part: a shard, the number of live processes, and
-/// whether the system is stopping.
-#[derive(Default)]
-struct System {
-    shard: Mutex<bool>,
-    alive: AtomicU32,
-    is_stopping: AtomicBool,
-}
-
-/// `System::start_with`: puts the process into the registry before it checks whether the system is
-/// stopping.
-fn start(system: &System) -> bool {
-    *system.shard.lock().unwrap() = true;
-    !system.is_stopping.load(Ordering::Relaxed)
-}
-
-fn start_checking_before(system: &System) -> bool {
-    let may = !system.is_stopping.load(Ordering::Relaxed);
-    if may {
-        *system.shard.lock().unwrap() = true;
-    }
-    may
-}
-
-/// `System::shutdown`, its first two steps. Returns whether it finds the process.
-fn stop(system: &System) -> bool {
-    system.is_stopping.store(true, Ordering::Relaxed);
-    *system.shard.lock().unwrap()
-}
-
-fn stop_listing_before(system: &System) -> bool {
-    let seen = *system.shard.lock().unwrap();
-    system.is_stopping.store(true, Ordering::Relaxed);
-    seen
-}
-
-/// Either the process is not started, or the shutdown finds it and cancels it.
-fn starting(start: fn(&System) -> bool, stop: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
-    move || {
-        let system = Arc::new(System::default());
-        let starter = thread::spawn({
-            let system = system.clone();
-            move || start(&system)
-        });
-        let shutdown = thread::spawn(move || stop(&system));
-        let (started, seen) = (starter.join().unwrap(), shutdown.join().unwrap());
-        assert!(!started || seen, "it starts unseen");
+impl Steps for EndsByStore {
+    fn end(process: &Process, _until: Until) -> End {
+        let word = Word(process.state.0.load(Ordering::Acquire));
+        if word.lifecycle() == COMPLETE {
+            return End::Complete;
+        }
+        process.state.0.store(word.with_lifecycle(IDLE).0, Ordering::Release);
+        End::Rest
     }
 }
 
 #[test]
-fn a_process_that_starts_beside_a_shutdown_is_seen_or_refused() {
-    holds(None, starting(start, stop));
-}
-
-#[test]
-fn twin_a_start_that_checks_too_early_is_found() {
-    breaks("it starts unseen", None, starting(start_checking_before, stop));
-}
-
-#[test]
-fn twin_a_shutdown_that_lists_before_it_stops_is_found() {
-    breaks("it starts unseen", None, starting(start, stop_listing_before));
-}
-
-/// `Registry::remove`, then `System::ended`. Returns whether it notifies the shutdown.
-fn ended(system: &System) -> bool {
-    let mut shard = system.shard.lock().unwrap();
-    *shard = false;
-    system.alive.fetch_sub(1, Ordering::Relaxed);
-    drop(shard);
-    system.is_stopping.load(Ordering::Relaxed)
-}
-
-fn ended_counting_late(system: &System) -> bool {
-    *system.shard.lock().unwrap() = false;
-    system.alive.fetch_sub(1, Ordering::Relaxed);
-    system.is_stopping.load(Ordering::Relaxed)
-}
-
-/// Either the shutdown counts no live process, or the exiting process notifies it.
-fn ending(ended: fn(&System) -> bool) -> impl Fn() + Send + Sync + 'static {
-    move || {
-        let system = Arc::new(System { shard: Mutex::new(true), alive: AtomicU32::new(1), ..System::default() });
-        let ender = thread::spawn({
-            let system = system.clone();
-            move || ended(&system)
-        });
-        let shutdown = thread::spawn(move || {
-            stop(&system);
-            system.alive.load(Ordering::Relaxed) == 0
-        });
-        let (tells, is_empty) = (ender.join().unwrap(), shutdown.join().unwrap());
-        assert!(tells || is_empty, "the shutdown is not notified");
-    }
-}
-
-#[test]
-fn the_last_end_reaches_the_shutdown() {
-    holds(None, ending(ended));
-}
-
-#[test]
-fn twin_an_end_that_is_counted_without_the_lock_is_found() {
-    breaks("the shutdown is not notified", None, ending(ended_counting_late));
+fn twin_a_step_that_ends_by_a_store_is_found() {
+    breaks("a process that has exited lives", None, step_that_outlives_its_process::<EndsByStore>);
 }

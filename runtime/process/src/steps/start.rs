@@ -166,22 +166,24 @@ impl System {
             location,
             mailbox: Mailbox::new(capacity, overflow),
         };
-        let entry = self.registry().insert(|pid| Arc::new(Entry::new(pid, birth)));
-        let entry = entry.ok_or_else(|| SpawnError(Refusal::TooMany(self.registry().max())))?;
-        // ORDERING: Relaxed; a counter.
-        self.ends().started.fetch_add(1, Ordering::Relaxed);
-        // Before the record of the start: its reader fetches the name once, with that record.
-        let has_name = name.as_ref().is_none_or(|name| self.give_name(&entry, name));
-        self.runtime().record(|| recording::Event::ProcessStart {
-            process: entry.pid().number(),
-            parent: parent.map_or(0, |parent| parent.pid().index().saturating_add(1)),
+        let (inserted, is_refused) = self.stopping().start(|| {
+            let entry = self.registry().insert(|pid| Arc::new(Entry::new(pid, birth)))?;
+            // ORDERING: Relaxed; a counter.
+            self.ends().started.fetch_add(1, Ordering::Relaxed);
+            // Before the record of the start: its reader fetches the name once, with that record.
+            let has_name = name.as_ref().is_none_or(|name| self.give_name(&entry, name));
+            self.runtime().record(|| recording::Event::ProcessStart {
+                process: entry.pid().number(),
+                parent: parent.map_or(0, |parent| parent.pid().index().saturating_add(1)),
+            });
+            // From here on, the runner reports the exit, even if it is dropped below because the
+            // process is refused or the name is taken.
+            let runner = Runner::new(entry.clone(), process, Start { method, input, started });
+            Some((entry, has_name, runner))
         });
-        // From here on, the runner reports the exit, even if it is dropped below because the name
-        // is taken.
-        let runner = Runner::new(entry.clone(), process, Start { method, input, started });
-        // Checked again now that the process is in the registry, where a shutdown that begins after
-        // this finds it: see `stop`.
-        if self.is_stopping() {
+        let inserted = inserted.ok_or_else(|| SpawnError(Refusal::TooMany(self.registry().max())));
+        let (entry, has_name, runner) = inserted?;
+        if is_refused {
             return Err(SpawnError(Refusal::ShuttingDown));
         }
         if let Some(name) = name.as_ref().filter(|_| !has_name) {

@@ -1,7 +1,7 @@
 //! A system: the processes of one node, and the parts that they share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use volt_telemetry::processes::{ProcessList, Processes, Query};
@@ -16,6 +16,7 @@ use crate::registry;
 use crate::report::info::ProcessInfo;
 use crate::report::listing::Listing;
 use crate::report::survey::Survey;
+use crate::stopping::Stopping;
 use volt::Handle;
 use volt::observe::ProcessSource;
 use volt::sync::Notify;
@@ -48,7 +49,7 @@ pub(crate) struct Inner {
     handlers: Box<dyn Dispatch>,
     remote: Option<Remote>,
     next_monitor: AtomicU64,
-    is_stopping: AtomicBool,
+    stopping: Stopping,
     /// Notified at every exit while the system shuts down, and at every exit in a system with a
     /// relay.
     ended: Notify,
@@ -99,7 +100,7 @@ impl System {
             handlers,
             remote,
             next_monitor: AtomicU64::new(0),
-            is_stopping: AtomicBool::new(false),
+            stopping: Stopping::new(),
             ended: Notify::new(),
             ends: Ends::default(),
             survey: Survey::default(),
@@ -199,19 +200,18 @@ impl System {
         MonitorId(self.0.next_monitor.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Refuses to start any more processes. A start first puts the process into the registry, and
-    /// then checks `is_stopping`. A shutdown first sets `is_stopping`, and then lists the registry.
-    /// So every process is either refused, or found by the shutdown.
-    pub(crate) fn stop(&self) {
-        // ORDERING: Relaxed; ordered by the lock of the process's shard. A start or an exit takes
-        // it before it checks, and a shutdown takes it after this store. Models:
-        // `state::loom_models`.
-        self.0.is_stopping.store(true, Ordering::Relaxed);
+    /// Refuses to start any more processes. Returns those that are alive: every process is either
+    /// refused, or among them.
+    pub(crate) fn stop(&self) -> impl Iterator<Item = Arc<Entry>> {
+        self.0.stopping.stop(|| self.registry().list())
+    }
+
+    pub(crate) fn stopping(&self) -> &Stopping {
+        &self.0.stopping
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        // ORDERING: Relaxed; see `stop`.
-        self.0.is_stopping.load(Ordering::Relaxed)
+        self.0.stopping.is_set()
     }
 
     /// See the field `ended` of `Inner`.

@@ -58,9 +58,8 @@ impl System {
     /// If the future is dropped after its first poll, no process can be started, and all have been
     /// cancelled. Those that do not exit are not killed unless the limit was over.
     pub async fn shutdown(&self, limit: Option<Duration>) -> ShutdownReport {
-        self.stop();
         let mut processes = 0;
-        for entry in self.registry().list() {
+        for entry in self.stop() {
             processes += 1;
             entry.cancel();
         }

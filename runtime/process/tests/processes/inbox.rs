@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn an_inbox_that_another_task_reads_is_emptied() {
     with_system(async |system| {
-        let function = volt_process::from_fn(async |mut inbox, _| {
+        let (report, received) = volt::sync::oneshot::channel();
+        let function = volt_process::from_fn(async move |mut inbox, _| {
             let reads = volt::spawn(async move {
                 let mut got = Vec::new();
                 while let Some(message) = inbox.recv().await {
@@ -14,7 +15,8 @@ fn an_inbox_that_another_task_reads_is_emptied() {
                 }
                 got
             });
-            Ok(Payload::new(reads.await?))
+            drop(report.send(reads.await?));
+            Ok(Payload::empty())
         });
         let ends = system.exec(Spawn::new(function).name("reads").mailbox(2, Overflow::Block));
         let pid = system.whereis("reads").unwrap();
@@ -24,6 +26,7 @@ fn an_inbox_that_another_task_reads_is_emptied() {
         until(|| system.info(pid).unwrap().mailbox_len == 0).await;
         system.cancel(pid);
         assert_eq!(ends.await.unwrap_err(), ExitReason::Shutdown);
+        assert_eq!(received.await.unwrap(), (0..500).collect::<Vec<_>>());
     });
 }
 

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Prints `{"tokio":23.1}`: the cost of an operation, ns. `--batches N` runs exactly N batches,
-//! without warm-up; `--quick` runs fewer; `--cpu` measures processor time. The benchmark `observe`
-//! builds and starts it. The sources of the workloads, the meter and the runtime are those of
-//! `peers`.
+//! without warm-up; `--quick` runs fewer; `--cpu` measures processor time, of at least 2 batches.
+//! The benchmark `observe` builds and starts it. The sources of the workloads, the meter and the
+//! runtime are those of `peers`.
 
 #[path = "../../../peers/quantile.rs"]
 mod quantile;
@@ -75,7 +75,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-use self::meter::Meter;
+use self::meter::{MIN_CPU_BATCHES, Meter};
 use self::runtimes::peer::Peer;
 use self::runtimes::tokio::{Tokio, Unwatched, Watch};
 
@@ -133,6 +133,9 @@ fn cost_ns() -> Option<f64> {
             "--cpu" => cpu = true,
             _ => return None,
         }
+    }
+    if cpu && batches.is_some_and(|batches| batches < MIN_CPU_BATCHES) {
+        return None;
     }
     let name = only?;
     let run = match watch.as_str() {

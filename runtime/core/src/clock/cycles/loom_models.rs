@@ -155,43 +155,75 @@ fn loom_a_reader_that_keeps_its_segment_sees_whole_segments() {
     holds(Some(2), reader_and_writer::<Keeps>());
 }
 
+/// Two threads, each of which reads again when its segment is over, and so renews the clock.
+fn threads_that_all_renew<S: Steps>() {
+    let world = World::new();
+    let readers = (0..2).map(|_| {
+        let world = world.clone();
+        thread::spawn(move || {
+            (0..2).for_each(|_| {
+                world.read::<S>();
+                world.machine.pass(SEGMENT_NS);
+            });
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
 #[test]
 fn loom_threads_that_all_renew_never_go_back() {
-    holds(Some(2), || {
-        let world = World::new();
-        let readers = (0..2).map(|_| {
-            let world = world.clone();
-            thread::spawn(move || {
-                (0..2).for_each(|_| {
-                    world.read::<AsBuilt>();
-                    world.machine.pass(SEGMENT_NS / 2);
-                });
-            })
-        });
-        let readers: Vec<_> = readers.collect();
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    holds(Some(2), threads_that_all_renew::<AsBuilt>);
+}
+
+/// Two threads read twice. In between, the counter steps back by more than a segment.
+fn counter_that_steps_back<S: Steps>() {
+    let world = World::new();
+    let readers = (0..2).map(|index| {
+        let world = world.clone();
+        thread::spawn(move || {
+            world.read::<S>();
+            if index == 0 {
+                world.machine.back.fetch_add(LONG_NS, Ordering::Relaxed);
+            }
+            world.read::<S>();
+        })
     });
+    let readers: Vec<_> = readers.collect();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    world.read::<S>();
+    assert_eq!((world.clock.faults(), world.clock.is_fast()), (1, false), "found, once");
 }
 
 #[test]
 fn loom_a_counter_that_steps_back_takes_no_reader_back() {
-    holds(Some(2), || {
-        let world = World::new();
-        let readers = (0..2).map(|index| {
-            let world = world.clone();
-            thread::spawn(move || {
-                world.read::<AsBuilt>();
-                if index == 0 {
-                    world.machine.back.fetch_add(LONG_NS, Ordering::Relaxed);
-                }
-                world.read::<AsBuilt>();
-            })
-        });
-        let readers: Vec<_> = readers.collect();
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
-        world.read::<AsBuilt>();
-        assert_eq!((world.clock.faults(), world.clock.is_fast()), (1, false), "found, once");
-    });
+    holds(Some(2), counter_that_steps_back::<AsBuilt>);
+}
+
+/// Fault: Read (4) without the lock. Two writers overwrite each other's segment, and both note a
+/// fault of the counter.
+struct RenewsUnlocked;
+
+impl Steps for RenewsUnlocked {
+    fn now_ns(clock: &Subject) -> u64 {
+        loop {
+            let generation = clock.current.load(Ordering::Acquire);
+            let shown_ns = clock.slot(generation).read().show(&clock.source);
+            if clock.is_current(generation) {
+                return shown_ns.unwrap_or_else(|| Writer(clock).renew(generation));
+            }
+        }
+    }
+}
+
+#[test]
+fn loom_threads_that_renew_without_the_lock_are_found() {
+    breaks("BACKWARDS", None, threads_that_all_renew::<RenewsUnlocked>);
+}
+
+#[test]
+fn loom_a_fault_that_two_writers_note_is_found() {
+    breaks("found, once", Some(2), counter_that_steps_back::<RenewsUnlocked>);
 }
 
 /// Fault: Read without (3), the generation.

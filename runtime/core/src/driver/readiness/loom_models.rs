@@ -29,6 +29,10 @@ trait Steps: 'static {
     fn poll_ready(readiness: &Readiness, cx: &mut Context<'_>) -> Poll<io::Result<Seen>> {
         readiness.poll_ready(cx, Direction::Read)
     }
+
+    fn poll_queue(wait: Pin<&mut Ready<'_>>, cx: &mut Context<'_>) -> Poll<io::Result<(Seen, coop::Unit)>> {
+        wait.poll(cx)
+    }
 }
 
 struct AsBuilt;
@@ -77,12 +81,12 @@ impl Socket {
     }
 
     /// Waits for one item in the queue and takes it.
-    fn take_in_queue(&self, sleeper: &StdArc<Sleeper>) {
+    fn take_in_queue<S: Steps>(&self, sleeper: &StdArc<Sleeper>) {
         let waker = Waker::from(sleeper.clone());
         loop {
             let mut wait = pin!(self.readiness.ready(Direction::Read));
             let (seen, _unit) = loop {
-                match wait.as_mut().poll(&mut Context::from_waker(&waker)) {
+                match S::poll_queue(wait.as_mut(), &mut Context::from_waker(&waker)) {
                     Poll::Ready(ready) => break ready.unwrap(),
                     Poll::Pending => sleeper.sleep(),
                 }
@@ -90,7 +94,7 @@ impl Socket {
             if self.attempt() {
                 return;
             }
-            self.readiness.clear(seen);
+            S::clear(&self.readiness, seen);
         }
     }
 
@@ -128,7 +132,7 @@ fn a_task_in_the_slot_misses_no_report() {
 
 #[test]
 fn a_task_in_the_queue_misses_no_report() {
-    holds(None, || reports::<AsBuilt>(Flags::NONE, 2, Socket::take_in_queue));
+    holds(None, || reports::<AsBuilt>(Flags::NONE, 2, Socket::take_in_queue::<AsBuilt>));
 }
 
 #[test]
@@ -137,18 +141,20 @@ fn a_report_between_an_attempt_and_its_clear_is_kept() {
 }
 
 /// Two tasks in the queue, and two items.
+fn two_tasks_in_the_queue<S: Steps>() {
+    let socket = Arc::new(Socket { readiness: Readiness::new(Flags::NONE), buffer: AtomicUsize::new(0) });
+    let tasks = [(); 2].map(|()| {
+        let socket = socket.clone();
+        thread::spawn(move || socket.take_in_queue::<S>(&StdArc::new(Sleeper::default())))
+    });
+    let kernel = thread::spawn(move || (0..2).for_each(|_| socket.notify::<S>()));
+    kernel.join().unwrap();
+    tasks.into_iter().for_each(|task| task.join().unwrap());
+}
+
 #[test]
 fn two_tasks_in_the_queue_get_an_item_each() {
-    holds(Some(2), || {
-        let socket = Arc::new(Socket { readiness: Readiness::new(Flags::NONE), buffer: AtomicUsize::new(0) });
-        let tasks = [(); 2].map(|()| {
-            let socket = socket.clone();
-            thread::spawn(move || socket.take_in_queue(&StdArc::new(Sleeper::default())))
-        });
-        let kernel = thread::spawn(move || (0..2).for_each(|_| socket.notify::<AsBuilt>()));
-        kernel.join().unwrap();
-        tasks.into_iter().for_each(|task| task.join().unwrap());
-    });
+    holds(Some(2), two_tasks_in_the_queue::<AsBuilt>);
 }
 
 /// Fault: clears without comparing the tick.
@@ -176,6 +182,21 @@ impl Steps for ChecksUnlocked {
         readiness.waiters.lock().reader = Some(cx.waker().clone());
         Poll::Pending
     }
+
+    fn poll_queue(mut wait: Pin<&mut Ready<'_>>, cx: &mut Context<'_>) -> Poll<io::Result<(Seen, coop::Unit)>> {
+        let unit = ready!(coop::poll_proceed(cx));
+        let (readiness, awaited) = (wait.readiness, wait.awaited);
+        if let Some(seen) = readiness.check(awaited)? {
+            return Poll::Ready(Ok((seen, unit)));
+        }
+        let waker = Some(cx.waker().clone());
+        let mut waiters = readiness.waiters.lock();
+        match wait.queued {
+            Some(key) => waiters.queue[key].waker = waker,
+            None => wait.queued = Some(waiters.queue.insert(Waiter { awaited, waker })),
+        }
+        Poll::Pending
+    }
 }
 
 #[test]
@@ -183,12 +204,20 @@ fn not_checking_again_under_the_lock_is_found() {
     breaks("deadlock", None, || reports::<ChecksUnlocked>(Flags::NONE, 1, Socket::take_in_slot::<ChecksUnlocked>));
 }
 
+#[test]
+fn a_queue_that_does_not_check_again_under_the_lock_is_found() {
+    breaks("deadlock", None, || reports::<ChecksUnlocked>(Flags::NONE, 1, Socket::take_in_queue::<ChecksUnlocked>));
+}
+
 /// Fault: takes the wakers before it sets the flags.
 struct WakesFirst;
 
 impl Steps for WakesFirst {
     fn set(readiness: &Readiness, flags: Flags, into: &mut Vec<Waker>) {
-        into.extend(readiness.waiters.lock().reader.take());
+        let mut waiters = readiness.waiters.lock();
+        into.extend(waiters.reader.take());
+        into.extend(waiters.queue.iter_mut().filter_map(|(_, waiter)| waiter.waker.take()));
+        drop(waiters);
         readiness.word.fetch_or(flags.0, Ordering::AcqRel);
         readiness.word.fetch_add(1 << TICK_SHIFT, Ordering::AcqRel);
     }
@@ -197,4 +226,27 @@ impl Steps for WakesFirst {
 #[test]
 fn taking_the_wakers_before_the_flags_are_set_is_found() {
     breaks("deadlock", None, || reports::<WakesFirst>(Flags::NONE, 1, Socket::take_in_slot::<WakesFirst>));
+}
+
+#[test]
+fn taking_the_wakers_of_the_queue_too_early_is_found() {
+    breaks("deadlock", None, || reports::<WakesFirst>(Flags::NONE, 1, Socket::take_in_queue::<WakesFirst>));
+}
+
+/// Fault: wakes only the task at the front of the queue.
+struct WakesOne;
+
+impl Steps for WakesOne {
+    fn set(readiness: &Readiness, flags: Flags, into: &mut Vec<Waker>) {
+        let notify = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
+        let _ = readiness.word.fetch_update(Ordering::Release, Ordering::Relaxed, notify);
+        let mut waiters = readiness.waiters.lock();
+        let front = waiters.queue.iter_mut().next();
+        into.extend(front.and_then(|(_, waiter)| waiter.waker.take()));
+    }
+}
+
+#[test]
+fn a_report_that_wakes_one_task_of_the_queue_is_found() {
+    breaks("deadlock", Some(2), two_tasks_in_the_queue::<WakesOne>);
 }

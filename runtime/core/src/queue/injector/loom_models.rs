@@ -10,25 +10,50 @@ use super::*;
 use crate::scheduler::ends::{Ends, is_done};
 use crate::stats::tally::{Arrivals, Tally};
 
+/// The time of each push.
+const NOW_NS: u64 = 7;
+
+/// The steps that a fault can replace.
+trait Steps: 'static {
+    fn push(injector: &Injector<u32>, item: u32) -> Result<(), u32> {
+        injector.push(item, NOW_NS)
+    }
+
+    fn pop_batch(injector: &Injector<u32>, max: usize, to: impl FnMut(u32)) -> usize {
+        injector.pop_batch(max, to)
+    }
+}
+
+struct AsBuilt;
+
+impl Steps for AsBuilt {}
+
 /// Two threads push, one of them a batch; a third thread takes items and then closes the queue.
-fn pushers_and_taker() {
+fn pushers_and_taker<S: Steps>() {
     let injector = Arc::new(Injector::new());
     let pusher = injector.clone();
-    let pusher = thread::spawn(move || pusher.push(0, 7).err().into_iter().collect::<Vec<_>>());
+    let pusher = thread::spawn(move || S::push(&pusher, 0).err().into_iter().collect::<Vec<_>>());
     let batch = injector.clone();
-    let batch = thread::spawn(move || batch.push_batch(1..3, 7).err().into_iter().flatten().collect());
+    let batch = thread::spawn(move || batch.push_batch(1..3, NOW_NS).err().into_iter().flatten().collect());
     let taker = injector.clone();
     let taker = thread::spawn(move || {
         let mut taken = Vec::new();
-        let count = taker.pop_batch(2, |item| taken.push(item));
+        let count = S::pop_batch(&taker, 2, |item| taken.push(item));
         assert_eq!(count, taken.len());
         taker.close();
-        taken
+        // Counted under the lock.
+        let mut at_close = 0;
+        taker.for_each(|_| at_close += 1);
+        (taken, at_close)
     });
-    let mut out: Vec<_> = [pusher, batch, taker].into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let mut out: Vec<_> = [pusher, batch].into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    let (taken, at_close) = taker.join().unwrap();
+    out.extend(taken);
+    let copies = (injector.len(), injector.oldest_at_ns());
     let left = injector.pop_batch(9, |item| out.push(item));
-    assert!(left <= 3);
-    assert!(injector.push(9, 7).is_err(), "CLOSED-IS-LAST");
+    assert_eq!(left, at_close, "CLOSED-IS-LAST");
+    assert_eq!(copies, (left, (left > 0).then_some(NOW_NS)), "SAME-LOCK");
+    assert!(injector.push(9, NOW_NS).is_err(), "CLOSED-IS-LAST");
     assert_eq!((injector.len(), injector.oldest_at_ns()), (0, None), "SAME-LOCK");
     out.sort_unstable();
     assert_eq!(out, [0, 1, 2], "an item was lost or came out twice");
@@ -36,7 +61,71 @@ fn pushers_and_taker() {
 
 #[test]
 fn every_item_comes_out_once_or_goes_back() {
-    holds(None, pushers_and_taker);
+    holds(None, pushers_and_taker::<AsBuilt>);
+}
+
+/// Fault: checks whether the queue is closed, and then takes the lock again to push.
+struct ChecksBeforeThePush;
+
+impl Steps for ChecksBeforeThePush {
+    fn push(injector: &Injector<u32>, item: u32) -> Result<(), u32> {
+        let admits = injector.queue.lock().admits;
+        if admits == Admits::Nothing {
+            return Err(item);
+        }
+        let mut queue = injector.queue.lock();
+        injector.push_back(&mut queue, item, NOW_NS);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_push_that_checks_for_the_close_too_early_is_found() {
+    breaks("CLOSED-IS-LAST", None, pushers_and_taker::<ChecksBeforeThePush>);
+}
+
+/// Fault: stores the copies after the lock is released.
+struct PublishesUnlocked;
+
+impl Steps for PublishesUnlocked {
+    fn push(injector: &Injector<u32>, item: u32) -> Result<(), u32> {
+        let mut queue = injector.queue.lock();
+        if queue.admits == Admits::Nothing {
+            return Err(item);
+        }
+        queue.items.push_back(Item { item, pushed_at_ns: NOW_NS });
+        let len = queue.items.len();
+        drop(queue);
+        injector.len.store(len, Ordering::Relaxed);
+        injector.oldest_at_ns.store(NOW_NS, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn copies_that_are_stored_without_the_lock_are_found() {
+    breaks("SAME-LOCK", None, pushers_and_taker::<PublishesUnlocked>);
+}
+
+/// Fault: copies the items under the lock, and removes as many as there are under the next one.
+struct PopsInTwoSteps;
+
+impl Steps for PopsInTwoSteps {
+    fn pop_batch(injector: &Injector<u32>, max: usize, to: impl FnMut(u32)) -> usize {
+        let copied: Vec<_> = injector.queue.lock().items.iter().take(max).map(|item| item.item).collect();
+        let mut queue = injector.queue.lock();
+        let count = max.min(queue.items.len());
+        queue.items.drain(..count);
+        injector.publish(&queue);
+        drop(queue);
+        copied.iter().copied().for_each(to);
+        copied.len()
+    }
+}
+
+#[test]
+fn items_that_are_removed_after_they_are_copied_are_found() {
+    breaks("an item was lost", None, pushers_and_taker::<PopsInTwoSteps>);
 }
 
 /// The steps Submit and Park of `scheduler/idle/mod.rs` without their fences. At least one of the

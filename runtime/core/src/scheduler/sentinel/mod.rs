@@ -400,11 +400,8 @@ impl Rounds {
     /// Replace (1) and (2).
     fn declare_stuck(&mut self, stuck: &Stuck) -> bool {
         let shared = &self.shared;
-        if !shared.workers.slots.declare_stuck(stuck.slot) {
-            return false;
-        }
-        if shared.workers.remotes[stuck.slot].cells.poll_seq() != stuck.poll_seq {
-            shared.workers.slots.take_back(stuck.slot);
+        let cells = &shared.workers.remotes[stuck.slot].cells;
+        if !shared.workers.slots.replace(stuck.slot, || cells.poll_seq() == stuck.poll_seq) {
             return false;
         }
         self.seen[stuck.slot].stuck_seq = stuck.poll_seq;

@@ -42,6 +42,7 @@
 //! * *A forked child starts with nothing*: it has its own list and its own thread.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -159,7 +160,7 @@ impl Program {
         // While it lingers: until when, and how many runtimes had entered before.
         let mut lingers: Option<(u64, u64)> = None;
         let mut turn = Vec::new();
-        loop {
+        self.alarm.run(|| {
             let began_at_ns = clock::check();
             let pause = last.and_then(|turn| lateness.pause(turn, began_at_ns));
             let awake = |watched: &&Arc<Watched>| !watched.shared.sentinel.suspension.is_suspended();
@@ -183,7 +184,7 @@ impl Program {
                 };
                 if until_ns <= now_ns {
                     state.is_running = false;
-                    return;
+                    return ControlFlow::Break(());
                 }
                 lingers = Some((until_ns, state.entered));
                 due_at_ns = until_ns;
@@ -192,8 +193,8 @@ impl Program {
             last = sleep.map(|sleep| Turn { began_at_ns, waited, slept_at_ns: now_ns, sleep });
             state.is_asleep = sleep.is_none();
             drop(state);
-            self.alarm.sleep(sleep);
-        }
+            ControlFlow::Continue(sleep)
+        });
     }
 
     /// Leave (2).

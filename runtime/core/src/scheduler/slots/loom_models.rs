@@ -28,11 +28,7 @@ type Replace = fn(&WorkerSlots, &AtomicU64);
 
 /// Replace (1) to (3), for poll 1.
 fn replace(slots: &WorkerSlots, poll_seq: &AtomicU64) {
-    if slots.declare_stuck(0) {
-        if poll_seq.load(Ordering::Acquire) != 1 {
-            slots.take_back(0);
-            return;
-        }
+    if slots.replace(0, || poll_seq.load(Ordering::Relaxed) == 1) {
         assert_eq!(slots.call(), Some(Called::Thread(1)));
     }
 }
@@ -40,7 +36,7 @@ fn replace(slots: &WorkerSlots, poll_seq: &AtomicU64) {
 /// Replace (2) without checking whether the worker has already returned.
 fn replace_counting_twice(slots: &WorkerSlots, poll_seq: &AtomicU64) {
     if slots.declare_stuck(0) {
-        if poll_seq.load(Ordering::Acquire) != 1 {
+        if poll_seq.load(Ordering::Relaxed) != 1 {
             slots.states[0].store(PRESENT, Ordering::Release);
             slots.raise_able();
             return;
@@ -56,7 +52,7 @@ fn a_worker_that_comes_back(replace: Replace) -> impl Fn() + Send + Sync + 'stat
         let sentinel = spawn(&slots, move |slots| replace(slots, &seen));
         let worker = spawn(&slots, move |slots| {
             // The poll ends.
-            poll_seq.store(2, Ordering::Release);
+            poll_seq.store(2, Ordering::Relaxed);
             if !slots.is_present(0) {
                 slots.come_back(0);
             }
@@ -98,12 +94,8 @@ fn begin_blocking_counting_twice(slots: &WorkerSlots, slot: usize) {
 fn a_worker_that_blocks(begin_blocking: fn(&WorkerSlots, usize)) -> impl Fn() + Send + Sync + 'static {
     move || {
         let slots = Arc::new(WorkerSlots::new(2, 0));
-        // Replace (1), followed by a Replace (2) that finds another poll.
-        let sentinel = spawn(&slots, |slots| {
-            if slots.declare_stuck(0) {
-                slots.take_back(0);
-            }
-        });
+        // Replace (2) finds another poll.
+        let sentinel = spawn(&slots, |slots| assert!(!slots.replace(0, || false)));
         begin_blocking(&slots, 0);
         sentinel.join().unwrap();
         assert_eq!(slots.state(0), SlotState::Blocking);

@@ -193,6 +193,22 @@ impl WorkerSlots {
         }
     }
 
+    /// Replace (1) and (2): returns whether `slot` was present and is now stuck. `is_same_poll`
+    /// checks whether its worker is still in the poll for which it is declared stuck.
+    #[must_use = "true means that the caller must call a spare: Replace (3)"]
+    pub(crate) fn replace(&self, slot: usize, is_same_poll: impl FnOnce() -> bool) -> bool {
+        // Replace (1)
+        if !self.declare_stuck(slot) {
+            return false;
+        }
+        // Replace (2)
+        let is_same_poll = is_same_poll();
+        if !is_same_poll {
+            self.take_back(slot);
+        }
+        is_same_poll
+    }
+
     /// Replace (1): returns whether `slot` was present and is now stuck.
     #[must_use = "true means that the caller must check the poll again: Replace (2)"]
     pub(crate) fn declare_stuck(&self, slot: usize) -> bool {

@@ -61,9 +61,13 @@ fn begin_without_the_fence(seen: &Seen) -> bool {
 
 /// Sleeps until the checks of no runtime are suspended any more.
 fn sleep(alarm: &Alarm, runtimes: &[Seen]) {
-    while runtimes.iter().any(|seen| seen.suspension.is_suspended()) {
-        alarm.sleep(None);
-    }
+    alarm.run(|| {
+        if runtimes.iter().any(|seen| seen.suspension.is_suspended()) {
+            ControlFlow::Continue(None)
+        } else {
+            ControlFlow::Break(())
+        }
+    });
 }
 
 /// Sleep (5) in the wrong order: reads the flags, and then takes the token.

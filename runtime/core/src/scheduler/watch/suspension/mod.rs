@@ -22,7 +22,7 @@
 //! 3. check the bitmap once more. If a worker is not parked: clear `is_suspended`, and check the
 //!    runtime again after an interval.
 //!
-//! Sleep, by the sentinel's thread after it has read the flags of all runtimes:
+//! Sleep, by the sentinel's thread after it has read the flags of all runtimes (`Alarm::run`):
 //! 4. sleep on the alarm. A token ends the sleep, also one that was left before it began;
 //! 5. take the token, and only then read the flags again.
 //!
@@ -43,6 +43,7 @@
 //!   done before it. A token that is left after Sleep (5) ends the next sleep. A token that finds
 //!   nothing to do costs one turn of the thread.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,8 +63,16 @@ impl Alarm {
         Self(Parker::new())
     }
 
+    /// The loop of the sentinel's thread. `turn` reads the flags of all runtimes, and returns how
+    /// long the thread sleeps then: without a time-out if `None`. Returns when `turn` breaks.
+    pub(in crate::scheduler) fn run(&self, mut turn: impl FnMut() -> ControlFlow<(), Option<Duration>>) {
+        while let ControlFlow::Continue(timeout) = turn() {
+            self.sleep(timeout);
+        }
+    }
+
     /// Sleep (4) and (5), by the sentinel's thread.
-    pub(in crate::scheduler) fn sleep(&self, timeout: Option<Duration>) {
+    fn sleep(&self, timeout: Option<Duration>) {
         // A time-out and a token need no distinction: the flags are read in either case.
         let _slept = self.0.sleep(timeout);
         let _was_rung = self.0.take_token();
