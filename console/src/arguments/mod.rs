@@ -55,9 +55,9 @@ pub struct Arguments {
 pub enum Verb {
     /// List running Volt programs
     ///
-    /// Prints the pid, name, uptime, runtimes and state of each program. In the state, a worker is
-    /// stuck if its poll has lasted for 100 ms or more (`stacks` prints polls from 10 ms on). If a
-    /// finding of the doctor needs action, the verdict comes first.
+    /// Prints the pid, name, uptime, runtimes and state of each program. The state counts a worker
+    /// as stuck if its poll has lasted for 100 ms or more (`stacks` prints polls from 10 ms on). If
+    /// a finding of the doctor needs action, the state begins with the verdict.
     #[command(after_long_help = help::chapters(&help::LIST))]
     List {
         /// Print a JSON array with one object for each socket
@@ -81,9 +81,10 @@ pub enum Verb {
     },
     /// Diagnose a program and print what to change
     ///
-    /// Reads the findings of the program, which checks itself once a second, from two snapshots.
-    /// Prints each problem with its evidence, its line of code and advice. Critical findings and
-    /// warnings of the first snapshot are printed immediately, the others after the second.
+    /// Takes two snapshots of the program, which checks itself once a second, and reads the
+    /// findings in them. Prints each problem with its evidence, its line of code and advice.
+    /// Critical findings and warnings of the first snapshot are printed immediately, the others
+    /// after the second.
     #[command(after_long_help = help::chapters(&help::DOCTOR))]
     Doctor {
         #[command(flatten)]
@@ -126,7 +127,7 @@ pub enum Verb {
     Dump {
         #[command(flatten)]
         target: Target,
-        /// Print only the task with this id or name
+        /// Print only the task with this id, or the tasks with this name
         #[arg(long, value_name = "TASK", value_parser = clap::builder::NonEmptyStringValueParser::new())]
         task: Option<String>,
         /// Print only tasks with TEXT, ignoring case, in one of these: name, #id, state, spawn
@@ -137,7 +138,8 @@ pub enum Verb {
         /// Print every call of a chain, including those of libraries
         #[arg(long)]
         tree: bool,
-        /// Poll only N waiting tasks of each runtime, chosen at random (1 to 200000)
+        /// Poll only N waiting tasks of each runtime, chosen at random (1 to 200000) [default: all,
+        /// but at most 200000]
         #[arg(long, value_name = "N", value_parser = |text: &str| number(text, MAX_TASKS))]
         sample: Option<u32>,
         /// Poll no task: print only what the tasks have recorded about awaits of `volt::sync`
@@ -166,7 +168,7 @@ pub enum Verb {
         task: String,
         #[command(flatten)]
         target: Target,
-        /// Search only this runtime [default: every runtime]
+        /// Search only this runtime [default: every runtime, until one has the task]
         #[arg(long, value_name = "NAME")]
         runtime: Option<String>,
         /// Do not poll the task; the state of the channel or other object is then not printed
@@ -297,7 +299,7 @@ pub enum Verb {
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = |text: &str| number(text, MAX_FILES))]
         files: u32,
         /// Write only the events around this trigger; can be given several times. With --files 1,
-        /// stops after the first
+        /// stops after the first; otherwise writes a separate file for each
         #[arg(long, value_name = "TRIGGER")]
         trigger: Vec<On>,
         /// How much to write from before a trigger, such as 250ms or 2s [default: 1s]. Without

@@ -190,7 +190,7 @@ fn runtime_json(snapshot: &Snapshot, rates: Option<&Rates>) -> Value {
     runtime["parked_bitmap_string"] = json!(string);
     runtime["parked_count"] = json!(snapshot.parked_count());
     runtime["searchers_max"] = json!(searchers_max(worker_count(snapshot)));
-    runtime["on_duty_count"] = json!(snapshot.on_duty_count());
+    runtime["active_count"] = json!(snapshot.active_count());
     runtime["incidents_total"] = json!(snapshot.incidents.total());
     runtime["local_queue_len"] = json!(local_queue_len(snapshot));
     for index in 0..snapshot.workers.len() {

@@ -137,7 +137,7 @@ impl<'a> Scene<'a> {
     /// Returns the parked and searching workers, and how the workers spend their time.
     pub fn workers(&self) -> Group {
         let snapshot = self.snapshot;
-        let (active, searchers) = (snapshot.on_duty_count(), searchers_max(worker_count(snapshot)));
+        let (active, searchers) = (snapshot.active_count(), searchers_max(worker_count(snapshot)));
         let shares = |of: fn(&Shares) -> f64| self.rates.map_or(ABSENT.into(), |rates| percent(of(&rates.shares)));
         let facts = vec![
             Fact::new("parked", format!("{}/{active}", snapshot.parked_count())),
@@ -250,7 +250,7 @@ impl<'a> Scene<'a> {
     pub fn sentinel(&self) -> Group {
         let sentinel = &self.snapshot.sentinel;
         let facts = vec![
-            Fact::new("spares", format!("{}/{}", sentinel.spares_on_duty, sentinel.max_spares)),
+            Fact::new("spares", format!("{}/{}", sentinel.spares_in_use, sentinel.max_spares)),
             Fact::new("replaced", count(sentinel.spare_calls)),
             Fact::fault("no spare", sentinel.capped, Tone::Warn),
             Fact::new("tasks rescued", count(sentinel.tasks_rescued)),

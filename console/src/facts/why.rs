@@ -77,7 +77,7 @@ fn when(woken: &Woken) -> String {
 /// Returns the cause behind the last link.
 fn end(why: &Why) -> String {
     let Some(woken) = why.links.last().and_then(|link| link.woken.as_ref()) else {
-        return "its first poll; what spawned it is known only after the task has waited once".to_owned();
+        return "its first poll; its spawner is recorded only once the task has waited".to_owned();
     };
     let task = || match (woken.task, &woken.spawned_at) {
         (Some(task), Some(place)) => format!("task {task}, spawned at {place}"),

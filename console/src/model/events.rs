@@ -162,7 +162,7 @@ impl Log {
         let grown = |before: &mut u64, after: u64| after.saturating_sub(std::mem::replace(before, after));
         let sentinel = &runtime.sentinel;
         let replaced = grown(&mut known.replaced, sentinel.spare_calls);
-        let text = format!("a spare worker replaced a worker; spare workers in use: {}", sentinel.spares_on_duty);
+        let text = format!("a spare worker replaced a worker; spare workers in use: {}", sentinel.spares_in_use);
         self.count(now, "replaced", name, replaced, &text, Tone::Warn);
         let capped = grown(&mut known.capped, sentinel.capped);
         let text = "no spare worker was available at a check of the sentinel";

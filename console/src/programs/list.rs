@@ -64,7 +64,7 @@ impl Condition {
         let up_ns = runtimes().map(|runtime| runtime.at_ns.saturating_sub(runtime.started_at_ns)).max();
         Condition {
             up_ns: up_ns.unwrap_or(0),
-            workers: runtimes().map(|runtime| runtime.on_duty_count()).fold(0, u32::saturating_add),
+            workers: runtimes().map(|runtime| runtime.active_count()).fold(0, u32::saturating_add),
             stuck: polls().filter(|for_ns| *for_ns >= STUCK_NS).count() as u32,
             longest_poll_ns: polls().max(),
             tasks: runtimes().map(|runtime| runtime.tasks.alive).fold(0, u64::saturating_add),

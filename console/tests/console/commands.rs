@@ -198,7 +198,7 @@ fn top_waits_for_a_restarted_program_and_reports_lost_updates() {
     let first = objects.find(|object| object["lost"] != 0).unwrap();
     assert_eq!(first["lost"], lost);
     drop(objects);
-    assert_eq!(child.wait().unwrap().code(), Some(0), "nobody reads any more");
+    assert_eq!(child.wait().unwrap().code(), Some(0), "the reader has closed its end");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn top_lists_past_incidents_too() {
     let json = run(&mut folder.console(&["top", "--once", "--json", "--interval", "20ms"])).stdout;
     let json: Value = serde_json::from_slice(&json).unwrap();
     assert_eq!(json["incidents"]["latest"][1]["stack"][0]["line"], 61);
-    assert_eq!((&json["incidents_total"], &json["on_duty_count"]), (&2.into(), &3.into()));
+    assert_eq!((&json["incidents_total"], &json["active_count"]), (&2.into(), &3.into()));
     assert_eq!(json["blame"][0]["spawned_at"], "src/shop.rs:7:5");
     assert_eq!(json["rates"]["locations"][0]["stalls_per_second"], 0.0);
 }

@@ -36,7 +36,7 @@ fn updates_missed_during_a_disconnect_are_counted_once() {
     let _again = Program::start(&path, "shop", VOLT);
     let missed = next(&connection, |message| match message {
         Message::Missed(updates) => Some(updates),
-        Message::Snapshot { .. } => panic!("a snapshot before it was said what was missed"),
+        Message::Snapshot { .. } => panic!("a snapshot before the number of missed updates"),
         _ => None,
     });
     assert!(missed >= 3, "{missed}");
@@ -48,7 +48,7 @@ fn updates_missed_during_a_disconnect_are_counted_once() {
 }
 
 #[test]
-fn the_name_that_is_waited_for_comes_first() {
+fn the_message_begins_with_the_awaited_name() {
     let folder = Folder::new();
     let named = Named::start();
     let path = named.socket(&folder);

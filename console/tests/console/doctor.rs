@@ -38,7 +38,7 @@ fn a_stuck_program_gives_1_and_names_the_task_and_the_place() {
     {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
-    assert_eq!(text.matches("stalled-poll").count(), 1, "told once:\n{text}");
+    assert_eq!(text.matches("stalled-poll").count(), 1, "more than one report:\n{text}");
     assert!(!text.contains('\u{1b}'), "{text:?}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
@@ -80,7 +80,7 @@ fn the_level_decides_the_exit_code() {
     for (level, code) in [("info", 1), ("warning", 0), ("critical", 0)] {
         let output = run(&mut folder.console(&["doctor", "--for", "100ms", "--fail-on", level]));
         assert_eq!(output.status.code(), Some(code), "{level}: {}", stdout(&output));
-        assert!(stdout(&output).contains("INFO  stalled-poll"), "what is below the level is told too");
+        assert!(stdout(&output).contains("INFO  stalled-poll"), "findings below the level are printed, too");
     }
 }
 

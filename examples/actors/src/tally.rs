@@ -40,7 +40,7 @@ impl Latch {
         *self.waiter.lock().expect("no thread panics here") = Some(thread::current());
         // ORDERING: Release; pairs with the Acquire in `hit`.
         let before = self.left.swap(count as u64, Ordering::Release);
-        assert_eq!(before, 0, "the batch before was waited for");
+        assert_eq!(before, 0, "the previous batch has completed");
     }
 
     pub(crate) fn hit(&self) {

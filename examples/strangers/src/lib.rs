@@ -7,7 +7,7 @@
 //! | `https` | rustls under hyper |
 //! | `grpc` | tonic, its health service |
 //! | `proxy`, `echo` | only Tokio's sockets |
-//! | `compare` | clients of the others; measures them on Tokio and on Volt, and checks what the console shows of them |
+//! | `compare` | clients of the others; measures them on Tokio and on Volt, and checks the console's output about them |
 //!
 //! The tests run on both runtimes.
 

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process;
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+use std::process::{self, Stdio};
+
+use serde_json::{Value, json};
 
 use crate::documents::{Command, commands, pages, root};
 
@@ -31,6 +35,61 @@ fn the_table_of_contents_has_every_page_once() {
     let mut expected: Vec<_> = names.filter(|name| *name != "SUMMARY.md").collect();
     expected.sort_unstable();
     assert_eq!(listed, expected, "docs/SUMMARY.md (left) and the pages in docs (right)");
+}
+
+/// Returns the targets of the links and images of a page, without those in code blocks.
+fn targets(page: &str) -> Vec<&str> {
+    let prose = page.split("```").step_by(2);
+    prose.flat_map(|text| text.split("](").skip(1)).filter_map(|rest| rest.split(')').next()).collect()
+}
+
+/// Returns a path without `folder/..`. Unlike `canonicalize`, follows no symbolic link.
+fn normal(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |normal, part| match part {
+        Component::ParentDir => normal.parent().unwrap().to_owned(),
+        part => normal.join(part),
+    })
+}
+
+/// mdBook gives the book to a preprocessor as JSON, writes each `README.md` to `index.html`, and
+/// copies no file from outside of the book. A symbolic link to a document is a page.
+#[test]
+fn each_link_of_the_book_leads_to_a_file_of_the_book() {
+    if !process::Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: there is no python3");
+        return;
+    }
+    let book = normal(&root().join("docs"));
+    let pages: Vec<_> = pages().iter().map(|path| normal(path)).collect();
+    let chapter = |path: &Path| {
+        let content = fs::read_to_string(path).unwrap();
+        json!({ "Chapter": { "path": path.strip_prefix(&book).unwrap(), "content": content, "sub_items": [] } })
+    };
+    let chapters: Vec<_> = pages.iter().map(|path| chapter(path)).collect();
+    let mut preprocessor = process::Command::new("python3");
+    let preprocessor = preprocessor.arg("../.ci/lib/outside.py").current_dir(&book);
+    let mut preprocessor = preprocessor.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let input = json!([{}, { "items": chapters }]).to_string();
+    preprocessor.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = preprocessor.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let adapted: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut checked = 0;
+    for (page, chapter) in pages.iter().zip(adapted["items"].as_array().unwrap()) {
+        for target in targets(chapter["Chapter"]["content"].as_str().unwrap()) {
+            let path = target.split('#').next().unwrap();
+            if path.is_empty() || path.contains("://") {
+                continue;
+            }
+            let written = normal(&page.with_file_name(path));
+            assert!(!written.ends_with("README.md"), "{}: {target} would lead to README.html", page.display());
+            let is_index = written.ends_with("index.md");
+            let source = if is_index { written.with_file_name("README.md") } else { written };
+            assert!(source.starts_with(&book) && source.is_file(), "{}: the book has no {target}", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "the pages still have links: only {checked} were found");
 }
 
 #[test]

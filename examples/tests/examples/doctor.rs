@@ -93,12 +93,12 @@ impl Patient {
         command.env("VOLT_SOCKET_DIR", &folder).env_remove("RUST_LOG").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it runs");
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        assert!(lines.read_line(&mut String::new()).unwrap() > 0, "{command:?} says nothing");
+        assert!(lines.read_line(&mut String::new()).unwrap() > 0, "{command:?} prints nothing");
         // Later output is discarded, so that it does not block the program.
         thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let environment = Environment { socket_dir: Some(folder.clone()), ..Environment::of_program() };
         let path = resolve(&child.id().to_string(), &environment).expect("its control socket");
-        let client = Client::connect(&path).expect("it answers");
+        let client = Client::connect(&path).expect("it accepts connections");
         Self { child, folder, client, apart: APART }
     }
 
@@ -212,7 +212,7 @@ fn the_doctor_finds_a_task_that_sleeps_with_its_line_and_cause() {
     // Capturing the first stack takes a while. Until then, the finding has no line of code.
     let is_guilty = |finding: &Finding| matches!(finding.locations.first(), Some(Place::Guilty { .. }));
     let found = check_until(Rule::StalledPoll, &[], &[], is_guilty);
-    let stall = found.iter().find(|finding| is_guilty(finding)).expect("it was waited for");
+    let stall = found.iter().find(|finding| is_guilty(finding)).expect("the finding was awaited above");
     assert_eq!(stall.tasks[0].name.as_deref(), Some("sleeper"), "{stall:#?}");
     let word = |key| stall.evidence.iter().find(|evidence| evidence.key == key).map(|evidence| evidence.text.as_str());
     assert_eq!(word("cause"), Some("cause: sleep, the thread sleeps in the kernel"), "{stall:#?}");
@@ -303,7 +303,7 @@ fn the_doctor_finds_workers_whose_quota_is_spent() {
 #[test]
 fn the_doctor_finds_tasks_that_nothing_can_wake() {
     let found = check(Rule::LostWaker, &[]);
-    let lost = found.iter().find(|finding| finding.rule == Rule::LostWaker).expect("it was waited for");
+    let lost = found.iter().find(|finding| finding.rule == Rule::LostWaker).expect("the finding was awaited above");
     assert!(lost.locations[0].at().contains("symptoms/piles.rs"), "{lost:#?}");
     assert_eq!(lost.evidence[0].value, Figure::Count(3), "{lost:#?}");
 }
@@ -311,7 +311,7 @@ fn the_doctor_finds_tasks_that_nothing_can_wake() {
 #[test]
 fn the_doctor_finds_tasks_that_wait_for_each_other() {
     let found = check(Rule::Deadlock, &[]);
-    let deadlock = found.iter().find(|finding| finding.rule == Rule::Deadlock).expect("it was waited for");
+    let deadlock = found.iter().find(|finding| finding.rule == Rule::Deadlock).expect("the finding was awaited above");
     assert_eq!(deadlock.severity, Severity::Critical, "{deadlock:#?}");
     assert!(deadlock.locations.iter().all(|place| place.at().contains("symptoms/piles.rs")), "{deadlock:#?}");
     let names: Vec<_> = deadlock.tasks.iter().filter_map(|task| task.name.as_deref()).collect();
@@ -343,7 +343,7 @@ fn the_doctor_finds_tasks_with_full_channels_to_each_other() {
 #[test]
 fn the_doctor_finds_a_lock_that_is_held_while_others_wait() {
     let found = check(Rule::LockHeld, &[]);
-    let held = found.iter().find(|finding| finding.rule == Rule::LockHeld).expect("it was waited for");
+    let held = found.iter().find(|finding| finding.rule == Rule::LockHeld).expect("the finding was awaited above");
     assert!(held.locations.iter().all(|place| place.at().contains("symptoms/piles.rs")), "{held:#?}");
     assert_eq!(held.tasks[0].name.as_deref(), Some("settlement"), "{held:#?}");
     assert!(held.title.contains("4 others wait"), "{held:#?}");
@@ -352,7 +352,8 @@ fn the_doctor_finds_a_lock_that_is_held_while_others_wait() {
 #[test]
 fn the_doctor_finds_tasks_that_never_get_an_answer() {
     let found = check(Rule::WaitingForever, &[]);
-    let forever = found.iter().find(|finding| finding.rule == Rule::WaitingForever).expect("it was waited for");
+    let forever =
+        found.iter().find(|finding| finding.rule == Rule::WaitingForever).expect("the finding was awaited above");
     assert!(forever.locations[0].at().contains("symptoms/answers.rs"), "{forever:#?}");
     assert_eq!((forever.locations.len(), forever.tasks[0].name.as_deref()), (1, Some("client")), "{forever:#?}");
     assert!(forever.title.contains("a value"), "{forever:#?}");
@@ -366,7 +367,7 @@ fn the_doctor_finds_a_blocking_pool_that_is_full() {
 #[test]
 fn the_doctor_finds_tasks_that_never_end() {
     let found = check(Rule::TaskLeak, &[]);
-    let leak = found.iter().find(|finding| finding.rule == Rule::TaskLeak).expect("it was waited for");
+    let leak = found.iter().find(|finding| finding.rule == Rule::TaskLeak).expect("the finding was awaited above");
     assert!(leak.locations[0].at().contains("symptoms/piles.rs"), "the place is known: {leak:#?}");
 }
 
@@ -394,7 +395,8 @@ fn the_doctor_finds_28_leaked_tasks_per_second() {
 #[test]
 fn the_doctor_finds_a_process_that_falls_behind_its_messages() {
     let found = check(Rule::MailboxGrowing, &[]);
-    let growing = found.iter().find(|finding| finding.rule == Rule::MailboxGrowing).expect("it was waited for");
+    let growing =
+        found.iter().find(|finding| finding.rule == Rule::MailboxGrowing).expect("the finding was awaited above");
     assert!(growing.title.contains("\"slow\"") && growing.title.contains("local:"), "{growing:#?}");
     assert!(growing.locations[0].at().contains("symptoms/processes.rs"), "{growing:#?}");
 }
@@ -402,7 +404,7 @@ fn the_doctor_finds_a_process_that_falls_behind_its_messages() {
 #[test]
 fn the_doctor_finds_a_process_that_is_restarted_again_and_again() {
     let found = check(Rule::RestartStorm, &[]);
-    let storm = found.iter().find(|finding| finding.rule == Rule::RestartStorm).expect("it was waited for");
+    let storm = found.iter().find(|finding| finding.rule == Rule::RestartStorm).expect("the finding was awaited above");
     let last = storm.evidence.iter().find(|evidence| evidence.key == "last_failure").expect("one has failed");
     assert!(last.text.contains("failed: the database does not respond"), "{storm:#?}");
     assert!(storm.locations[0].at().contains("symptoms/processes.rs"), "{storm:#?}");

@@ -39,7 +39,7 @@ impl Victim {
     fn client(&self) -> Client {
         let environment = Environment { socket_dir: Some(self.folder.clone()), ..Environment::of_program() };
         let path = resolve(&self.child.id().to_string(), &environment).expect("its control socket");
-        Client::connect(&path).expect("it answers")
+        Client::connect(&path).expect("it accepts connections")
     }
 
     /// Kills the program while a worker is in a poll of the task `sleeper`, once the black box has
@@ -49,7 +49,7 @@ impl Victim {
             // A program that is stopped cannot leave the poll between this check and the kill.
             kill_process(self.pid(), Signal::STOP).unwrap();
             waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
-            let [life] = &lives::lives_in(&self.folder).unwrap()[..] else { panic!("one program, one life") };
+            let [life] = &lives::lives_in(&self.folder).unwrap()[..] else { panic!("one program, one run") };
             let black_box = BlackBox::open(&life.files[0]).unwrap();
             // Not a poll that began before the recorder was switched on, which is no event.
             let has_events = |worker: &Worker| {

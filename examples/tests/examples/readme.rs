@@ -45,7 +45,8 @@ fn every_link_of_a_document_leads_somewhere() {
     documents.extend(packages.map(|path| path.join("README.md")).filter(|path| path.exists()));
     let files = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
     documents.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
-    documents.extend(pages());
+    // A page that is a symbolic link is one of the documents above, whose links start elsewhere.
+    documents.extend(pages().into_iter().filter(|page| !page.is_symlink()));
     let mut links = 0;
     for document in documents {
         let text = fs::read_to_string(&document).unwrap();

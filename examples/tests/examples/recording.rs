@@ -39,7 +39,7 @@ impl Running {
         }
         // Keeps reading, so that a full pipe does not block the demo.
         std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-        Self { child, folder, socket: socket.expect("it says where its socket is") }
+        Self { child, folder, socket: socket.expect("it prints the path of its socket") }
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -220,7 +220,7 @@ function showFacts(runtime) {
     fact("spawned/s", count(rates && rates.spawned_per_second)),
     fact("schedule delay p99", duration(rates && rates.schedule_delay.p99_ns)),
     fact("poll duration p99", duration(rates && rates.poll_time.p99_ns)),
-    fact("spare workers", `${runtime.sentinel.spares_on_duty}/${runtime.sentinel.max_spares}`),
+    fact("spare workers", `${runtime.sentinel.spares_in_use}/${runtime.sentinel.max_spares}`),
     fact("busy blocking threads", `${runtime.blocking.threads - runtime.blocking.idle_threads}/${runtime.blocking.max_threads}`),
     fact("up", duration(runtime.at_ns - runtime.started_at_ns)),
   );

@@ -1,4 +1,4 @@
-//! The live page, for users without Grafana: the current numbers and a few minutes of history.
+//! The live page, for users without Grafana: the current numbers and ten minutes of history.
 //!
 //! # Shape
 //!

@@ -186,7 +186,7 @@ function renderTask(task, classes) {
 }
 
 function renderList(list) {
-  // A narrow screen shows of the numbers only the one that orders the list.
+  // A narrow screen shows only the number that orders the list.
   const classes = COLUMNS.map(([, rank]) => (rank === list.query.rank ? "" : "detail"));
   const table = element("table");
   const head = table.createTHead().insertRow();

@@ -13,6 +13,8 @@ mod tasks;
 mod sidecar;
 
 mod dashboards;
+#[cfg(feature = "cli")]
+mod help;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod page;

@@ -400,7 +400,7 @@ fn a_dropped_exporter_frees_its_port() {
     let _next = volt_exporter::serve(address).expect("the port is free as soon as the exporter is dropped");
     let mut rest = Vec::new();
     let _closed = idle.read_to_end(&mut rest);
-    assert!(rest.is_empty(), "open connections are closed, not answered");
+    assert!(rest.is_empty(), "open connections are closed without a response");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl Drop for Folder {
 
 /// Not a test by itself: the application that the other tests start and observe.
 #[test]
-fn application() {
+fn the_started_application_runs_until_its_input_ends() {
     if std::env::var_os(IS_APPLICATION).is_none() {
         return;
     }
@@ -112,7 +112,7 @@ async fn planted() {
 
 pub(crate) fn start_application(sockets: &Path) -> Running {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "sidecar::application", "--nocapture"])
+        .args(["--exact", "sidecar::the_started_application_runs_until_its_input_ends", "--nocapture"])
         .env(IS_APPLICATION, "1")
         .env("VOLT_SOCKET_DIR", sockets)
         .stdin(Stdio::piped())

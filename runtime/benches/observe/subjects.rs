@@ -115,7 +115,7 @@ fn subject(index: usize, program: PathBuf) -> Subject {
 }
 
 fn build_one(index: usize) -> Result<PathBuf, String> {
-    let own = own_target().ok_or("this bench does not know where it was built")?;
+    let own = own_target().ok_or("cannot determine where this bench was built")?;
     let apart = |name: &str| own.join("observe").join(name);
     let peers: &[_] = &["bench", "--package", "volt-runtime", "--bench", "peers", "--no-run"];
     let watched: &[_] = &["build", "--release", "--locked"];

@@ -415,7 +415,7 @@ fn at_rest(handle: &Handle, world: &World, mix: &Mix) -> Done {
     let began = Instant::now();
     let is_at_rest = |snapshot: &Snapshot| {
         // Spares that replaced a worker that lost its processor leave a second later.
-        let are_enough_active = snapshot.on_duty_count() as usize == mix.workers;
+        let are_enough_active = snapshot.active_count() as usize == mix.workers;
         // A worker's bit shows that it is about to sleep, its phase that it sleeps.
         let sleeps = |worker: &&Worker| matches!(worker.phase, Phase::Parked | Phase::Driver);
         let all_sleep = snapshot.parked_count() as usize == mix.workers

@@ -39,7 +39,7 @@ pub fn in_child(child: impl FnOnce()) {
     let pid = Pid::from_raw(pid).expect("fork");
     let mut message = String::new();
     report.read_to_string(&mut message).unwrap();
-    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().expect("it was waited for");
+    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().expect("`waitpid` returns its status");
     assert_eq!(status.exit_status(), Some(0), "the child hangs or was killed: {status:?}");
     assert_eq!(message, "well", "in the child");
 }

@@ -30,7 +30,7 @@ fn count(fd: &OwnedFd) -> std::io::Result<u64> {
 }
 
 #[test]
-fn an_eventfd_and_a_timerfd_are_waited_for() {
+fn a_task_waits_for_an_eventfd_and_a_timerfd() {
     with_workers(|runtime| {
         runtime.block_on(async {
             let event = AsyncFd::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap()).unwrap();

@@ -179,7 +179,7 @@ fn a_partial_write_completes_in_order() {
             let sent = bytes.clone();
             let writes = volt::spawn(async move {
                 let first = client.write(&sent).await.unwrap();
-                assert!(first < LEN, "it took all at once");
+                assert!(first < LEN, "the first write took everything");
                 client.write_all(&sent[first..]).await.unwrap();
             });
             let mut received = Vec::new();
@@ -221,7 +221,7 @@ fn connecting_to_nowhere_is_refused_unreachable_or_times_out() {
             assert_eq!(error.kind(), ErrorKind::TimedOut);
             drop(listener);
         });
-        assert_eq!(runtime.handle().snapshot().driver.registrations, 0, "what was given up is gone");
+        assert_eq!(runtime.handle().snapshot().driver.registrations, 0, "the cancelled connections are deregistered");
     });
 }
 

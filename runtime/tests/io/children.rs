@@ -26,7 +26,7 @@ fn exists(pid: u32) -> bool {
 }
 
 #[test]
-fn a_child_is_waited_for_and_its_status_is_kept() {
+fn a_wait_for_a_child_returns_its_status_again_and_again() {
     with_workers(|runtime| {
         runtime.block_on(async {
             assert_eq!(sh("exit 7").status().await.unwrap().code(), Some(7));
@@ -48,7 +48,7 @@ fn a_child_is_waited_for_and_its_status_is_kept() {
 }
 
 #[test]
-fn a_child_is_waited_for_by_another_runtime_than_its_own() {
+fn a_runtime_waits_for_the_child_of_another_runtime() {
     watched(|| {
         let spawn = |command: &mut Command| watchdog::runtime(1).block_on(async { command.spawn().unwrap() });
         let mut child = spawn(sh("read line; exit 5").stdin(Stdio::piped()));

@@ -330,7 +330,7 @@ fn a_sleep_that_outlives_its_runtime_is_woken_and_panics() {
         };
         assert!(sleep.as_mut().poll(&mut cx).is_pending());
         drop(runtime);
-        assert_eq!(count.0.load(Ordering::SeqCst), 1, "whoever waits is woken");
+        assert_eq!(count.0.load(Ordering::SeqCst), 1, "the waiting task is woken");
         let poll = std::panic::AssertUnwindSafe(|| -> Poll<()> { sleep.as_mut().poll(&mut cx) });
         assert!(std::panic::catch_unwind(poll).is_err());
     });

@@ -64,7 +64,7 @@ fn tokio_is_available_on_a_spare_worker() {
 }
 
 #[test]
-fn a_paused_clock_moves_on_while_only_tokio_is_waited_for() {
+fn a_paused_clock_moves_on_while_tasks_wait_only_for_tokio() {
     watched(|| {
         let runtime = builder(1).tokio_compat(true).start_paused(true).build().unwrap();
         let is_over = runtime.block_on(runtime.spawn(async {
@@ -161,7 +161,7 @@ fn shutdown_waits_for_tokio_blocking_work_up_to_its_limit() {
         });
         let began = Instant::now();
         runtime.shutdown_timeout(Duration::from_millis(50));
-        assert!(began.elapsed() >= Duration::from_millis(50), "it is waited for");
+        assert!(began.elapsed() >= Duration::from_millis(50), "the shutdown waits for the job");
         drop(open);
     });
 }

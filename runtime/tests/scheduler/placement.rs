@@ -59,7 +59,7 @@ fn queued(worker: &volt::telemetry::Worker) -> u64 {
 }
 
 #[test]
-fn the_loads_add_up_to_what_is_queued_or_running() {
+fn every_placed_task_is_queued_or_running() {
     for placement in [TwoChoices, LeastLoaded] {
         watched(|| {
             // No stealing and no searching worker: a placed task stays where it is.

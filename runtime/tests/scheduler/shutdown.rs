@@ -271,7 +271,7 @@ fn a_sleep_in_a_destructor_of_a_workers_thread_ends() {
             ended.send(()).unwrap();
         });
         drop(runtime);
-        has_ended.try_recv().expect("the thread was waited for");
+        has_ended.try_recv().expect("the shutdown waited for the thread");
     });
 }
 
@@ -347,7 +347,7 @@ fn a_runtime_dropped_in_its_own_blocking_job_waits_for_the_rest() {
             has_ended.load(Ordering::SeqCst)
         });
         give.send(runtime).unwrap();
-        assert!(watchdog::runtime(1).block_on(job).unwrap(), "the other job was waited for");
+        assert!(watchdog::runtime(1).block_on(job).unwrap(), "the shutdown waited for the other job");
         // This thread ends by itself once its job has ended.
         while handle.snapshot().blocking.threads > 0 {
             std::thread::yield_now();

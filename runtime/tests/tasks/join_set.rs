@@ -94,7 +94,7 @@ fn join_all_returns_all_outputs_or_aborts_on_a_panic() {
             })
         }));
         assert_eq!(*panic.unwrap_err().downcast::<&str>().unwrap(), "the first");
-        is_held.recv().expect_err("the other task is gone");
+        is_held.recv().expect_err("the other task is dropped");
     });
 }
 

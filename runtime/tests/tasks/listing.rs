@@ -116,7 +116,7 @@ fn the_highest_rank_is_first_and_the_others_are_counted() {
     assert_eq!(names(&list), ["t00", "t01", "t02"]);
     let all = Query { limit: u32::MAX, ..query(Rank::Id, file!()) };
     let list = request(&mut client, "ranked", &all, |list| list.rows.len() == 30);
-    assert_eq!(list.query.limit as usize, MAX_ROWS, "however many are asked for");
+    assert_eq!(list.query.limit as usize, MAX_ROWS, "a larger limit is lowered");
     assert!(list.rows.is_sorted_by_key(|task| std::cmp::Reverse(task.id)));
     let by_state = request(&mut client, "ranked", &query(Rank::Id, "strand"), |list| list.matching == 30);
     assert_eq!(by_state.rows.len(), 30);
@@ -223,7 +223,7 @@ fn a_task_that_awaits_a_lock_reports_its_holder() {
 }
 
 #[test]
-fn a_task_that_awaits_permits_reports_who_acquired_them() {
+fn a_wait_for_permits_lists_the_tasks_that_acquired_them() {
     let (runtime, mut client) = runtime("permits", 1);
     let pool = std::sync::Arc::new(volt::sync::Semaphore::new(2));
     let held = pool.clone();

@@ -1,4 +1,4 @@
-//! A case: a task that waits in a known place, and what the dump must show of it.
+//! A case: a task that waits in a known place, and the chain that the dump must show.
 //!
 //! A case is a function that creates a future with [`Case::new`]. In the future, each `.await` that
 //! the dump must show has the comment `// AWAIT` on its line, and nothing else must be shown. So

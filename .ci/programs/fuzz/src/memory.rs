@@ -1,11 +1,11 @@
-//! Counts the memory that a target uses, so that an input whose memory is not bounded is a find.
+//! Counts the memory that a target uses, so that an input whose memory is not bounded is reported.
 //!
-//! The fuzzer's own limits apply to the whole process, which keeps a corpus of unknown size. This
+//! The fuzzer's own limits apply to the whole program, which keeps a corpus of unknown size. This
 //! allocator counts what the code under test allocates, and [`bounded`] compares the peak with the
 //! bound that the target states. libFuzzer's own memory is not counted: it does not use Rust's
 //! allocator.
 //!
-//! The counts belong to the process, because a target may have more than one thread.
+//! The counts belong to the program, because a target may have more than one thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

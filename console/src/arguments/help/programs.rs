@@ -150,6 +150,8 @@ pub(in crate::arguments) const TOP: [Chapter; 4] = [
     (
         "Lines",
         "\
+workers   parked: parked workers / workers in use; searching: workers that
+          search for tasks / limit; busy, search, idle: shares of their time
 delay     time from a task's wake-up to its poll
 queues    oldest: longest wait in the global queue; injected: tasks spawned
           or woken outside the workers; overflowed: tasks moved from a full

@@ -277,13 +277,10 @@ fn text(all: &[Reported], style: TextStyle) -> String {
         for evidence in &finding.evidence {
             text += &paragraph("    - ", "      ", &evidence.text, style.columns);
         }
-        if !finding.workers.is_empty() {
-            let workers: Vec<_> = finding.workers.iter().map(u32::to_string).collect();
-            text += &paragraph("    - ", "      ", &format!("workers: {}", workers.join(", ")), style.columns);
-        }
-        if !finding.tasks.is_empty() {
-            let tasks: Vec<_> = finding.tasks.iter().map(task).collect();
-            text += &paragraph("    - ", "      ", &format!("tasks: {}", tasks.join(", ")), style.columns);
+        let workers: Vec<_> = finding.workers.iter().map(u32::to_string).collect();
+        let tasks: Vec<_> = finding.tasks.iter().map(task).collect();
+        for line in [concerned("worker", &workers), concerned("task", &tasks)].into_iter().flatten() {
+            text += &paragraph("    - ", "      ", &line, style.columns);
         }
         text += &paragraph("  > ", "    ", &finding.advice, style.columns);
         text.push('\n');
@@ -300,7 +297,7 @@ fn held(finding: &Finding, at_ns: u64) -> Option<String> {
 }
 
 fn summary(first: &Program, second: &Program, all: &[Reported], style: TextStyle) -> String {
-    let workers: u32 = second.runtimes.iter().map(Snapshot::on_duty_count).fold(0, u32::saturating_add);
+    let workers: u32 = second.runtimes.iter().map(Snapshot::active_count).fold(0, u32::saturating_add);
     let over = match second.at_ns.saturating_sub(first.at_ns) {
         0 => "in one snapshot".into(),
         interval_ns => format!("over {}", duration(interval_ns)),
@@ -350,6 +347,13 @@ fn unjudged(program: &Program) -> impl Iterator<Item = &'static RuleEntry> {
 
 fn several(count: usize, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+/// Returns the workers or the tasks of a finding: `worker 0`, `tasks 1 "sleeper", 2`. There is no
+/// colon, after which a number reads as a count.
+fn concerned(thing: &str, names: &[String]) -> Option<String> {
+    let plural = if names.len() == 1 { "" } else { "s" };
+    (!names.is_empty()).then(|| format!("{thing}{plural} {}", names.join(", ")))
 }
 
 fn task(task: &TaskName) -> String {

@@ -59,6 +59,21 @@ fn text_names_the_task_the_line_the_cause_and_what_to_do() {
 }
 
 #[test]
+fn workers_and_tasks_of_a_finding_do_not_read_as_counts() {
+    let mut reported = reported(&[&program(900, 300)]);
+    assert_eq!((&reported[0].finding.workers[..], reported[0].finding.tasks.len()), (&[0][..], 1));
+    let one = text(&reported, WIDE);
+    assert!(one.contains("\n    - worker 0\n    - task 7 \"check[2Jout\"\n"), "{one}");
+    reported[0].finding.workers.push(2);
+    reported[0].finding.tasks.push(TaskName { id: 9, name: None });
+    let two = text(&reported, WIDE);
+    assert!(two.contains("\n    - workers 0, 2\n    - tasks 7 \"check[2Jout\", 9\n"), "{two}");
+    (reported[0].finding.workers, reported[0].finding.tasks) = (Vec::new(), Vec::new());
+    let none = text(&reported, WIDE);
+    assert!(!none.contains("- worker ") && !none.contains("- task "), "{none}");
+}
+
+#[test]
 fn the_title_line_has_the_time_of_a_kept_finding() {
     let mut reported = reported(&[&program(900, 300)]);
     let at_ns = reported[0].at_ns;

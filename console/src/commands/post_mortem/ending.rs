@@ -57,8 +57,8 @@ fn is_alive(black_box: &BlackBox) -> bool {
     is_same_boot(black_box) == Some(true) && !has_exited(pid, start_time)
 }
 
-/// How many processes of the program's control group the kernel has killed for lack of memory since
-/// the program last counted them. `None` if the group does not exist any more, or is another one.
+/// How many processes of the program's control group the OOM killer has killed since the program
+/// last counted them. `None` if the group does not exist any more, or is another one.
 pub(super) fn memory_kills_since(black_box: &BlackBox) -> Option<u64> {
     if is_same_boot(black_box) != Some(true) {
         return None;

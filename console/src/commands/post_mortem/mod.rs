@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::facts::events;
 use crate::text::clean;
 
-/// The most other lives that the text lists.
+/// The most other runs that the text lists.
 const OTHERS_MAX: usize = 5;
 
 /// The options of the command.
@@ -41,7 +41,7 @@ pub struct Options {
     pub style: TextStyle,
 }
 
-/// Prints the black box at `path`, or those of a life in the directory `path`: the newest that has
+/// Prints the black box at `path`, or those of a run in the directory `path`: the newest that has
 /// ended, or the newest if all still run.
 ///
 /// # Errors
@@ -49,10 +49,10 @@ pub struct Options {
 /// Fails with [`Error::is_recording`] and [`Error::is_output_closed`].
 pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), Error> {
     let (files, others) = if path.is_dir() {
-        let mut lives = lives::lives_in(path)?;
+        let mut runs = lives::lives_in(path)?;
         // A supervisor may have started the program anew.
-        let place = lives.iter().position(|life| !is_running(life)).unwrap_or_default();
-        (lives.remove(place).files, lives)
+        let place = runs.iter().position(|run| !is_running(run)).unwrap_or_default();
+        (runs.remove(place).files, runs)
     } else {
         (vec![path.to_owned()], Vec::new())
     };
@@ -86,9 +86,9 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
             .collect();
         if !others.is_empty() {
             text += "Other runs in this directory:\n";
-            for life in others.iter().take(OTHERS_MAX) {
-                let (file, runs) = (&life.files[0], if is_running(life) { "  still runs" } else { "" });
-                text += &format!("  {}{runs}\n", clean::text(&file.display().to_string()));
+            for run in others.iter().take(OTHERS_MAX) {
+                let (file, state) = (&run.files[0], if is_running(run) { "  still runs" } else { "" });
+                text += &format!("  {}{state}\n", clean::text(&file.display().to_string()));
             }
         }
         text
@@ -100,10 +100,10 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
     }
 }
 
-/// Returns whether the program of this life still runs.
-fn is_running(life: &lives::Life) -> bool {
+/// Returns whether the program still runs.
+fn is_running(run: &lives::Life) -> bool {
     let runs = |file: &PathBuf| BlackBox::open(file).is_ok_and(|black_box| How::of(file, &black_box) == How::Runs);
-    life.files.iter().any(runs)
+    run.files.iter().any(runs)
 }
 
 fn write_recording(black_box: &BlackBox, path: &Path) -> Result<(), RecordingError> {

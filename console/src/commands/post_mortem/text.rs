@@ -70,7 +70,7 @@ fn verdict(found: &Found) -> String {
                 _ => "",
             };
             let memory = match found.memory_kills {
-                Some(1..) => "; the kernel has killed a process of its control group for lack of memory since then",
+                Some(1..) => "; since then, the OOM killer has killed a process of its control group",
                 _ => "",
             };
             let idle = if was_idle(black_box) { "; all workers slept, so it may have ended later" } else { "" };
@@ -125,7 +125,7 @@ fn memory(memory: Memory, found: &Found) -> String {
         text += &format!("  control group {}, {limit}\n", mebibytes(bytes));
     }
     if let Some(kills @ 1..) = found.memory_kills {
-        text += &format!("  processes of the group killed for lack of memory since then: {}\n", count(kills));
+        text += &format!("  processes of the group that the OOM killer has killed since then: {}\n", count(kills));
     }
     text
 }

@@ -17,7 +17,7 @@ pub(super) const TASKS: &[Section] = &[
             ("id", "number of the task; `volt-console why` and `dump --task` accept it"),
             (
                 "state",
-                "waits: for a wake-up; queued: woken, and not polled yet; polled: a worker polls it; stranded: waits, but no waker is left that could wake it",
+                "waits: for a wake-up; queued: woken, and not polled yet; polled: a worker polls it; stranded: waits, but no waker is left that could wake it (rule lost-waker)",
             ),
             (
                 "awaits",
@@ -38,6 +38,7 @@ pub(super) const TASKS: &[Section] = &[
             ("worker", "the worker that polls it now"),
             ("name", "name of the task, if it has one"),
             ("spawned at", "line of code that spawned it"),
+            ("-", "nothing, or not known: a task without a name has no numbers until its first poll has ended"),
         ],
     },
     Section {
@@ -72,7 +73,10 @@ pub(super) const PROCESSES: &[Section] = &[
     Section {
         title: "Columns (a process is an actor with a mailbox, of volt_process)",
         entries: &[
-            ("pid", "number of its slot, a dot, and how many processes had the slot before"),
+            (
+                "pid",
+                "number of its slot, a dot, and how many processes had the slot before; the details begin with its node, such as local",
+            ),
             (
                 "state",
                 "ready: its task is queued; running: a worker runs it; blocked: it awaits a future in a step; idle: it has no message; complete: it has exited",
@@ -82,7 +86,7 @@ pub(super) const PROCESSES: &[Section] = &[
             ("capacity", "messages for which the mailbox has room"),
             ("lost", "messages that were dropped or refused because the mailbox was full"),
             ("steps", "times that a worker ran it"),
-            ("busy", "total duration of its steps"),
+            ("busy", "total duration of the polls of its task, which run its steps"),
             ("now", "share of the last interval in which a worker ran it"),
             ("parent", "pid of the process that started it"),
             ("links", "number of processes linked with it: if one of two linked processes fails, the other exits too"),
@@ -193,7 +197,7 @@ pub(super) const BLAME: &[Section] = &[
             ("busy", "total duration of their polls"),
             ("polls", "number of their polls"),
             ("alive", "tasks that exist now; - if the runtime does not count them"),
-            ("stranded", "waiting tasks that have no waker left"),
+            ("stranded", "waiting tasks that have no waker left (rule lost-waker)"),
             (
                 "spawned at",
                 "line of code that spawned the tasks; \"a dump by Volt\": the tasks with which Volt polls waiting tasks for a dump",
@@ -243,7 +247,7 @@ pub(super) const DOCTOR: &[Section] = &[
             ("where", "the line of code, and where the task was spawned"),
             ("advice", "what to change"),
             ("evidence", "the numbers that led to the finding"),
-            ("workers", "numbers of the workers concerned"),
+            ("workers", "the workers concerned, each by its number"),
         ],
     },
     Section { title: "As text", entries: &[("command", "volt-console doctor")] },
@@ -264,7 +268,10 @@ pub(super) const WAITS: &[Section] = &[
         title: "Columns (a row has all tasks that wait at the same place)",
         entries: &[
             ("tasks", "number of tasks; - for the future of a block_on, such as that of main, which is no task"),
-            ("longest", "time since the last wake-up of the task that has waited longest"),
+            (
+                "longest",
+                "time since the last wake-up of the task that has waited longest; of a running task, the duration of its poll so far",
+            ),
             (
                 "waits for",
                 "the pending operation, and the line of the application that awaits it; running: the task is being polled",

@@ -32,7 +32,7 @@ const COLUMNS_TIME: Section = Section {
 const COLUMNS_QUEUE: Section = Section {
     title: "Columns under queue (tasks that wait at the worker)",
     entries: &[
-        ("lifo", "tasks in the LIFO slot, the place of the task that the worker polls next: 0 or 1"),
+        ("lifo", "tasks in the LIFO slot: 0 or 1; polled before those in the ring"),
         ("batch", "tasks that it has taken from the global queue and not yet polled"),
         ("ring", "tasks in its local queue / capacity of the queue; other workers can steal these tasks"),
     ],
@@ -233,7 +233,7 @@ pub(super) const WORKERS: &[Section] = &[
         entries: &[
             ("exhausted", "ticks that used up their budget of polls"),
             ("yields", "polls that ended because the task had used up its own budget of operations, as in Tokio"),
-            ("lifo hits", "polls of a task from the LIFO slot, the place of the task that is polled next"),
+            ("lifo hits", "polls of a task from the LIFO slot, which is polled before the ring"),
             ("evicted", "tasks that a newer task moved from the slot to the ring"),
             ("flushed", "times that the task in the slot went to the ring: the slot had used up its polls of the tick"),
             (

@@ -89,7 +89,7 @@ fn the_selected_runtime_stays_if_another_is_inserted_before() {
     let mut program = fixture::program(2, 4);
     program.runtimes.pop();
     model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
-    assert_eq!(runtime_name(&model), "app", "its runtime is gone: the first one");
+    assert_eq!(runtime_name(&model), "app", "its runtime was shut down, so the first one is selected");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn losses_add_up_over_subscriptions() {
     lose(&mut model, 5, 2);
     assert_eq!(model.lost, 8);
     model.update(Message::Missed(7));
-    assert_eq!(model.lost, 15, "and what came while nobody was there to hear it");
+    assert_eq!(model.lost, 15, "updates that arrived while there was no connection count, too");
     let started_anew = Hello { start_time: model.hello.start_time + 1, ..model.hello.clone() };
     model.update(Message::Connected(started_anew));
     model.update(Message::Missed(7));
@@ -245,7 +245,7 @@ fn latency_is_of_all_workers_or_of_one_that_is_there() {
     act(&mut model, Action::Last);
     assert_eq!(model.latency.worker, Some(2));
     model.update(snapshot(2, 4));
-    assert_eq!(model.latency.worker, None, "it has gone");
+    assert_eq!(model.latency.worker, None, "the worker no longer exists");
     act(&mut model, Action::Move(1));
     act(&mut model, Action::Move(-1));
     assert_eq!(model.latency.worker, None, "all of them come before the first");

@@ -82,7 +82,11 @@ fn an_open_incident_stays_open_after_leaving_the_snapshot() {
     act(&mut model, Action::Last);
     assert_eq!(model.incidents.open_call(), Some(18), "the last of its calls");
     act(&mut model, Action::ToggleDetail);
-    assert_eq!((model.incidents.open_call(), incident(&model)), (None, 90), "the latest: the other is gone");
+    assert_eq!(
+        (model.incidents.open_call(), incident(&model)),
+        (None, 90),
+        "the latest, since the selected one was removed"
+    );
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn documents_and_rule_tests_use_only_catalog_metrics() {
             let word = word.trim_matches(':');
             let is_known = catalog::find_series(word).is_some() || recorded.contains(word);
             // The prefix alone.
-            assert!(is_known || word == "volt_" || word.contains("::"), "{file} names {word}, which nobody has");
+            assert!(is_known || word == "volt_" || word.contains("::"), "{file} names {word}, which does not exist");
         }
     }
 }

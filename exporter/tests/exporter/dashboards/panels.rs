@@ -126,7 +126,7 @@ fn every_panel_has_a_description() {
     for file in DASHBOARDS {
         for panel in panels(&dashboard(file)) {
             let description = panel["description"].as_str().unwrap_or("");
-            assert!(description.ends_with('.'), "{file}: {} says {description:?}", panel["title"]);
+            assert!(description.ends_with('.'), "{file}: {} has the description {description:?}", panel["title"]);
         }
     }
 }

@@ -303,7 +303,7 @@ fn a_missing_collector_is_logged_once_and_retried() {
     let exporter = Exporter::builder().listen("127.0.0.1:0").otlp(push_to(address)).serve().unwrap();
     let began = Instant::now();
     while log.about(address).is_empty() {
-        assert!(began.elapsed() < LONG, "nothing is told");
+        assert!(began.elapsed() < LONG, "nothing is logged");
         std::thread::yield_now();
     }
     // Not a synchronization: it only allows some more pushes to fail, on all but the slowest

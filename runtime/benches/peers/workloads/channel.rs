@@ -41,7 +41,7 @@ pub(super) fn ping_pong<P: Peer>(meter: &Meter) -> Vec<f64> {
                     }
                 }));
             }
-            all_done.await.expect("the last one tells");
+            all_done.await.expect("the last task notifies this one");
             began.elapsed()
         })
     })

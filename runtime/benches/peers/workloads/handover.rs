@@ -59,7 +59,7 @@ pub(super) fn oneshot<P: Peer>(meter: &Meter) -> Vec<f64> {
             for _ in 0..REQUESTS {
                 let (answer, answered) = oneshot::channel();
                 requests.send(answer).await.expect("the server runs");
-                answered.await.expect("the server answers");
+                answered.await.expect("the server replies");
             }
             drop(requests);
             P::join(server).await;

@@ -63,7 +63,7 @@ impl Load {
         let counted_ms = counted.as_millis().to_string();
         let mut child = child::start(&[LOAD.to_owned(), address.to_string(), counted_ms]);
         let pipes = child.stdin.take().zip(child.stdout.take());
-        let (to, from) = pipes.expect("both were asked for");
+        let (to, from) = pipes.expect("both pipes were requested");
         Ok(Self { child, to, from: BufReader::new(from) })
     }
 

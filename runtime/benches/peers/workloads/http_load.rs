@@ -29,7 +29,7 @@ fn answer_bytes(address: SocketAddr) -> io::Result<usize> {
     let mut body = [0; HELLO.len()];
     stream.read_exact(&mut body)?;
     if !answer.starts_with(b"HTTP/1.1 200 OK\r\n") || body != HELLO {
-        return Err(io::Error::other("the server does not say hello"));
+        return Err(io::Error::other("the server does not return hello"));
     }
     Ok(answer.len() + body.len())
 }

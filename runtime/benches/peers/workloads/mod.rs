@@ -95,7 +95,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         row("baton_1", "ns", ratio(0.70), "two tasks wake each other in turns: a wake and its poll")
     ),
     workload!(wake::baton_100, row("baton_100", "ns", ratio(0.85), "100 such pairs")),
-    workload!(wake::ring, row("ring", "ns", ratio(0.80), "16 tokens go round 1000 tasks")),
+    workload!(wake::ring, row("ring", "ns", ratio(0.80), "16 tokens circulate among 1000 tasks")),
     workload!(
         wake::wake_storm_outside,
         row("wake_storm_outside", "ns", ratio(0.90), "an outside thread wakes 512 tasks together")
@@ -105,7 +105,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload!(channel::mpsc_4, row("mpsc_4", "ns", ratio(0.95), "four tasks send to one")),
     workload!(
         handover::oneshot,
-        row("oneshot", "ns", ratio(0.85), "a task sends a request to another, which answers by a oneshot")
+        row("oneshot", "ns", ratio(0.85), "a task sends a request to another, which replies through a oneshot")
     ),
     workload!(handover::notify, row("notify", "ns", ratio(0.85), "two tasks notify each other in turns")),
     workload!(handover::mutex, row("mutex", "ns", ratio(0.85), "ten tasks lock a mutex in turns, and yield inside")),
@@ -156,7 +156,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload!(
         tcp::echo_512,
         row("tcp_echo_512", "ns", ratio(1.0), "512 connections"),
-        row("tcp_echo_512_p99", "us", ratio(0.65), "the time that one in 100 answers exceeds")
+        row("tcp_echo_512_p99", "us", ratio(0.65), "99th percentile of the time per request")
     ),
     workload!(
         http::hello_64,
@@ -164,10 +164,10 @@ pub(crate) const WORKLOADS: &[Workload] = &[
             "http_hello",
             "us CPU",
             ratio(1.0),
-            "hyper says hello, 64 connections: the server's processor time per request"
+            "hyper serves `hello`, 64 connections: the server's processor time per request"
         ),
         row("http_hello_time", "ns", Target::None, "time per request"),
-        row("http_hello_p99", "us", ratio(1.0), "the time that one in 100 answers exceeds")
+        row("http_hello_p99", "us", ratio(1.0), "99th percentile of the time per request")
     ),
     workload!(
         still::memory,

@@ -147,7 +147,7 @@ fn switches() -> f64 {
 
 fn resident_bytes() -> f64 {
     let status = fs::read_to_string("/proc/self/status").expect("this system has /proc");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel tells the resident size");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("the kernel reports the resident size");
     let kilobytes = line.split_whitespace().nth(1).and_then(|text| text.parse::<f64>().ok());
     kilobytes.expect("the resident size is a number") * 1024.0
 }

@@ -2,6 +2,7 @@
 
 mod differences;
 mod fixture;
+mod help;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};

@@ -366,7 +366,7 @@ pub static METRICS: &[Metric] = &[
         RUNTIME,
         "Spare workers that are replacing stuck or blocking workers.",
         |r| {
-            r.one(|s| s.sentinel.spares_on_duty);
+            r.one(|s| s.sentinel.spares_in_use);
         },
     ),
     gauge("volt_spare_workers_max", "workers", RUNTIME, "Maximum number of spare workers.", |r| {
@@ -431,7 +431,8 @@ pub static METRICS: &[Metric] = &[
         "volt_route_requests_total",
         "requests",
         &["runtime", "method", "route", "reason"],
-        "HTTP requests that ended, by reason: succeeded (status below 500), failed, or abandoned (no response).",
+        "HTTP requests that ended, by reason: succeeded (status below 500), failed, or abandoned (no response). The \
+         route metrics count at most 256 routes per runtime separately, and the requests of all others as `other`.",
         |r| r.each_route_end(),
     ),
     gauge("volt_route_requests_active", "requests", ROUTE, "HTTP requests that are being handled.", |r| {
@@ -544,10 +545,16 @@ pub static METRICS: &[Metric] = &[
         "Duration so far of the poll in progress; 0 between polls. Large while a task blocks its worker.",
         |r| r.each(|w| seconds(w.in_flight.as_ref().map_or(0, |poll| poll.for_ns))),
     ),
-    gauge("volt_worker_parked", "1", WORKER, "1 while the worker is parked and has not been woken, else 0.", |r| {
-        let snapshot = r.snapshot;
-        r.each(|w| snapshot.is_parked(w.index as usize));
-    }),
+    gauge(
+        "volt_worker_parked",
+        "1",
+        WORKER,
+        "1 while the worker is parked, in the I/O driver or elsewhere, and has not been woken, else 0.",
+        |r| {
+            let snapshot = r.snapshot;
+            r.each(|w| snapshot.is_parked(w.index as usize));
+        },
+    ),
     gauge(
         "volt_worker_in_driver",
         "1",
@@ -635,7 +642,7 @@ pub static METRICS: &[Metric] = &[
         "tasks",
         &["runtime", "worker", "queue"],
         "Tasks waiting at the worker by queue: ring (local queue), batch (from the global queue), inbox (placed from \
-         outside), lifo (the next task).",
+         outside), lifo (polled before the ring).",
         |r| {
             r.each_by(|w| {
                 [

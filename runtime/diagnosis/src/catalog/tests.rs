@@ -6,7 +6,7 @@ use volt_telemetry::health::Health;
 use volt_telemetry::histogram::Histogram;
 use volt_telemetry::incident::{Blame, Cause, Incident};
 use volt_telemetry::processes::{Mailbox, Processes, States};
-use volt_telemetry::routes::Route;
+use volt_telemetry::routes::{MAX_ROUTES, Route};
 use volt_telemetry::snapshot::{Clock, Duty, GlobalChecks, Host, InFlight, Tokio};
 use volt_telemetry::snapshot::{Program, Snapshot, Worker};
 
@@ -121,6 +121,13 @@ fn every_help_is_a_sentence() {
         assert!(help.ends_with('.') && !help.contains('\n') && !help.contains('|'), "{name}: {help}");
         assert!(help.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit()), "{name}: {help}");
     }
+}
+
+#[test]
+fn the_limit_of_routes_is_in_the_help_and_on_the_page() {
+    let requests = METRICS.iter().find(|metric| metric.name == "volt_route_requests_total").unwrap();
+    assert!(requests.help.contains(&format!("at most {MAX_ROUTES} routes per runtime")), "{}", requests.help);
+    assert!(markdown_page().contains(&format!("* At most {MAX_ROUTES} HTTP routes")));
 }
 
 #[test]

@@ -156,7 +156,7 @@ pub(super) fn oversubscribed(span: &Span<'_>) -> Vec<Finding> {
         finding
             .count("processors_count", "processors that the program can use", processors.into())
             .count("wanting_count", "workers that need a processor for half of the time or more", wanting.into())
-            .count("spares_count", "spare workers in use", span.now.sentinel.spares_on_duty)
+            .count("spares_count", "spare workers in use", span.now.sentinel.spares_in_use)
             .advice(advice)
     })
     .into_iter()

@@ -60,8 +60,8 @@ pub(super) fn listed(causes: &[CauseTime]) -> String {
 
 /// Returns long polls without an incident: one of the same kind was recorded shortly before, or
 /// incidents are off.
-pub(super) fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a InFlight)> {
-    let is_written_down = |worker: &Worker, poll: &InFlight| {
+pub(super) fn unrecorded<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Worker, &'a InFlight)> {
+    let is_recorded = |worker: &Worker, poll: &InFlight| {
         let latest = &case.now.incidents.latest;
         let is_this = |incident: &Incident| incident.worker == worker.index && incident.task_id == poll.task_id;
         latest.iter().any(|incident| !incident.is_over && is_this(incident))
@@ -77,7 +77,7 @@ pub(super) fn unwritten<'a>(case: &'a Case<'_>) -> impl Iterator<Item = (&'a Wor
     polls.filter(move |(worker, poll)| {
         // A poll that announced that it blocks has handed over its worker.
         let is_announced = worker.duty == Duty::Blocking;
-        poll.for_ns >= LATE_NS && !is_announced && !is_kept_off(worker, poll) && !is_written_down(worker, poll)
+        poll.for_ns >= LATE_NS && !is_announced && !is_kept_off(worker, poll) && !is_recorded(worker, poll)
     })
 }
 
@@ -102,8 +102,8 @@ pub(super) fn likes<'a>(now: &'a Snapshot, spawned_at: &str, since_ns: u64) -> V
 /// Returns the finding for a poll in flight without an incident, if it is an outage, or if no spare
 /// worker replaces its worker and earlier incidents show the cause. For other polls the recorded
 /// incidents suffice.
-pub(super) fn of_unwritten(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
-    let is_capped = worker.duty == Duty::Stuck && case.now.sentinel.spares_on_duty == 0;
+pub(super) fn of_unrecorded(case: &Case<'_>, worker: &Worker, poll: &InFlight) -> Option<Finding> {
+    let is_capped = worker.duty == Duty::Stuck && case.now.sentinel.spares_in_use == 0;
     let likes = likes(case.now, &poll.spawned_at, case.now.at_ns.saturating_sub(LIKE_NS));
     if poll.for_ns < OUTAGE_NS && (!is_capped || likes.is_empty()) {
         return None;

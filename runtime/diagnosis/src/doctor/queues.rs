@@ -137,7 +137,7 @@ pub(super) fn parked_while_backlog(span: &Span<'_>) -> Vec<Finding> {
     }
     let local: u64 = backlogs.iter().map(|pair| u64::from(pair.queue_len())).fold(0, u64::saturating_add);
     let waiting = if is_global { local.saturating_add(span.now.global_queue.len) } else { local };
-    let (parked, active) = (span.now.parked_count(), span.now.on_duty_count());
+    let (parked, active) = (span.now.parked_count(), span.now.active_count());
     let is_or_are = if parked == 1 { "is" } else { "are" };
     let title = format!("{} although {parked} of {active} workers {is_or_are} parked", wait(waiting));
     let mut finding = Finding::new(Rule::ParkedWhileBacklog, Severity::Warning, title)
@@ -180,9 +180,9 @@ fn backlogs<'s>(span: &'s Span<'_>) -> Vec<Pair<'s>> {
 pub(super) fn global_starved_threshold() -> String {
     format!(
         "In both snapshots, the oldest task of the global queue has waited for {TARGETS_MISSED} times the target \
-         latency, and for at least {}. No worker is parked, and polls are shorter than that on average. Less than {} \
-         of the polls were of tasks from the global queue; with more, the runtime is overloaded. The finding is {} if \
-         the task has waited for {}.",
+         latency, and for at least {0}. No worker is parked, and polls last less than {0} on average. Less than {1} \
+         of the polls were of tasks from the global queue; with more, the runtime is overloaded. The finding is {2} \
+         if the task has waited for {3}.",
         duration(LATE_NS),
         percent(GLOBAL_SHARE),
         Severity::Critical.name(),

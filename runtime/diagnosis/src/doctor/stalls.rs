@@ -30,8 +30,8 @@ use super::describe::{Describe, spawned, task};
 use super::key::{Key, group};
 use super::machine;
 use super::polls::{
-    LIKE_NS, OUTAGE_NS, advice, causes, causes_and_lines, ended_at_ns, is_of_the_task, likes, listed, of_unwritten,
-    unwritten,
+    LIKE_NS, OUTAGE_NS, advice, causes, causes_and_lines, ended_at_ns, is_of_the_task, likes, listed, of_unrecorded,
+    unrecorded,
 };
 
 /// If no worker polls the driver for this long, all timers and sockets are late. This is five
@@ -68,9 +68,9 @@ const FINDINGS_MAX: usize = 16;
 pub(super) fn stalled_poll_threshold() -> String {
     format!(
         "Polls at one place in the code last 10 ms or longer (`Builder::incident_after`). The finding is {} if the \
-         latest of them continues, and has lasted {} or no spare worker was available. It is a {} if this was so and \
-         the poll is over, or if such polls occur in {RECURRING_MOMENTS} different seconds of a minute. Otherwise it \
-         is {}. Polls that the kernel delays do not count.",
+         latest of them continues, and has lasted {} or no spare worker was available. It is a {} if the latest poll \
+         met this condition but has ended, or if such polls occur in {RECURRING_MOMENTS} different seconds of a \
+         minute. Otherwise it is {}. Polls that the kernel delays do not count.",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
@@ -79,7 +79,8 @@ pub(super) fn stalled_poll_threshold() -> String {
 }
 
 pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
-    let mut findings: Vec<_> = unwritten(case).filter_map(|(worker, poll)| of_unwritten(case, worker, poll)).collect();
+    let mut findings: Vec<_> =
+        unrecorded(case).filter_map(|(worker, poll)| of_unrecorded(case, worker, poll)).collect();
     let mut groups: BTreeMap<(&str, Cause, Cow<'_, str>), Vec<&Incident>> = BTreeMap::new();
     let mut suppressed: BTreeMap<(&str, Cause), u64> = BTreeMap::new();
     for incident in case.now.incidents.latest.iter().filter(|incident| is_of_the_task(incident.cause)) {
@@ -340,7 +341,7 @@ pub(super) fn driver_held(span: &Span<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let is_anything_there = driver.registrations > 0 || timers.armed > 0;
-    let is_any_awake = now.parked_count() < now.on_duty_count();
+    let is_any_awake = now.parked_count() < now.active_count();
     let idle_ns = if is_anything_there && is_any_awake { driver.idle_ns } else { 0 };
     let has_fired = span.grown(|snapshot| snapshot.timers.fired) > 0;
     let lag_ns = if has_fired { timers.last_lag_ns } else { 0 };

@@ -117,15 +117,16 @@ fn of_leak(leak: &Leak) -> Finding {
 fn leak_advice(awaits: Option<&str>) -> &'static str {
     match awaits {
         Some("room") => {
-            "The channel is full: more is sent than its receiver processes, or the receiver is stuck. `volt-console \
-             dump` shows the receiver and what it waits for. Make it faster, or limit the number of tasks that send."
+            "The channel is full: the tasks send more messages than its receiver processes, or the receiver is stuck. \
+             `volt-console dump` shows the receiver and what it waits for. Make it faster, or limit the number of tasks \
+             that send."
         }
         Some("message") => {
-            "The senders of what they receive from still exist. `volt-console dump` shows the channels. Drop the senders \
-             when no more messages will come, or abort the tasks that are no longer needed."
+            "The channels from which they receive still have senders. `volt-console dump` shows the channels. Drop the \
+             senders when no more messages will come, or abort the tasks that are no longer needed."
         }
         Some("lock" | "permits") => {
-            "More tasks need the lock or the permits than can have them in turn, or the holder is stuck. `volt-console \
+            "New tasks arrive faster than the lock or the permits are released, or the holder is stuck. `volt-console \
              dump` shows the holder and what it waits for. Hold it for a shorter time, or limit the number of tasks."
         }
         Some("others") => {

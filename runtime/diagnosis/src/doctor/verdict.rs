@@ -431,8 +431,8 @@ mod tests {
         let first = stuck(45, Some(Cause::Sleep), vec![info]);
         assert_eq!(of(&first), "1 worker stuck for 45 ms, spawned at src/serve.rs:9; 1 info");
         assert_eq!(Verdict::of([&first]).severity(), None, "it needs no action yet");
-        let unwritten = stuck(45, None, Vec::new());
-        assert_eq!(of(&unwritten), "1 worker stuck for 45 ms, spawned at src/serve.rs:9");
+        let unrecorded = stuck(45, None, Vec::new());
+        assert_eq!(of(&unrecorded), "1 worker stuck for 45 ms, spawned at src/serve.rs:9");
         let mut known = first.clone();
         let file = Some("/home/shop/src/price.rs".into());
         let guilty = Frame { file, line: Some(61), is_user_code: true, ..Frame::default() };

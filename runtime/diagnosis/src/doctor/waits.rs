@@ -182,7 +182,7 @@ pub(super) fn lock_held_threshold() -> String {
 pub(super) fn lock_held(case: &Case<'_>) -> Vec<Finding> {
     let is_long = |lock: &&HeldLock| lock.held_ns.min(lock.waiting_ns) >= HELD_NS;
     let long: Vec<&HeldLock> = case.now.held_locks.iter().flatten().filter(is_long).collect();
-    // The first of each line has been waited for longest.
+    // The first of each line has the longest wait.
     let is_first = |index: &usize| long[..*index].iter().all(|lock| lock.held_at != long[*index].held_at);
     let firsts = (0..long.len()).filter(is_first).map(|index| long[index]);
     let of_line = |lock: &HeldLock| long.iter().filter(|other| other.held_at == lock.held_at).count();

@@ -40,7 +40,7 @@ pub enum Event {
         reason: ExitReason,
     },
     /// The process is requested to end. [`System::terminate`](crate::System::terminate) and
-    /// [`System::shutdown`](crate::System::shutdown) kill it if it does not end in time.
+    /// [`System::shutdown`](crate::System::shutdown) kill it if it does not exit in time.
     Cancel,
 }
 

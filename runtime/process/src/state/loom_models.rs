@@ -197,7 +197,7 @@ fn a_completion_that_meets_the_end_of_a_step_is_seen() {
 }
 
 #[test]
-fn mail_does_not_disturb_and_is_there_with_the_completion() {
+fn a_message_starts_no_step_and_arrives_with_the_completion() {
     holds(Some(2), sender_and_completer::<AsBuilt>);
 }
 

@@ -102,8 +102,8 @@ impl ChildSpec {
         self.restart
     }
 
-    /// Returns what starts the child; `None` if it may be started only once and was. Runs user
-    /// code, which may panic.
+    /// Returns the spawn of the next start of the child; `None` if the child can be started only
+    /// once and already was. Runs user code, which may panic.
     pub(super) fn make(&mut self) -> Option<Spawn> {
         match &mut self.start {
             Start::Once(spawn) => spawn.take().map(|spawn| *spawn),

@@ -70,6 +70,7 @@ impl Home for System {
             // ORDERING: Relaxed; see `Ends::are_all_notified`.
             self.ends().notified.fetch_add(1, Ordering::Relaxed);
         }
+        // Exit (2) of `stopping`.
         if self.is_stopping() || self.remote().is_some() {
             self.notify_ended().notify_waiters();
         }

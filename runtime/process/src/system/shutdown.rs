@@ -116,6 +116,7 @@ impl System {
             let ended = self.notify_ended().notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();
+            // Stop (3) of `stopping`.
             if self.process_count() == 0 {
                 return;
             }

@@ -28,7 +28,7 @@ fn each_monitor_is_notified_once_and_no_removed_one() {
             report.sort();
             assert_eq!(report, [monitors[0], monitors[2], monitors[3], monitors[5]]);
             context.try_send(context.pid(), Payload::new(Marker))?;
-            assert!(matches!(inbox.next().await, Event::Message(_)), "nobody is told twice");
+            assert!(matches!(inbox.next().await, Event::Message(_)), "each monitor is notified once");
             Ok(Payload::empty())
         });
         system.exec(Spawn::new(watcher)).await.unwrap();

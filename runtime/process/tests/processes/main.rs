@@ -34,7 +34,7 @@ fn with_system<F: Future<Output = ()>>(test: impl Fn(System) -> F) {
         runtime.block_on(async {
             let system = System::new(&volt::Handle::current());
             test(system.clone()).await;
-            assert!(system.shutdown(Some(LONG)).await.forced.is_empty(), "every process ends when it is asked to");
+            assert!(system.shutdown(Some(LONG)).await.forced.is_empty(), "every process exits when it is cancelled");
             assert_eq!(system.process_count(), 0);
         });
     });
@@ -54,7 +54,7 @@ impl Process for Collector {
     }
 
     fn init(&mut self, _context: &Context, method: &str, _input: Payload) -> Result<(), Failure> {
-        if method == "failing" { Err(Failure::new("as it was asked to")) } else { Ok(()) }
+        if method == "failing" { Err(Failure::new("as requested")) } else { Ok(()) }
     }
 
     fn step(&mut self, events: Events<'_>, out: &mut Output) -> Result<(), Failure> {
@@ -64,8 +64,8 @@ impl Process for Collector {
                 Event::Message(message) => match (message.reply, message.payload.downcast_ref::<&str>()) {
                     (Some(reply), _) => reply.send(Payload::new(self.seen.clone())),
                     (None, Some(&"end")) => out.done_with(Payload::new(self.seen.clone())),
-                    (None, Some(&"fail")) => return Err(Failure::new("told to")),
-                    (None, Some(&"panic")) => panic!("told to"),
+                    (None, Some(&"fail")) => return Err(Failure::new("as requested")),
+                    (None, Some(&"panic")) => panic!("as requested"),
                     (None, _) => self.seen.push(message.payload.downcast().unwrap()),
                 },
                 _ => {}
@@ -249,9 +249,9 @@ fn each_way_to_end_has_its_reason_and_is_closed_once() {
     with_system(async |system| {
         let ways: [(&'static str, Option<&'static str>, ExitReason); 4] = [
             ("main", Some("end"), ExitReason::Normal),
-            ("main", Some("fail"), ExitReason::Failed(Failure::new("told to"))),
-            ("main", Some("panic"), ExitReason::Panicked(Failure::new("told to"))),
-            ("failing", None, ExitReason::Failed(Failure::new("as it was asked to"))),
+            ("main", Some("fail"), ExitReason::Failed(Failure::new("as requested"))),
+            ("main", Some("panic"), ExitReason::Panicked(Failure::new("as requested"))),
+            ("failing", None, ExitReason::Failed(Failure::new("as requested"))),
         ];
         for (method, message, reason) in ways {
             let collector = Collector::default();
@@ -266,7 +266,7 @@ fn each_way_to_end_has_its_reason_and_is_closed_once() {
             assert!(ended == reason || (message.is_none() && ended == ExitReason::NoProcess), "{ended}");
             assert!(system.try_send(pid, Payload::empty()).unwrap_err().is_no_process());
             let result = system.exec(Spawn::new(Collector::default()).method("failing")).await;
-            assert_eq!(result.unwrap_err(), ExitReason::Failed(Failure::new("as it was asked to")));
+            assert_eq!(result.unwrap_err(), ExitReason::Failed(Failure::new("as requested")));
             assert_eq!(closed.load(Ordering::Relaxed), 1);
         }
     });
@@ -419,7 +419,7 @@ fn exits_spread_over_links_and_stop_at_traps() {
             Ok(Payload::empty())
         });
         let pid = system.spawn(Spawn::new(trapping).trap_exits()).unwrap();
-        let panicked = ExitReason::Panicked(Failure::new("told to"));
+        let panicked = ExitReason::Panicked(Failure::new("as requested"));
         assert_eq!(reports.recv().await.unwrap(), (Some(panicked.clone()), Some(panicked.clone())));
         system.wait(pid).await;
         let dying = volt_process::from_fn(async move |mut inbox, _| {

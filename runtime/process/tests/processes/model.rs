@@ -55,7 +55,7 @@ impl Process for Recorder {
                         Ok(Do::Link(pid)) => context.link(pid),
                         Ok(Do::Unlink(pid)) => context.unlink(pid),
                         Ok(Do::Done) => out.done(),
-                        Ok(Do::Fail) => return Err(Failure::new("told to")),
+                        Ok(Do::Fail) => return Err(Failure::new("as requested")),
                         Err(payload) => match payload.downcast::<u32>() {
                             Ok(number) => self.log.push(number.to_string()),
                             Err(_) => answer = Payload::new(self.log.clone()),
@@ -196,7 +196,7 @@ async fn run(system: &System, seed: u64) {
             8 => {
                 let (what, reason) = match rng.below(2) {
                     0 => (Do::Done, ExitReason::Normal),
-                    _ => (Do::Fail, ExitReason::Failed(Failure::new("told to"))),
+                    _ => (Do::Fail, ExitReason::Failed(Failure::new("as requested"))),
                 };
                 system.try_send(one, Payload::new(what)).unwrap();
                 model.ends(one, &reason);

@@ -184,14 +184,14 @@ fn several_panicking_destructors_end_only_their_own_process() {
         // The panics of the step, which also leaves two messages.
         let steps: [(Step, &str); 4] = [
             (|_| {}, "it bursts"),
-            (|_| panic!("told to"), "told to"),
+            (|_| panic!("as requested"), "as requested"),
             (yields, "it bursts"),
             (
                 |out| {
                     yields(out);
-                    panic!("told to")
+                    panic!("as requested")
                 },
-                "told to",
+                "as requested",
             ),
         ];
         for (step, why) in steps {

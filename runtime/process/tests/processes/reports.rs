@@ -31,7 +31,7 @@ fn a_snapshot_counts_processes_and_how_they_ended() {
         assert_eq!((after.ended_normally, after.ended_abnormally, after.restarts), (1, 1, 0));
         let failure = after.last_failure.expect("one has failed");
         assert_eq!((failure.pid, failure.name.as_deref()), (fails.to_string(), Some("fails")));
-        assert_eq!(failure.reason, "failed: told to");
+        assert_eq!(failure.reason, "failed: as requested");
         assert!(failure.spawned_at.contains(concat!(file!(), ":")), "{}", failure.spawned_at);
         assert!(system.info(stays).is_some());
     });

@@ -1,4 +1,4 @@
-//! Finds the black boxes in a directory, by life: one run of a program, from its start to its end.
+//! Finds the black boxes in a directory, by run of a program.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use volt_telemetry::recording::black_box::FileName;
 
 use crate::error::RecordingError;
 
-/// One run of a program.
+/// One run of a program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     /// The program's name, as in the names of the files.
@@ -20,7 +20,7 @@ pub struct Life {
     pub files: Vec<PathBuf>,
 }
 
-/// Returns the lives in a directory, the newest first. There is at least one.
+/// Returns the runs whose black boxes are in a directory, the newest first. There is at least one.
 ///
 /// # Errors
 /// Returns an error for which [`RecordingError::is_missing`] is true if the directory does not

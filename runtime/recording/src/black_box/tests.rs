@@ -271,7 +271,7 @@ fn a_truncated_file_is_read_up_to_its_end() {
 }
 
 #[test]
-fn the_newest_life_of_a_directory_comes_first() {
+fn the_newest_run_of_a_directory_comes_first() {
     let scratch = crate::scratch::Scratch::new();
     assert!(lives::lives_in(scratch.path()).unwrap_err().to_string().contains("VOLT_BLACK_BOX="));
     assert!(lives::lives_in(&scratch.path().join("none")).unwrap_err().is_missing());

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hierarchy_is_no_level() {
+    fn without_a_known_hierarchy_there_are_no_levels() {
         assert!(levels("", "").is_empty());
         assert!(levels("0::/\n", "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n").is_empty());
         assert!(levels("garbage\n:\n1:\n", "garbage - \n - - -\n").is_empty());

@@ -111,7 +111,7 @@ fn model(tids: &'static [u32], claim: Claimer, finish: Finisher) -> impl Fn() + 
         let request_word = requester
             .send(&slot, tids[0], |page| *page = Text { request: 0, writer: 0 })
             .expect("all buffers are free");
-        finish(claim(&slot, tids[0]).expect("asked and not answered"), tids[0]);
+        finish(claim(&slot, tids[0]).expect("the request has no answer yet"), tids[0]);
         assert_eq!(request_word.answer(|page| page.writer), Some(Answer::Written(tids[0])));
         drop(request_word);
         assert_eq!(requester.buffers.len(), buffers, "a buffer was lost");
@@ -150,9 +150,8 @@ fn loom_an_answer_without_release_is_read_while_written() {
 
 /// A thread may end while its stack is requested. Its handler and its end run on one thread, one
 /// after the other.
-#[test]
-fn loom_a_thread_that_ends_answers_once() {
-    holds(None, || {
+fn thread_that_ends(end: fn(Claim<Text>)) -> impl Fn() + Send + Sync + 'static {
+    move || {
         let (slot, mut requester) = pair(Text::default);
         let slot = Arc::new(slot);
         let thread = thread::spawn({
@@ -162,16 +161,37 @@ fn loom_a_thread_that_ends_answers_once() {
                     finish(claim, 1);
                 }
                 if let Some(claim) = slot.claim(|| 1) {
-                    let _requester = claim.end();
+                    end(claim);
                 }
             }
         });
         let request_word = requester.send(&slot, 1, |page| *page = Text { request: 1, writer: 0 }).unwrap();
         thread.join().unwrap();
         match request_word.answer(|page| *page) {
-            Some(Answer::Written(text)) => assert_eq!(text, Text { request: 1, writer: 1 }),
+            Some(Answer::Written(text)) => {
+                assert_eq!(text, Text { request: 1, writer: 1 }, "a page that no thread has written");
+            }
             Some(Answer::Ended) => {}
-            None => assert!(request_word.withdraw(), "answered by nobody, and gone"),
+            None => assert!(request_word.withdraw(), "no thread has answered, so it can be withdrawn"),
         }
-    });
+    }
+}
+
+fn end(claim: Claim<Text>) {
+    let _requester = claim.end();
+}
+
+/// Answer (5) of a thread that ends, as if it had written the page.
+fn end_as_if_written(claim: Claim<Text>) {
+    let _requester = claim.finish(WRITTEN);
+}
+
+#[test]
+fn loom_a_thread_that_ends_answers_once() {
+    holds(None, thread_that_ends(end));
+}
+
+#[test]
+fn loom_an_end_that_is_announced_as_an_answer_is_found() {
+    breaks("a page that no thread has written", None, thread_that_ends(end_as_if_written));
 }

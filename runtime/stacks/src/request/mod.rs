@@ -219,7 +219,7 @@ impl<T: Send> Pending<'_, T> {
 
     /// Withdraw: tries to take the request back, and returns whether that succeeded. If not, the
     /// answer has arrived or is under way.
-    #[must_use = "an answer that is under way can be waited for"]
+    #[must_use = "if this returns false, wait for the answer: it has arrived or is under way"]
     pub(crate) fn withdraw(&self) -> bool {
         let released = self.word & !u64::from(u32::MAX);
         // ORDERING: Release; for the same reason as the first store in `send`: the next buffer is

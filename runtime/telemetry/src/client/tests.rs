@@ -58,7 +58,7 @@ fn snapshots_come_one_at_a_time_and_by_subscription() {
         send_reply(&stream, &snapshot_at(1));
         assert_eq!(requested(&stream), Some(Request::Subscribe { interval_ms: wire::MIN_INTERVAL_MS }));
         (10..14).for_each(|at_ns| send_reply(&stream, &snapshot_at(at_ns)));
-        assert_eq!(requested(&stream), None, "the client has gone");
+        assert_eq!(requested(&stream), None, "the client has disconnected");
     });
     let mut client = Client::connect(&path).unwrap();
     assert_eq!(client.hello().program, "fake");
@@ -120,7 +120,7 @@ fn an_older_server_gets_no_unknown_requests() {
         let version = Version { major: VERSION.major, minor: 0 };
         let hello = Hello { magic: MAGIC.into(), version, volt: "0.0.9".into(), ..Hello::default() };
         send_reply(&stream, &Reply::Hello(hello));
-        assert_eq!(requested(&stream), Some(Request::Snapshot), "nothing was asked before");
+        assert_eq!(requested(&stream), Some(Request::Snapshot), "this is the first request");
         send_reply(&stream, &snapshot_at(1));
     });
     let mut client = Client::connect(&path).unwrap();
@@ -262,7 +262,7 @@ fn a_throttled_client_shows_why_it_waits() {
         assert_eq!(requested(&stream), Some(Request::Snapshot));
         assert_eq!(requested(&stream), Some(Request::Snapshot));
         send_reply(&stream, &snapshot_at(7));
-        assert_eq!(requested(&stream), None, "the client has gone");
+        assert_eq!(requested(&stream), None, "the client has disconnected");
     });
     let mut client = Client::connect_within(&path, Waits { reply: SHORT, ..PATIENT }).unwrap();
     let error = client.snapshot().unwrap_err();
@@ -482,7 +482,7 @@ fn a_dump_may_take_longer_than_other_replies() {
         std::thread::sleep(2 * SHORT);
         send_reply(&stream, &Reply::Dump(Box::new(Dump { waiting: 7, ..Dump::default() })));
         assert!(matches!(requested(&stream), Some(Request::Dump { .. })));
-        assert_eq!(requested(&stream), None, "the client has gone");
+        assert_eq!(requested(&stream), None, "the client has disconnected");
     });
     let waits = Waits { reply: SHORT, ..PATIENT };
     let mut client = Client::connect_within(&path, waits).unwrap();

@@ -161,7 +161,7 @@ pub struct Identity {
     pub anchor: Anchor,
     /// The directory of the program's memory control group, if it has one.
     pub memory_group: Option<String>,
-    /// How many processes of that group the kernel had killed for lack of memory by then.
+    /// How many processes of that group the OOM killer had killed by then.
     pub memory_kills: Option<u64>,
 }
 
@@ -186,13 +186,12 @@ pub struct Memory {
     pub group_bytes: Option<u64>,
     /// The limit of that group, bytes. `None` if it has none.
     pub group_max_bytes: Option<u64>,
-    /// How many processes of that group the kernel had killed for lack of memory.
+    /// How many processes of that group the OOM killer had killed.
     pub group_kills: Option<u64>,
 }
 
-/// Returns how many processes of the control group with this directory the kernel has killed for
-/// lack of memory, in version 2 or 1. `None` if there is no such group, or it does not count
-/// memory.
+/// Returns how many processes of the control group with this directory the OOM killer has killed,
+/// in version 2 or 1. `None` if there is no such group, or it does not count memory.
 pub fn memory_kills(group: &Path) -> Option<u64> {
     let files = ["memory.events", "memory.oom_control"];
     let counts = files.iter().find_map(|file| std::fs::read_to_string(group.join(file)).ok())?;
@@ -263,8 +262,8 @@ impl Track {
     }
 }
 
-/// The name of a black box. It names the program and its *life*: one run of it, from its start to
-/// its end. `PROGRAM.STAMP.PID-START.RUNTIME.voltbox`, in which no part contains a point.
+/// The name of a black box. It names the program and one run of it, from its start to its end:
+/// `PROGRAM.STAMP.PID-START.RUNTIME.voltbox`, in which no part contains a point.
 ///
 /// ```
 /// use volt_telemetry::recording::black_box::FileName;
@@ -277,7 +276,7 @@ pub struct FileName {
     /// The program's name. Characters other than ASCII letters, digits, `-` and `_` are replaced,
     /// and a checksum of the name is added.
     pub program: String,
-    /// When the first black box of this life was created: ms since 1970.
+    /// When the first black box of this run was created: ms since 1970.
     pub stamp_ms: u64,
     /// The process id of the program.
     pub pid: u32,
@@ -296,14 +295,14 @@ impl FileName {
     /// Parses the name of a file. Returns `None` if it is not that of a black box.
     pub fn parse(name: &str) -> Option<Self> {
         let parts: Vec<_> = name.split('.').collect();
-        let [program, stamp, life, runtime, EXTENSION] = parts[..] else { return None };
-        let (pid, start_time) = life.split_once('-')?;
+        let [program, stamp, run, runtime, EXTENSION] = parts[..] else { return None };
+        let (pid, start_time) = run.split_once('-')?;
         let found = Self::new(program, stamp.parse().ok()?, pid.parse().ok()?, start_time.parse().ok()?, runtime);
         // Numbers in another notation, such as with leading zeros, belong to no black box.
         (found.to_string() == name).then_some(found)
     }
 
-    /// Returns whether both belong to the same life.
+    /// Returns whether both belong to the same run of a program.
     pub fn is_same_life(&self, other: &Self) -> bool {
         (&self.program, self.pid, self.start_time) == (&other.program, other.pid, other.start_time)
     }

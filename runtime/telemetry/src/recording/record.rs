@@ -313,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn any_words_are_some_event(words: [u64; WORDS]) {
+        fn arbitrary_words_decode_to_an_event(words: [u64; WORDS]) {
             let record = Record::from_words(words);
             prop_assert_eq!(record.at_ns(), words[0]);
             // Decoding does not panic, and encoding the event again does not change it.

@@ -119,8 +119,8 @@ pub struct Snapshot {
     /// than this field.
     #[serde(deserialize_with = "waits::deadlocks")]
     pub deadlocks: Option<Vec<Deadlock>>,
-    /// Locks that a task has held for long while others waited, those that were waited for longest
-    /// first. `None` in a program older than this field.
+    /// Locks that a task has held for long while others waited, those with the longest waits first.
+    /// `None` in a program older than this field.
     #[serde(deserialize_with = "waits::held_locks")]
     pub held_locks: Option<Vec<HeldLock>>,
     /// Lines at which a task has waited far longer than usual, those with the longest waits first.
@@ -339,8 +339,9 @@ pub struct Sentinel {
     pub spare_calls: u64,
     /// Times that starting a thread for a spare worker failed.
     pub spare_failures: u64,
-    /// Spare workers that are active now.
-    pub spares_on_duty: u64,
+    /// Spare workers that are active now. Programs of older versions call it `spares_on_duty`.
+    #[serde(alias = "spares_on_duty")]
+    pub spares_in_use: u64,
     /// Maximum number of spare workers.
     pub max_spares: u64,
 }
@@ -360,7 +361,7 @@ impl Snapshot {
     /// Returns the number of active workers, including stuck ones, without inactive spare workers.
     ///
     /// Compare the number of parked workers with this number.
-    pub fn on_duty_count(&self) -> u32 {
+    pub fn active_count(&self) -> u32 {
         self.workers.iter().filter(|worker| worker.duty != Duty::Off).count() as u32
     }
 

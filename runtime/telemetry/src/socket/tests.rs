@@ -139,7 +139,7 @@ fn a_start_time_is_read_past_a_name_with_brackets_and_spaces() {
 }
 
 #[test]
-fn this_program_is_alive_and_its_pids_former_life_is_not() {
+fn this_program_is_alive_and_an_earlier_one_of_its_pid_is_not() {
     let start_time = own_start_time();
     assert_eq!(start_time, own_start_time());
     assert!(is_program_alive(std::process::id(), start_time));

@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn any_stream_ends(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn reading_arbitrary_bytes_terminates(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut from = &bytes[..];
         while let Ok(Some(_)) = wire::read_frame::<Request>(&mut from, MAX_REQUEST_BYTES) {}
     }

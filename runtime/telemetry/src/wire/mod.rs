@@ -417,6 +417,17 @@ mod tests {
     }
 
     #[test]
+    fn the_spares_of_an_older_version_are_in_use() {
+        #[derive(Serialize)]
+        struct Older {
+            spares_on_duty: u64,
+        }
+        let frame = encode(&Older { spares_on_duty: 2 }, MAX_REPLY_BYTES).unwrap();
+        let newer: crate::snapshot::Sentinel = decode(&frame[4..]).unwrap();
+        assert_eq!(newer.spares_in_use, 2);
+    }
+
+    #[test]
     fn a_frame_with_an_excessive_length_is_refused_unread() {
         let error = read_frame::<Reply>(&[0xff; 64][..], MAX_REPLY_BYTES).unwrap_err();
         assert_eq!(error.to_string(), "a frame of 4294967295 bytes, the limit is 1048576");

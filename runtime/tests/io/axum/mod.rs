@@ -253,7 +253,7 @@ fn an_unread_response_is_ended_by_the_write_timeout() {
             let mut third = connect(address).await;
             assert_eq!(fetch(&mut third, "/", "").await.0, 200);
             let (status, body) = fetch(&mut third, "/large", "").await;
-            assert_eq!((status, body.len()), (200, LEN), "who reads gets it all");
+            assert_eq!((status, body.len()), (200, LEN), "the client receives the whole body");
             for stream in &mut silent {
                 assert!(read_to_close(stream).await < LEN);
             }
@@ -316,7 +316,7 @@ fn graceful_shutdown_finishes_requests_and_accepts_no_new_ones() {
                 volt::task::yield_now().await;
             }
             abort.abort();
-            assert_eq!(read_to_close(&mut idle).await, 0, "an idle connection is closed at once");
+            assert_eq!(read_to_close(&mut idle).await, 0, "an idle connection is closed immediately");
             let refused = async {
                 while TcpStream::connect(address).await.is_ok() {
                     volt::task::yield_now().await;

@@ -68,7 +68,7 @@ fn a_request_whose_client_goes_is_counted_as_abandoned() {
             drop(stream);
             let routes = routes().await;
             assert_eq!((names(&routes), routes[0].abandoned), (vec!["GET /".to_owned()], 1));
-            assert_eq!(routes[0].duration.count(), 0, "it was not answered");
+            assert_eq!(routes[0].duration.count(), 0, "the request has no response");
         });
     });
 }

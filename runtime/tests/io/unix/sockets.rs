@@ -254,7 +254,7 @@ fn a_pipe_ends_without_its_sender_and_breaks_without_a_receiver() {
             let error = pipe::OpenOptions::new().open_receiver(folder.path(".")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
             rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-            assert!(pipe::OpenOptions::new().open_sender(&path).is_err(), "nobody reads it");
+            assert!(pipe::OpenOptions::new().open_sender(&path).is_err(), "no process reads it");
             let mut receiver = pipe::OpenOptions::new().open_receiver(&path).unwrap();
             let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
             sender.write_all(b"named").await.unwrap();
@@ -267,7 +267,7 @@ fn a_pipe_ends_without_its_sender_and_breaks_without_a_receiver() {
 }
 
 #[test]
-fn a_named_pipe_that_has_a_sender_again_is_waited_for_again() {
+fn a_task_waits_again_for_a_named_pipe_with_a_new_sender() {
     with_workers(|runtime| {
         let folder = Folder::new();
         runtime.block_on(async {
@@ -275,16 +275,16 @@ fn a_named_pipe_that_has_a_sender_again_is_waited_for_again() {
             rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
             let mut receiver = pipe::OpenOptions::new().open_receiver(&path).unwrap();
             drop(pipe::OpenOptions::new().open_sender(&path).unwrap());
-            assert_eq!(receiver.read(&mut [0; 16]).await.unwrap(), 0, "nobody writes");
+            assert_eq!(receiver.read(&mut [0; 16]).await.unwrap(), 0, "there is no sender");
             let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
-            assert!(timeout(SOON, receiver.read(&mut [0; 16])).await.is_err(), "somebody may write, and has not");
+            assert!(timeout(SOON, receiver.read(&mut [0; 16])).await.is_err(), "a sender is open, but has not written");
             let reads = volt::spawn(async move {
                 let read = receiver.read(&mut [0; 16]).await.unwrap();
                 (read, receiver.read(&mut [0; 16]).await.unwrap())
             });
             sender.write_all(b"again").await.unwrap();
             drop(sender);
-            assert_eq!(reads.await.unwrap(), (5, 0), "the second end is told as the first was");
+            assert_eq!(reads.await.unwrap(), (5, 0), "the second end is reported like the first");
         });
     });
 }
@@ -312,7 +312,7 @@ fn failed_reads_of_a_reopened_named_pipe_do_not_spin() {
             let open = || pipe::OpenOptions::new().open_receiver(&path).unwrap();
             let (mut receiver, fd) = (open(), AsyncFd::new(open().into_nonblocking_fd().unwrap()).unwrap());
             drop(pipe::OpenOptions::new().open_sender(&path).unwrap());
-            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0, "nobody writes");
+            assert_eq!(receiver.read(&mut [0]).await.unwrap(), 0, "there is no sender");
             let read = |fd: &OwnedFd| Ok(rustix::io::read(fd, &mut [0])?);
             assert_eq!(fd.async_io(Interest::READABLE, read).await.unwrap(), 0);
             let mut sender = pipe::OpenOptions::new().open_sender(&path).unwrap();
@@ -348,7 +348,7 @@ fn waiting_for_both_directions_does_not_spin_when_half_closed() {
             while write().is_ok() {}
             let writes = here.async_io(Interest::READABLE | Interest::WRITABLE, write);
             assert!(timeout(SOON, writes).await.is_err());
-            assert_eq!(here.try_read(&mut [0]).unwrap(), 0, "the end is still told");
+            assert_eq!(here.try_read(&mut [0]).unwrap(), 0, "the end is still reported");
         });
     });
 }

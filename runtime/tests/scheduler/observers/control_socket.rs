@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Not a test when run as one: the main function of the started program.
 #[test]
-fn program() {
+fn the_started_program_runs_until_its_input_ends() {
     if std::env::var_os(ROLE).is_none() {
         return;
     }
@@ -79,7 +79,12 @@ struct Program {
 impl Program {
     fn start(socket_dir: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "observers::control_socket::program", "--nocapture", "--quiet"])
+            .args([
+                "--exact",
+                "observers::control_socket::the_started_program_runs_until_its_input_ends",
+                "--nocapture",
+                "--quiet",
+            ])
             .env(ROLE, "program")
             .env("VOLT_SOCKET_DIR", socket_dir)
             .stdin(Stdio::piped())
@@ -144,7 +149,7 @@ fn a_program_is_found_by_pid_or_name_while_it_runs() {
 }
 
 #[test]
-fn a_program_whose_every_worker_is_stuck_answers() {
+fn a_program_whose_every_worker_is_stuck_responds() {
     let folder = Folder::new("stuck");
     let mut program = Program::start(&folder.0.join("volt"));
     program.send("wedge");

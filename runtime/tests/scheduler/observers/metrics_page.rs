@@ -154,7 +154,7 @@ fn a_head_in_pieces_is_read_to_its_end() {
 }
 
 #[test]
-fn the_page_answers_while_all_workers_are_stuck() {
+fn the_page_responds_while_all_workers_are_stuck() {
     alone_with(ANY_PORT, || {
         watched(|| {
             const WORKERS: usize = 2;

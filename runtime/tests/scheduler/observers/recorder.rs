@@ -130,7 +130,7 @@ fn a_recording_has_wakers_and_spawn_locations() {
     let mut client = Client::connect(&volt::observe::socket_path().unwrap()).unwrap();
     let began = Instant::now();
     while client.recorder(Some("recorded"), None).unwrap().is_on {
-        assert!(began.elapsed() < LONG, "it stays on though nobody records");
+        assert!(began.elapsed() < LONG, "it stays on although no client records");
     }
 }
 

@@ -64,7 +64,7 @@ impl Subscriber for Console {
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        assert!(attributes.is_root(), "a task is nobody's part");
+        assert!(attributes.is_root(), "a task has no parent");
         let mut seen = Seen { target: attributes.metadata().target(), ..Seen::default() };
         attributes.record(&mut seen.fields);
         let id = 1000 + self.last_id.fetch_add(1, Ordering::Relaxed);

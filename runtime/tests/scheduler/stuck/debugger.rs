@@ -168,5 +168,5 @@ fn be_held() {
     // sentinel blamed the tasks for the pause, it would call all spares.
     let called = after.sentinel.spare_calls - before.sentinel.spare_calls;
     assert!(called < after.sentinel.max_spares && after.sentinel.capped == 0, "{:?}", after.sentinel);
-    wait_until(&runtime, |snapshot| snapshot.sentinel.spares_on_duty == 0);
+    wait_until(&runtime, |snapshot| snapshot.sentinel.spares_in_use == 0);
 }

@@ -138,7 +138,7 @@ impl Future for Strict {
 }
 
 #[test]
-fn a_dump_beside_ends_and_aborts_polls_nothing_that_ended() {
+fn a_dump_polls_no_task_that_has_completed_or_was_aborted() {
     let runtime = runtime(2);
     let _entered = runtime.enter();
     let began = Instant::now();

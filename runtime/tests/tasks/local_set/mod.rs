@@ -380,7 +380,7 @@ fn a_local_set_ends_although_destructors_keep_spawning() {
         drop(set);
         assert!(log.drops.get() > 1, "a destructor may start a task while the set ends");
         let last = log.last.take().unwrap();
-        assert!(last.is_finished(), "and whoever waits for the last one is told");
+        assert!(last.is_finished(), "a task that awaits the last one is woken");
     });
 }
 

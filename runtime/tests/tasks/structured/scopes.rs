@@ -48,7 +48,7 @@ fn the_first_error_cancels_the_scope_and_is_returned_last() {
             unreachable!("a child that fails never resolves");
         }));
         assert!(matches!(result, Err(ScopeError::Failed(error)) if error == "no"));
-        assert_eq!(Arc::strong_count(&held), 1, "all children are gone");
+        assert_eq!(Arc::strong_count(&held), 1, "all children are dropped");
 
         let panicked = runtime.block_on(task::scope::<(), String, _>(async |scope| {
             let _value = scope.spawn(async { if true { panic!("child") } else { Ok(()) } });
@@ -202,7 +202,7 @@ fn a_panicking_scope_body_cancels_its_children_first() {
         }));
         let error = runtime.block_on(body).unwrap_err();
         assert!(error.to_string().ends_with("panicked with message \"the body\""), "{error}");
-        assert_eq!(Arc::strong_count(&held), 1, "all children are gone");
+        assert_eq!(Arc::strong_count(&held), 1, "all children are dropped");
     });
 }
 
@@ -243,6 +243,6 @@ fn a_scope_waits_for_children_spawned_during_cancellation() {
             Err("no")
         }));
         assert!(matches!(result, Err(ScopeError::Failed("no"))));
-        assert_eq!(Arc::strong_count(&held), 1, "the grandchild is gone too");
+        assert_eq!(Arc::strong_count(&held), 1, "the grandchild is dropped, too");
     });
 }

@@ -191,7 +191,7 @@ fn a_cancelled_wait_loses_nothing() {
             let held = mutex.lock().await;
             assert!(volt::time::timeout(Duration::from_millis(5), mutex.lock()).await.is_err());
             drop(held);
-            assert!(mutex.try_lock().is_ok(), "nobody is in the line any more");
+            assert!(mutex.try_lock().is_ok(), "no waiter is left in the queue");
             let cell = OnceCell::new();
             let never = cell.get_or_init(std::future::pending::<u32>);
             assert!(volt::time::timeout(Duration::from_millis(5), never).await.is_err());

@@ -42,7 +42,7 @@ fn check(reply: &Reply) {
     }
 }
 
-/// Computes what the console shows of a program, and the page of the exporter.
+/// Computes the console's view of a program, and the page of the exporter.
 fn derive(program: &Program) {
     for (earlier, later) in program.runtimes.iter().zip(program.runtimes.iter().skip(1)) {
         drop(Rates::between(earlier, later));

@@ -1,4 +1,4 @@
-//! Timers of many durations: none fires early, whatever happens to the process.
+//! Timers of many durations: none fires early, whatever happens to the program.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Checks what the console, the doctor and the page of metrics show of the programs on Volt while
-//! clients send requests.
+//! Checks the output of the console, the doctor and the page of metrics about the programs on Volt,
+//! while clients send requests.
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;

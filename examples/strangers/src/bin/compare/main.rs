@@ -1,5 +1,5 @@
-//! Compares the programs of this package, and mini-redis, on Tokio and on Volt, and checks what
-//! Volt's console shows of them. The script `compare` beside `Cargo.toml` builds the programs.
+//! Compares the programs of this package, and mini-redis, on Tokio and on Volt, and checks the
+//! console's output about them. The script `compare` beside `Cargo.toml` builds the programs.
 
 use std::path::{Path, PathBuf};
 

@@ -134,7 +134,7 @@ fn cost_ns() -> Option<f64> {
             _ => return None,
         }
     }
-    if cpu && batches.is_some_and(|batches| batches < MIN_CPU_BATCHES) {
+    if cpu && batches.is_some_and(|batches: usize| batches < MIN_CPU_BATCHES) {
         return None;
     }
     let name = only?;

@@ -285,7 +285,7 @@ impl Steps for ReadsRelaxed {
 }
 
 #[test]
-fn loom_a_slot_whose_words_order_nothing_is_found() {
+fn loom_a_slot_that_is_read_relaxed_is_found() {
     breaks("BACKWARDS", None, reader_and_writer::<ReadsRelaxed>());
 }
 
@@ -367,7 +367,7 @@ fn reader_and_late_writer<S: Steps>() -> impl Fn() + Send + Sync + 'static {
     || {
         let world = World::new();
         world.machine.pass(SEGMENT_NS);
-        let writer = world.clock.write().expect("nobody else has it");
+        let writer = world.clock.write().expect("no other thread writes");
         let generation = world.clock.current.load(Ordering::Relaxed);
         let now = Reading::take(&world.machine);
         let segment = writer.next(world.clock.slot(generation).read(), now);
@@ -434,14 +434,14 @@ impl Steps for RaisesByOne {
 }
 
 #[test]
-fn loom_a_segment_of_the_overtaken_that_is_over_is_found() {
+fn loom_a_segment_published_after_an_overtake_is_found() {
     breaks("BACKWARDS", None, reader_and_late_writer::<RaisesByOne>());
 }
 
 /// Fault: Overtake without (2).
-struct ShowsAndIsGone;
+struct OvertakesWithoutTwo;
 
-impl Steps for ShowsAndIsGone {
+impl Steps for OvertakesWithoutTwo {
     fn now_ns(clock: &Subject) -> u64 {
         let generation = clock.current.load(Ordering::Acquire);
         let segment = clock.slot(generation).read();
@@ -456,7 +456,7 @@ impl Steps for ShowsAndIsGone {
 
 #[test]
 fn loom_a_reader_that_overtakes_unseen_is_found() {
-    breaks("BACKWARDS", Some(2), reader_and_late_writer::<ShowsAndIsGone>());
+    breaks("BACKWARDS", Some(2), reader_and_late_writer::<OvertakesWithoutTwo>());
 }
 
 /// Fault: Read (4) without Overtake.

@@ -57,7 +57,7 @@ fn only_a_deadline_before_the_sleepers_limit_wakes_it_once() {
     assert_eq!(timers.begin_sleep(0, None), Some(Duration::from_nanos(3_600_000 * TICK)));
     assert_eq!(timers.arm(4_000_000 * TICK, waker()).unwrap().1, Armed::Quietly);
     assert_eq!(timers.arm(5 * TICK, waker()).unwrap().1, Armed::BeforeLimit);
-    assert_eq!(timers.arm(4 * TICK, waker()).unwrap().1, Armed::Quietly, "it was told already");
+    assert_eq!(timers.arm(4 * TICK, waker()).unwrap().1, Armed::Quietly, "the sleeper was woken already");
     assert!(timers.end_sleep());
     assert_eq!(timers.begin_sleep(0, None), Some(Duration::from_nanos(4 * TICK)));
     assert!(!timers.end_sleep());
@@ -88,7 +88,7 @@ fn a_timer_wakes_the_last_waker_it_was_given_and_no_other() {
     timers.fire(TICK, &mut wakers);
     wakers.into_iter().for_each(Waker::wake);
     assert_eq!((first.0.load(Ordering::Relaxed), last.0.load(Ordering::Relaxed)), (0, 1));
-    assert_eq!(Arc::strong_count(&first), 1, "the former waker is gone");
+    assert_eq!(Arc::strong_count(&first), 1, "the former waker is dropped");
     assert!(!timers.set_waker(key, waker()), "it has fired");
 }
 

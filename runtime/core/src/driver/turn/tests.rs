@@ -79,7 +79,7 @@ fn a_new_earlier_timer_ends_the_drivers_sleep() {
             let mut wakers = Vec::new();
             while wakers.is_empty() {
                 let polled = turn.poll(long, &mut wakers).unwrap();
-                assert!(!polled.timed_out, "the sleeper was not told");
+                assert!(!polled.timed_out, "the sleeper was not woken");
             }
         });
         barrier.wait();
@@ -114,7 +114,7 @@ fn a_bounded_driver_wait_times_out_unless_a_timer_fires() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn timers_fire_while_the_kernels_list_cannot_be_waited_for() {
+fn timers_fire_while_waiting_for_the_kernels_list_fails() {
     let driver = driver();
     let _due = driver.arm_timer(0, Waker::noop().clone()).unwrap();
     let mut turn = driver.try_turn(0).unwrap();

@@ -29,7 +29,7 @@ fn an_interval_shorter_than_the_shortest_is_raised_to_it() {
     let (mut connection, client, now) = pair();
     request(&mut connection, &client, Request::Subscribe { interval_ms: 0 }, now);
     connection.tick(now);
-    assert!(connection.is_owed(), "the first at once");
+    assert!(connection.is_owed(), "the first snapshot is due immediately");
     assert!(connection.answer(vec![0], &LIMITS));
     let shortest = Duration::from_millis(MIN_INTERVAL_MS);
     assert_eq!(connection.due_at(), Some(now + shortest));
@@ -112,10 +112,10 @@ fn a_new_client_of_a_slot_inherits_its_debt() {
     assert!(next.charge(Duration::ZERO, now, &LIMITS), "it waits from the start");
     wire::write_frame(&client, &Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
     assert!(!next.may_read(now));
-    assert!(!next.outbox.is_empty(), "it is told");
+    assert!(!next.outbox.is_empty(), "the client is notified");
     next.flush(now, &LIMITS).unwrap();
     let paid_at = now + LIMITS.credit * LIMITS.pays;
-    assert_eq!(next.check(paid_at), Ok(()), "it is not silent: nobody reads what it sends");
+    assert_eq!(next.check(paid_at), Ok(()), "it does not count as silent: its requests are not read yet");
     assert_eq!(next.read(paid_at, &LIMITS), Ok(Requested::Snapshot));
 }
 

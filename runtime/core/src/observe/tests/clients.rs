@@ -35,7 +35,7 @@ fn a_subscription_ticks_until_its_client_leaves() {
         assert_eq!((update.program.runtimes[0].at_ns, update.lost), (at_ns, 0), "one snapshot a tick");
     }
     // Less one: the server's reading of the clock may be slightly older than ours.
-    assert!(begun.elapsed() >= 3 * TICK, "the first at once, then one a tick: {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= 3 * TICK, "the first immediately, then one a tick: {:?}", begun.elapsed());
     drop(client);
     scene.until("the client is removed", |health| health.clients == 0);
 }
@@ -103,7 +103,7 @@ fn requests_sent_together_are_answered_before_the_client_reads() {
     let frame = wire::encode(&Request::Snapshot, MAX_REQUEST_BYTES).unwrap();
     stream.write_all(&frame.repeat(3)).unwrap();
     // No event comes for the second and the third request: they are in the inbox.
-    scene.until("all are answered", |health| health.snapshots == 3);
+    scene.until("all requests have a reply", |health| health.snapshots == 3);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_client_may_be_idle_after_its_request() {
     request(&rested, &Request::Snapshot);
     assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
     let silent = scene.raw();
-    assert!(is_closed(&silent), "one that came later and asked nothing is removed already");
+    assert!(is_closed(&silent), "a later client without a request is removed already");
     request(&rested, &Request::Snapshot);
     assert!(matches!(read(&rested), Some(Reply::Snapshot { .. })));
 }

@@ -55,7 +55,7 @@ fn the_socket_exists_while_a_runtime_needs_it() {
     let _quiet = show(&second, &scene.registry, false);
     drop(second_registration);
     assert_eq!(scene.registry.socket_path(), None, "the one that is left wants none");
-    assert_eq!(scene.folder.names(), [""; 0], "gone when the last registration's drop returns");
+    assert_eq!(scene.folder.names(), [""; 0], "deleted when the last registration's drop returns");
     assert!(client.snapshot().unwrap_err().is_closed());
     scene.registration = Some(observe(&scene.fake, &scene.registry));
     scene.client().snapshot().expect("and there again");
@@ -105,7 +105,7 @@ fn concurrent_registrations_leave_no_sockets_or_threads() {
                 let fake = Arc::new(Fake::default());
                 for round in 0..ROUNDS {
                     let registration = observe(&fake, registry);
-                    let path = registry.socket_path().expect("whoever is registered has a socket");
+                    let path = registry.socket_path().expect("a registered runtime has a socket");
                     if (round + thread) % 8 == 0 {
                         match Client::connect(&path) {
                             Ok(mut client) => assert!(!client.snapshot().unwrap().runtimes.is_empty()),

@@ -1,15 +1,14 @@
-//! Creates the file of a black box, and deletes those of earlier lives.
+//! Creates the file of a black box, and deletes those of earlier runs of the program.
 //!
-//! A *life* is one run of a program. The file is locked (`flock`) as long as the program runs.
-//! Programs in other containers that share the directory see the lock, too, although process ids
-//! differ there.
+//! The file is locked (`flock`) as long as the program runs. Programs in other containers that
+//! share the directory see the lock, too, although process ids differ there.
 //!
 //! Protocol, in the directory:
-//! 1. list the black boxes of this program's name, and group them by life;
-//! 2. if there are more than [`LIVES`] lives, counting this one, delete the files of the oldest
-//!    surplus ones, except for lives that are locked;
-//! 3. delete the file of an earlier runtime of the same name in this life; if there is none and
-//!    this life has [`BOXES`] files already, delete one that is not locked: that of the runtime
+//! 1. list the black boxes of this program's name, and group them by run;
+//! 2. if there are more than [`RUNS_MAX`] runs, counting this one, delete the files of the oldest
+//!    surplus ones, except for runs that are locked;
+//! 3. delete the file of an earlier runtime of the same name in this run; if there is none and
+//!    this run has [`BOXES`] files already, delete one that is not locked: that of the runtime
 //!    that was shut down first;
 //! 4. create the file under a name that does not exist, with mode 0600, and lock it;
 //! 5. have the kernel allocate its pages.
@@ -30,9 +29,9 @@ use rustix::process::Resource;
 use volt_telemetry::recording::black_box::{FileName, Layout, word};
 use volt_telemetry::socket;
 
-/// How many lives of a program are kept, with the present one.
-pub(crate) const LIVES: usize = 3;
-/// The maximum number of black boxes of one life.
+/// How many runs of a program are kept, with the present one.
+pub(crate) const RUNS_MAX: usize = 3;
+/// The maximum number of black boxes of one run.
 pub(crate) const BOXES: usize = 8;
 /// Bytes that are written at a time where the kernel cannot allocate pages itself.
 static ZEROS: [u8; 65_536] = [0; 65_536];
@@ -122,16 +121,16 @@ pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Res
     }
 }
 
-/// Protocol (1) to (3). Sets the stamp of the name to that of this life, if it has files already.
+/// Protocol (1) to (3). Sets the stamp of the name to that of this run, if it has files already.
 /// Leaves files that cannot be deleted.
 fn make_room(dir: &OwnedFd, name: &mut FileName) {
-    // Each life by its stamp, process id and start, with its files.
-    let mut lives = BTreeMap::<(u64, u32, u64), Vec<FileName>>::new();
+    // Each run by its stamp, process id and start, with its files.
+    let mut runs = BTreeMap::<(u64, u32, u64), Vec<FileName>>::new();
     for found in names(dir).filter(|found| found.program == name.program) {
-        lives.entry((found.stamp_ms, found.pid, found.start_time)).or_default().push(found);
+        runs.entry((found.stamp_ms, found.pid, found.start_time)).or_default().push(found);
     }
     let mut own = Vec::new();
-    lives.retain(|_, files| {
+    runs.retain(|_, files| {
         let is_own = files.iter().any(|found| found.is_same_life(name));
         if is_own {
             own.append(files);
@@ -139,8 +138,8 @@ fn make_room(dir: &OwnedFd, name: &mut FileName) {
         !is_own
     });
     name.stamp_ms = own.iter().map(|found| found.stamp_ms).min().unwrap_or(name.stamp_ms);
-    let surplus = (lives.len() + 1).saturating_sub(LIVES);
-    for files in lives.into_values().take(surplus) {
+    let surplus = (runs.len() + 1).saturating_sub(RUNS_MAX);
+    for files in runs.into_values().take(surplus) {
         if files.iter().all(|found| unused(dir, found).is_some()) {
             files.iter().for_each(|found| delete(dir, found));
         }

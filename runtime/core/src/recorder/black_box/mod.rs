@@ -1,7 +1,7 @@
 //! The black box of a runtime: a file that keeps the runtime's state while it runs, so that the
 //! state outlives a program that is killed.
 //!
-//! A program that is killed by `kill -9` or for lack of memory cannot write a report. With
+//! A program that is killed by `kill -9` or by the OOM killer cannot write a report. With
 //! `VOLT_BLACK_BOX=DIR` or `Builder::black_box`, each runtime maps a file of that directory into
 //! its memory. Workers write their cells and their recorder's rings there, instead of to the heap,
 //! with the same instructions. When the program is killed, the kernel keeps what was stored until
@@ -23,7 +23,7 @@
 //!
 //! The layout is that of [`volt_telemetry::recording::black_box`]. The parts, bottom to top:
 //! * `mapping`: the mapped file, and what happens to it when the program forks or exits;
-//! * `file`: creates the file, and deletes those of earlier lives;
+//! * `file`: creates the file, and deletes those of earlier runs;
 //! * `facts`: facts about the program, and its memory;
 //! * `texts`: the logs of texts;
 //! * `space`: the black box itself;
@@ -36,8 +36,8 @@
 //! * *The program continues*: without a black box the program runs as usual, with a warning.
 //! * *Its own file*: the file is created by this program, with mode 0600 and under a name that did
 //!   not exist, so no symbolic link is followed. A forked child gets a private copy of the memory.
-//! * *Bounded*: the size follows from the numbers of workers, spares and records. [`file::LIVES`]
-//!   lives of a program are kept, with at most [`file::BOXES`] files each.
+//! * *Bounded*: the size follows from the numbers of workers, spares and records. The last
+//!   [`file::RUNS_MAX`] runs of a program are kept, with at most [`file::BOXES`] files each.
 //!
 //! Rejected:
 //! * Copies of the cells, written from time to time: they would miss the last moment, which is what

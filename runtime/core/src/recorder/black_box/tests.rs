@@ -15,7 +15,7 @@ use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::Track;
 use volt_telemetry::snapshot::Snapshot;
 
-use super::file::{BOXES, LIVES};
+use super::file::{BOXES, RUNS_MAX};
 use super::space::BlackBox;
 use crate::builder::Builder;
 use crate::recorder::lanes::Recorder;
@@ -143,7 +143,7 @@ fn a_file_is_private_and_no_symbolic_link_is_followed() {
     let black_box = create(&folder.0, "api");
     let mode = fs::metadata(black_box.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // A link that has the name of an earlier life's file is not followed, and not deleted.
+    // A link that has the name of an earlier run's file is not followed, and not deleted.
     for stamp in 1..=5 {
         symlink(&target, folder.0.join(FileName::new("shop", stamp, 1, 1, "api").to_string())).unwrap();
     }
@@ -153,7 +153,7 @@ fn a_file_is_private_and_no_symbolic_link_is_followed() {
 }
 
 #[test]
-fn the_last_lives_of_a_program_are_kept() {
+fn the_last_runs_of_a_program_are_kept() {
     let folder = Folder::new();
     let file = |program: &str, stamp: u64| folder.0.join(FileName::new(program, stamp, 1, stamp, "api").to_string());
     for stamp in 1..=5 {
@@ -165,11 +165,11 @@ fn the_last_lives_of_a_program_are_kept() {
     let _own = create(&folder.0, "api");
     let kept: Vec<_> = (1..=5).filter(|stamp| file("shop", *stamp).exists()).collect();
     assert_eq!(kept, [1, 4, 5], "the first one is in use");
-    assert_eq!((kept.len(), file("other", 1).exists()), (LIVES, true));
+    assert_eq!((kept.len(), file("other", 1).exists()), (RUNS_MAX, true));
 }
 
 #[test]
-fn the_files_of_one_life_are_bounded() {
+fn the_files_of_one_run_are_bounded() {
     let folder = Folder::new();
     let live = create(&folder.0, "live");
     for number in 0..2 * BOXES {
@@ -182,7 +182,7 @@ fn the_files_of_one_life_are_bounded() {
     let former = create(&folder.0, "job-15");
     let later = create(&folder.0, "job-15");
     assert_eq!((folder.files().len(), former.path()), (BOXES, later.path()));
-    assert_eq!(lives::lives_in(&folder.0).unwrap().len(), 1, "all of one life");
+    assert_eq!(lives::lives_in(&folder.0).unwrap().len(), 1, "all of one run");
 }
 
 #[test]

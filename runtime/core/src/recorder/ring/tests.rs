@@ -42,7 +42,7 @@ fn the_oldest_is_overwritten_and_counted_by_its_reader() {
     assert_eq!(slow.copy_into(&mut records), Copied { count: 7, lost: 13 });
     assert_eq!(numbers(&records), (13..20).collect::<Vec<_>>());
     records.clear();
-    assert_eq!(late.copy_into(&mut records), Copied { count: 7, lost: 0 }, "who comes later has missed nothing");
+    assert_eq!(late.copy_into(&mut records), Copied { count: 7, lost: 0 }, "a later reader has missed nothing");
     assert_eq!(RingReader::from_now(&ring).copy_into(&mut records), Copied::default());
     assert_eq!(RingReader::from_start(&ring).copy_into(&mut records), Copied { count: 7, lost: 13 });
 }

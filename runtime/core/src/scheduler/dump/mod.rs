@@ -386,7 +386,7 @@ impl<'a> Maker<'a> {
         self.unread += found.others.tasks;
     }
 
-    /// Returns what the dump shows of tasks with this key and this chain, which may have an error.
+    /// Returns the dump's entry for tasks with this key and this chain, which may have an error.
     fn shown(&self, key: Key, chain: &[Link], mut error: Option<String>) -> Shown {
         if self.query.polls && key.stacks.is_empty() {
             error = Some(NO_WAKER.to_owned());

@@ -186,7 +186,7 @@ fn contended(held: &[Held]) -> impl Iterator<Item = Contended<'_>> {
     })
 }
 
-/// Returns the locks that seem to be held for long, those that were waited for longest first.
+/// Returns the locks that seem to be held for long, those with the longest wait first.
 fn held_for_long(held: &[Held], now_ns: u64) -> Vec<Contended<'_>> {
     let is_old = |at_ns: u64| now_ns.saturating_sub(at_ns) >= HELD_AFTER_NS;
     let mut long: Vec<_> =

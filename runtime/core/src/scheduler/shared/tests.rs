@@ -133,7 +133,7 @@ fn the_doctor_reports_a_lost_wakeup_without_a_park_timeout() {
             break finding;
         }
         before = shared.snapshot();
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody names it");
+        assert!(began.elapsed() < Duration::from_secs(60), "the doctor reports no finding");
     };
     assert!(finding.severity == Severity::Critical && finding.title.contains("all workers are parked"), "{finding:?}");
     assert!(shared.workers.wake_one());
@@ -149,5 +149,5 @@ fn room_that_one_sender_has_found_is_not_found_again() {
     assert!(first.is_some() && second.is_some());
     assert!(shared.find_room().is_none());
     drop(first);
-    assert!(shared.find_room().is_some(), "who found none kept none");
+    assert!(shared.find_room().is_some(), "a sender that found no room keeps none");
 }

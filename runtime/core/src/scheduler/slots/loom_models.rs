@@ -69,7 +69,7 @@ fn a_worker_that_comes_back(replace: Replace) -> impl Fn() + Send + Sync + 'stat
             assert!(slots.leave(1), "one too many");
             slots.finish_leaving(1);
         }
-        assert_eq!((slots.able(), slots.active_count()), (1, 1), "as many as were asked for");
+        assert_eq!((slots.able(), slots.active_count()), (1, 1), "the requested number is active");
     }
 }
 

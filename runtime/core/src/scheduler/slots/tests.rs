@@ -71,3 +71,13 @@ fn a_call_that_found_no_thread_is_undone() {
     slots.call_failed(1);
     assert_eq!((slots.able(), slots.active_count()), (1, 1));
 }
+
+#[test]
+fn a_worker_that_is_in_another_poll_is_not_replaced() {
+    let slots = WorkerSlots::new(1, 1);
+    assert!(!slots.replace(0, || false));
+    assert_eq!((slots.able(), slots.state(0)), (1, SlotState::Present));
+    assert!(slots.replace(0, || true));
+    assert!(!slots.replace(0, || unreachable!("it is stuck already")));
+    assert_eq!((slots.able(), slots.state(0)), (0, SlotState::Stuck));
+}

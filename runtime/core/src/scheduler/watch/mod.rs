@@ -120,7 +120,7 @@ impl Sentinel {
             blocks: self.blocks.load(Ordering::Relaxed),
             spare_calls: spares.calls,
             spare_failures: spares.failures,
-            spares_on_duty: spares.active,
+            spares_in_use: spares.active,
             max_spares: max_spares as u64,
         }
     }

@@ -103,7 +103,7 @@ fn a_joiner_polled_before_or_after_completion_gets_the_output() {
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
     assert_eq!(finish(before).unwrap(), "b");
     assert_eq!(finish(after).unwrap(), "a");
-    assert_eq!(Arc::strong_count(&count), 1, "the join waker is gone with the task");
+    assert_eq!(Arc::strong_count(&count), 1, "the join waker is dropped with the task");
 }
 
 #[test]

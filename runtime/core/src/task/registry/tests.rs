@@ -36,7 +36,7 @@ fn slots_are_reused_and_no_task_is_found_by_an_old_place() {
     assert_eq!(registry.len(), 6);
     let id_of = |(task, _): &(Notified, JoinHandle<()>)| task.header().id.as_u64();
     assert_eq!(registry.name_of(id_of(&tasks[0]), places[0]).as_deref(), Some("first"));
-    assert_eq!(registry.name_of(id_of(&tasks[1]), places[1]), None, "somebody else is there");
+    assert_eq!(registry.name_of(id_of(&tasks[1]), places[1]), None, "another task has its place");
     assert_eq!(registry.name_of(id_of(&tasks[1]), NO_PLACE), None);
     assert_eq!(registry.describe(9, &[id_of(&tasks[0])]).len(), 5);
     for (task, _) in tasks.iter().chain(&late) {

@@ -733,7 +733,7 @@ fn shield_model(leave: fn(&State) -> Wake) {
     let submits = submitted.iter().filter(|wake| **wake == Wake::Submit).count();
     assert!(submits <= 1, "One Notified");
     let ends = paused == Pause::Cancel || (submits == 1 && state.start() == Start::Cancel);
-    assert!(ends, "the cancellation takes effect when the shield is gone");
+    assert!(ends, "the cancellation takes effect when the task has left the shield");
 }
 
 #[test]
@@ -743,7 +743,9 @@ fn loom_a_task_ends_if_its_shield_drops_beside_a_cancel() {
 
 #[test]
 fn loom_twin_a_shield_left_unchecked_leaves_a_task_idle() {
-    breaks("the cancellation takes effect when the shield is gone", None, || shield_model(leave_without_a_check));
+    breaks("the cancellation takes effect when the task has left the shield", None, || {
+        shield_model(leave_without_a_check)
+    });
 }
 
 /// A cancellation of a running task that only sets the flag, even if the task is shielded.

@@ -202,7 +202,7 @@ fn a_task_sees_its_cancellation_and_whether_a_shield_defers_it() {
     state.enter_shield().unwrap();
     assert_eq!(state.cancel(), Wake::Nothing);
     assert_eq!(state.cancellation(), seen(true, false));
-    assert_eq!(state.pause(false), Pause::Reschedule, "it may have asked before");
+    assert_eq!(state.pause(false), Pause::Reschedule, "it may have checked before");
     assert_eq!(state.start(), Start::Poll);
     assert_eq!(state.cancel(), Wake::Nothing);
     assert_eq!(state.pause(false), Pause::Idle, "it was polled for that already");
@@ -237,7 +237,7 @@ fn join_waker_and_output_have_one_owner_at_each_step() {
     state.add_reference();
     assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: false });
     assert_eq!(state.start(), Start::Poll);
-    assert!(!state.is_unobserved(1), "somebody holds a waker");
+    assert!(!state.is_unobserved(1), "there is a waker");
     assert_eq!(state.complete(1), Complete::DropOutput);
     assert!(!state.drop_references(1));
 }
@@ -263,7 +263,7 @@ fn references_are_released_with_the_last_step_that_needs_them() {
     let state = State::new();
     assert!(!state.is_unobserved(1) && !state.is_unobserved(2), "there is a handle");
     assert_eq!(state.drop_join_interest(), DropJoin::Nothing { was_last_reference: false });
-    assert!(state.is_unobserved(1), "nobody can see it end");
+    assert!(state.is_unobserved(1), "no other reference can observe its end");
 
     let state = State::new();
     assert!(!state.drop_references(1));

@@ -99,7 +99,7 @@ impl<W: Ticketed> Shard<W> {
             return;
         }
         resource.holding = None;
-        // A lock that was waited for is soon waited for again.
+        // Tasks that have waited for a lock soon wait for it again.
         if self.resources.len() > KEPT_MAX {
             self.resources.remove(&holder.key());
         }

@@ -32,7 +32,7 @@ fn losing_a_node_ends_its_calls_monitors_and_links() {
             match reports.recv().await.unwrap() {
                 Received::Down(pid, ExitReason::NoConnection) => downs.push(pid),
                 Received::Exit(pid, ExitReason::NoConnection) => assert_eq!(pid, there),
-                _ => panic!("told of something else"),
+                _ => panic!("another message than the lost connection"),
             }
         }
         downs.sort();

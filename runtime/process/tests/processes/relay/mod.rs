@@ -36,7 +36,10 @@ fn with_two<F: Future<Output = ()>>(test: impl Fn(Hub, System, System) -> F) {
             meet(&alpha, &beta).await;
             test(hub, alpha.clone(), beta.clone()).await;
             for system in [alpha, beta] {
-                assert!(system.shutdown(Some(LONG)).await.forced.is_empty(), "every process ends when it is asked to");
+                assert!(
+                    system.shutdown(Some(LONG)).await.forced.is_empty(),
+                    "every process exits when it is cancelled"
+                );
                 assert_eq!(system.nodes(), []);
             }
         });
@@ -92,7 +95,7 @@ impl Process for Probe {
                         context.unlink(pid);
                         continue;
                     }
-                    (_, Ok(Order::Fail)) => return Err(Failure::new("as it was told to")),
+                    (_, Ok(Order::Fail)) => return Err(Failure::new("as requested")),
                     (Some(reply), Err(payload)) => {
                         reply.send(payload);
                         continue;
@@ -239,11 +242,11 @@ fn exits_are_reported_across_nodes_and_spread_over_links() {
         for _ in 0..2 {
             match reports.recv().await.unwrap() {
                 Received::Down(pid, ExitReason::Failed(why)) if pid == watched => {
-                    assert_eq!(why.to_string(), "as it was told to");
+                    assert_eq!(why.to_string(), "as requested");
                     report[0] = true;
                 }
                 Received::Exit(pid, ExitReason::Failed(_)) if pid == watched => report[1] = true,
-                _ => panic!("told of something else"),
+                _ => panic!("another message than a report of the exit"),
             }
         }
         assert_eq!(report, [true; 2]);

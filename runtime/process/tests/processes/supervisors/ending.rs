@@ -59,7 +59,11 @@ fn one_restart_too_many_is_left_to_the_supervisor_above() {
         let outer = Supervisor::new(Strategy::RestForOne).backoff(exact()).child(permanent("before", &log));
         let outer = outer.child(ChildSpec::permanent("inner", inner)).child(permanent("after", &log));
         let outer = system.spawn(outer.into_spawn()).unwrap();
-        assert_eq!(log.take().await, ["+before", "+a", "+b", "+c", "+after"], "the inner ones before who needs them");
+        assert_eq!(
+            log.take().await,
+            ["+before", "+a", "+b", "+c", "+after"],
+            "the inner children start before those that need them"
+        );
         let was = system.whereis("inner");
         for name in ["a", "b", "c"] {
             send_to(&system, name, "panic");

@@ -28,7 +28,10 @@ fn with_system_on<F: Future<Output = ()>>(workers: &[usize], test: impl Fn(Syste
             runtime.block_on(async {
                 let system = System::new(&volt::Handle::current());
                 test(system.clone(), Log::new()).await;
-                assert!(system.shutdown(Some(LONG)).await.forced.is_empty(), "every process ends when it is asked to");
+                assert!(
+                    system.shutdown(Some(LONG)).await.forced.is_empty(),
+                    "every process exits when it is cancelled"
+                );
                 assert_eq!(system.process_count(), 0);
             });
         });
@@ -84,8 +87,8 @@ impl Process for Probe {
                 Event::Cancel if !self.is_unresponsive => out.done(),
                 Event::Message(message) => match message.payload.downcast_ref::<&str>() {
                     Some(&"end") => out.done(),
-                    Some(&"fail") => return Err(Failure::new("told to")),
-                    _ => panic!("told to"),
+                    Some(&"fail") => return Err(Failure::new("as requested")),
+                    _ => panic!("as requested"),
                 },
                 _ => {}
             }
@@ -303,7 +306,7 @@ fn a_child_whose_init_fails_is_a_child_that_failed() {
             Supervisor::new(Strategy::RestForOne).intensity(1, LONG).child(panicking).child(permanent("b", &log));
         let reason = system.exec(none.into_spawn()).await.unwrap_err();
         assert!(reason.to_string().ends_with("the last of \"none\": panicked: it cannot be made"), "{reason}");
-        assert!(log.take().await.is_empty(), "nobody is started before those that it needs");
+        assert!(log.take().await.is_empty(), "no child is started before those that it needs");
     });
 }
 
@@ -365,7 +368,7 @@ fn children_are_added_listed_and_removed_while_it_runs() {
         assert_eq!(
             log.after(LONG).await.into_iter().map(|(_, line)| line).collect::<Vec<_>>(),
             ["-a"],
-            "nobody comes back"
+            "no child is restarted"
         );
         system.terminate(pid, LONG).await;
         assert!(supervisor.start_child(permanent("c", &log)).await.unwrap_err().is_ended());

@@ -165,7 +165,7 @@ impl Again {
     /// Returns the next line that the child writes to its standard error.
     fn line(&self) -> String {
         // The child times out earlier, with a message.
-        self.lines.recv_timeout(2 * LIMIT).expect("the child tells")
+        self.lines.recv_timeout(2 * LIMIT).expect("the child prints a line")
     }
 }
 

@@ -102,7 +102,7 @@ fn a_thread_under_a_debugger_is_stopped() {
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
     // `__WALL`: also for threads other than the child's first.
     let any_thread = WaitOptions::from_bits_retain(0x4000_0000);
-    waitpid(Pid::from_raw(tid), any_thread).unwrap().expect("it was waited for");
+    waitpid(Pid::from_raw(tid), any_thread).unwrap().expect("`waitpid` returns its status");
     let _released = Released(tid);
     while child.line() != "stopped" {}
 }

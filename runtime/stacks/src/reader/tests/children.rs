@@ -64,7 +64,7 @@ fn a_program_that_is_stopped_and_continued_reads_its_stacks() {
             Err(error) => panic!("{error}"),
         }
     }
-    println!("{given_up} of {STACKS} given up");
+    println!("{given_up} of {STACKS} requests got no answer");
     none(&faults(&sampler, &victim));
     victim.end();
 }

@@ -140,7 +140,7 @@ fn failed_spare_starts_are_counted_and_the_worker_resumes() {
             let mut failures = 0;
             while failures < 10 {
                 let sentinel = runtime.handle().snapshot().sentinel;
-                assert_eq!((sentinel.spare_calls, sentinel.spares_on_duty), (0, 0), "nobody is there");
+                assert_eq!((sentinel.spare_calls, sentinel.spares_in_use), (0, 0), "no spare worker was started");
                 failures = sentinel.spare_failures;
             }
             open.send(()).unwrap();

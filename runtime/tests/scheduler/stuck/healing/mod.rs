@@ -38,9 +38,9 @@ fn wait_until(runtime: &Runtime, is_so: impl Fn(&Snapshot) -> bool) -> Snapshot 
 }
 
 fn is_at_rest(snapshot: &Snapshot) -> bool {
-    snapshot.on_duty_count() == snapshot.workers.iter().filter(|worker| !worker.is_spare).count() as u32
-        && snapshot.parked_count() == snapshot.on_duty_count()
-        && snapshot.sentinel.spares_on_duty == 0
+    snapshot.active_count() == snapshot.workers.iter().filter(|worker| !worker.is_spare).count() as u32
+        && snapshot.parked_count() == snapshot.active_count()
+        && snapshot.sentinel.spares_in_use == 0
         && snapshot.workers.iter().all(|worker| !worker.is_spare || worker.phase == Phase::Stopped)
 }
 
@@ -198,7 +198,7 @@ fn stuck_spares_are_reported_and_tasks_resume_once_one_is_free() {
         }
         let waiting = runtime.spawn(async {});
         let stuck = wait_until(&runtime, |snapshot| snapshot.sentinel.capped > 0);
-        assert_eq!((stuck.sentinel.spares_on_duty, stuck.sentinel.max_spares), (2, 2));
+        assert_eq!((stuck.sentinel.spares_in_use, stuck.sentinel.max_spares), (2, 2));
         assert!(!waiting.is_finished());
         let (open, _blocker) = blockers.pop().unwrap();
         open.send(()).unwrap();
@@ -485,7 +485,7 @@ fn repeated_stalls_leave_the_configured_number_of_workers() {
             }
         }
         let after = wait_until(&runtime, is_at_rest);
-        assert!(after.sentinel.spares_on_duty == 0 && after.workers.len() <= 2 + 4);
+        assert!(after.sentinel.spares_in_use == 0 && after.workers.len() <= 2 + 4);
         assert_eq!(after.tasks.alive, 0);
     });
 }

@@ -103,7 +103,7 @@ fn model(workers: &'static [usize], resume: Resume, begin: Begin, sleep: Sleep) 
                 let runtimes = runtimes.clone();
                 thread::spawn(move || {
                     // Resume (1)
-                    assert!(runtimes[runtime].idle.retract(worker), "nobody claims");
+                    assert!(runtimes[runtime].idle.retract(worker), "no thread claims it");
                     resume(&runtimes[runtime]);
                 })
             })

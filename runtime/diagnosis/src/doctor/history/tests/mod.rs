@@ -389,7 +389,10 @@ fn a_stall_of_an_unknown_line_is_charged_to_no_known_line() {
     let findings = history.findings(now.at_ns);
     assert_eq!(findings.len(), 2, "{findings:#?}");
     assert_eq!((findings[0].severity, lines(&findings[0])), (Severity::Critical, vec!["src/main.rs:1:1"]));
-    assert!(findings[0].evidence.iter().any(|evidence| evidence.key == "line"), "it says so: {findings:#?}");
+    assert!(
+        findings[0].evidence.iter().any(|evidence| evidence.key == "line"),
+        "the line is missing in the evidence: {findings:#?}"
+    );
     let known = (findings[1].severity, lines(&findings[1]), findings[1].seen.count);
     assert_eq!(known, (Severity::Info, vec!["src/pay.rs:22", "src/main.rs:1:1"], 1));
     // A line that is read later does not take over earlier counts either.

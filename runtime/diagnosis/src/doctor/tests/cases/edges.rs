@@ -49,7 +49,7 @@ pub(in super::super) const EDGES: &[Edge] = &[
     ),
     edge(
         Rule::StalledPoll,
-        "a poll that nobody knows anything of",
+        "a poll without an incident",
         Critical,
         || after(busy(), |now| in_flight(now, 150)),
         || after(busy(), |now| in_flight(now, 60)),

@@ -226,7 +226,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::WaitingForever,
         severity: Severity::Warning,
-        what: "permits that nobody returns any more",
+        what: "permits that no task returns any more",
         sick: || waiting("permits", 3_600, 36_000, 500),
         beside: &[],
         but: "an export that takes an hour, and usually a minute",

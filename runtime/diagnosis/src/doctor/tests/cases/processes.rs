@@ -30,7 +30,7 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::RestartStorm,
         severity: Severity::Critical,
-        what: "a process that fails at once, a hundred times a second",
+        what: "a process that fails immediately, a hundred times a second",
         sick: || restarting(100, 0),
         beside: &[],
         but: "as many starts that are no restarts",

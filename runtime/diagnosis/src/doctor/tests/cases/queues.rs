@@ -55,7 +55,7 @@ pub(super) const CASES: &[Case] = &[
         what: "one sleeps while the global queue waits",
         sick: || old_global_queue(busy(), 30),
         beside: &[],
-        but: "the global queue waits, and nobody sleeps",
+        but: "the global queue waits, and no worker sleeps",
         healthy: saturated,
     },
     Case {
@@ -82,7 +82,7 @@ pub(super) const CASES: &[Case] = &[
         what: "a full slot, a poll of 140 ms, another asleep",
         sick: || after(busy(), |now| now.workers[0].in_flight.as_mut().unwrap().for_ns = 140 * MS),
         beside: &[Rule::StalledPoll],
-        but: "a full slot and a poll of 140 ms, nobody asleep",
+        but: "a full slot and a poll of 140 ms, no worker asleep",
         healthy: || {
             after(busy(), |now| {
                 now.workers[0].in_flight.as_mut().unwrap().for_ns = 140 * MS;
@@ -96,7 +96,7 @@ pub(super) const CASES: &[Case] = &[
         what: "all polls from the slot, and a ring that waits",
         sick: || lifo_only(20),
         beside: &[],
-        but: "all polls from the slot, and nobody waits",
+        but: "all polls from the slot, and no task waits",
         healthy: || lifo_only(0),
     },
     Case {

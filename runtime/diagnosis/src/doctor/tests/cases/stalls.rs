@@ -135,10 +135,10 @@ pub(super) const CASES: &[Case] = &[
     Case {
         rule: Rule::DriverHeld,
         severity: Severity::Warning,
-        what: "nobody polled timers for 200 ms",
+        what: "no worker polled timers for 200 ms",
         sick: || after(busy(), |now| now.driver.idle_ns = 200 * MS),
         beside: &[],
-        but: "nobody polled since the whole program stood still",
+        but: "no worker polled, since the whole program was paused",
         healthy: || {
             after(busy(), |now| {
                 now.driver.idle_ns = 200 * MS;
