@@ -210,15 +210,7 @@ async fn reply_of_program(
     let wanted = wanted.map(|Query(wanted)| wanted).map_err(|error| error.body_text());
     let wanted = Wanted::check(headers, wanted)?;
     let (target, turn) = with(scope, |scope| scope.target(&wanted)).await?;
-    // The job has the turn: it may continue after its client has disconnected.
-    let job = volt::task::spawn_blocking(move || {
-        let _turn = turn;
-        target.reply(what, &wanted)
-    });
-    let text = job.await.map_err(|error| {
-        let text = format!("making the reply failed ({error}): see the exporter's stderr, and report it as a bug");
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
-    })??;
+    let text = target.reply(what, wanted, turn).await?;
     Ok(([(CONTENT_TYPE_HEADER, "application/json"), (CACHE_CONTROL, "no-store")], text).into_response())
 }
 

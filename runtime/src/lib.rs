@@ -73,7 +73,7 @@ pub mod tracing;
 /// framework to snapshots.
 pub mod observe {
     pub use volt_core::observe::{
-        ProcessSource, Renamer, Request, dump, health, metrics_addr, program, socket_path, tasks,
+        ProcessSource, Renamer, Request, dump, dump_async, health, metrics_addr, program, socket_path, tasks,
     };
     pub use volt_telemetry::health::Health;
 

@@ -37,6 +37,7 @@ use self::tasks::Turns;
 use crate::discovery::Seen;
 
 pub(crate) mod history;
+mod remote_dump;
 pub(crate) mod tasks;
 
 /// The maximum age at which a response is sent again.

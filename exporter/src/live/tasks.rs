@@ -5,8 +5,12 @@
 //! The script requests `/live/dump.json` or `/live/tasks.json` when the user presses a button, and
 //! at no other time: a dump polls each waiting task once. A [`Target`] is the runtime that the
 //! request names. In its own program, the exporter calls `volt::observe`. In another one, it opens
-//! a separate connection to the control socket, since a dump would delay the snapshots. Both block,
-//! so the reply is made on a thread for blocking calls.
+//! a separate connection to the control socket, since a dump would delay the snapshots. That
+//! blocks, as do lists, so they use a thread for blocking calls.
+//!
+//! If the client disconnects, the server drops the future of the reply, and the dump ends early: a
+//! page that was closed needs none. In its own program, that future is the dump's. In another one,
+//! the connection to its control socket is ended ([`remote_dump`](super::remote_dump)).
 //!
 //! The replies have the form of `volt-console dump --json` and `volt-console tasks --json`, with
 //! one runtime. A dump also has the lines and notes of its text form, so that the script need not
@@ -22,8 +26,7 @@
 //! has at most one request in progress, and rests for as long as the request took, at most
 //! [`REST_MAX`] ([`Turns`]). *Bounded*: at most [`REQUESTS_MAX`] threads; at most [`GROUPS_MAX`]
 //! groups, [`RUNNING_MAX`] running tasks and [`ROWS_MAX`] rows in a reply. A dump takes at most
-//! 20 s in its program, and a sidecar waits at most 45 s for it. A client that disconnects does not
-//! end it.
+//! 20 s in its program, and a sidecar waits at most 45 s for it.
 //!
 //! Rejected: a check of `Sec-Fetch-Site`, which old browsers do not send.
 
@@ -42,6 +45,8 @@ use volt_telemetry::client::{Client, ConnectError};
 use volt_telemetry::dump::{self, Dump};
 use volt_telemetry::listing::MAX_FILTER_BYTES;
 use volt_telemetry::tasks::{self, Rank, TaskList};
+
+use super::remote_dump::{self, CancelOnDrop, Cancellation};
 
 /// The header that a request needs. Its value does not matter.
 pub(crate) const HEADER: &str = "volt-request";
@@ -140,30 +145,43 @@ impl Wanted {
         }
         Ok(wanted)
     }
+
+    fn dump_query(&self) -> dump::Query {
+        dump::Query { filter: self.filter.clone(), ..dump::Query::default() }
+    }
+
+    fn json(&self, runtime: impl Serialize) -> String {
+        let reply = Reply { pid: self.pid, program: &self.program, runtimes: [runtime] };
+        serde_json::to_string(&reply).expect("plain data has a JSON form")
+    }
+
+    fn dump_json(&self, mut dump: Dump) -> String {
+        self.json(ShownDump::of(&mut dump))
+    }
 }
 
 impl Target {
-    /// Returns the reply as JSON. Blocks until the program has replied.
-    pub(crate) fn reply(&self, what: What, wanted: &Wanted) -> Result<String, Refusal> {
-        let Wanted { pid, program, .. } = wanted;
-        let text = match what {
-            What::Dump => {
-                let mut dump = self.dump(wanted)?;
-                serde_json::to_string(&Reply { pid: *pid, program, runtimes: [ShownDump::of(&mut dump)] })
+    /// Returns the reply as JSON.
+    ///
+    /// If the future is dropped, a dump ends early. The turn may be over before it has ended in the
+    /// exporter's own program, whose runtime makes one dump at a time.
+    pub(crate) async fn reply(self, what: What, wanted: Wanted, turn: Turn) -> Result<String, Refusal> {
+        match (self, what) {
+            (Target::Own, What::Dump) => {
+                let _turn = turn;
+                let dump = volt::observe::dump_async(&wanted.runtime, wanted.dump_query()).await;
+                dump.map(|dump| wanted.dump_json(dump)).ok_or_else(|| Refusal::no_runtime(&wanted))
             }
-            What::List => serde_json::to_string(&Reply { pid: *pid, program, runtimes: [self.list(wanted)?] }),
-        };
-        Ok(text.expect("plain data has a JSON form"))
-    }
-
-    fn dump(&self, wanted: &Wanted) -> Result<Dump, Refusal> {
-        let query = dump::Query { filter: wanted.filter.clone(), ..dump::Query::default() };
-        match self {
-            Target::Own => volt::observe::dump(&wanted.runtime, &query).ok_or_else(|| Refusal::no_runtime(wanted)),
-            Target::Socket(path) => {
-                let dump = Client::connect(path).and_then(|mut client| client.dump(Some(&wanted.runtime), &query));
-                dump.map_err(|error| Refusal::of_client(&error))
+            (Target::Socket(path), What::Dump) => {
+                let cancellation = Cancellation::default();
+                let _cancels = CancelOnDrop(cancellation.clone());
+                let dump = move || {
+                    let dump = remote_dump::dump(&path, &wanted.runtime, &wanted.dump_query(), &cancellation);
+                    dump.map(|dump| wanted.dump_json(dump)).map_err(|error| Refusal::of_client(&error))
+                };
+                blocking(turn, dump).await
             }
+            (target, What::List) => blocking(turn, move || target.list(&wanted).map(|list| wanted.json(list))).await,
         }
     }
 
@@ -182,6 +200,22 @@ impl Target {
         };
         list_of(&query, LIST_TIMEOUT, &mut *request)
     }
+}
+
+/// Runs a job that blocks. It has the turn, since it may continue after its client has
+/// disconnected.
+async fn blocking(
+    turn: Turn,
+    job: impl FnOnce() -> Result<String, Refusal> + Send + 'static,
+) -> Result<String, Refusal> {
+    let job = volt::task::spawn_blocking(move || {
+        let _turn = turn;
+        job()
+    });
+    job.await.map_err(|error| {
+        let text = format!("making the reply failed ({error}): see the exporter's stderr, and report it as a bug");
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    })?
 }
 
 /// Requests the list of this query again until it is complete: a program makes one list at a time,
@@ -413,8 +447,10 @@ mod tests {
             }
         });
         let target = Target::Socket(path.clone());
-        for (what, needed) in [(What::Dump, "cannot dump its tasks"), (What::List, "cannot list its tasks")] {
-            let refusal = target.reply(what, &wanted()).unwrap_err();
+        let dump = remote_dump::dump(&path, "main", &dump::Query::default(), &Cancellation::default());
+        let dump = Refusal::of_client(&dump.unwrap_err());
+        let list = target.list(&wanted()).unwrap_err();
+        for (refusal, needed) in [(dump, "cannot dump its tasks"), (list, "cannot list its tasks")] {
             assert_eq!(refusal.status, StatusCode::NOT_IMPLEMENTED);
             assert!(refusal.text.contains(needed) && refusal.text.contains("build the program with a newer Volt"));
         }

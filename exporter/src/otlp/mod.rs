@@ -62,7 +62,7 @@ use std::time::Duration;
 use volt::Runtime;
 use volt::sync::{Mutex, oneshot};
 use volt::task::JoinHandle;
-use volt::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use volt::time::{MissedTickBehavior, interval, timeout};
 
 use crate::routes::{self, Scope};
 use message::Messages;
@@ -98,18 +98,24 @@ impl Push {
     /// [`LAST_PUSH_MAX`].
     pub(crate) fn end(self, runtime: &Runtime) {
         drop(self.stop);
-        if runtime.block_on(async { timeout(LAST_PUSH_MAX, self.task).await }).is_err() {
-            tracing::warn!(
+        match runtime.block_on(async { timeout(LAST_PUSH_MAX, self.task).await }) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the task that pushes metrics failed; the collector lacks the last counts");
+            }
+            Err(_elapsed) => tracing::warn!(
                 "the last push of metrics did not end within {LAST_PUSH_MAX:?}; the collector may lack the last counts"
-            );
+            ),
         }
     }
 }
 
 async fn push(scope: Arc<Mutex<Scope>>, target: Target, mut stopped: oneshot::Receiver<()>) {
     let mut pushes = Pushes { messages: Messages::new(target.service_name.clone()), scope, target, failures: 0 };
-    let interval = pushes.target.interval;
-    let mut times = interval_at(Instant::now() + interval, interval);
+    let period = pushes.target.interval;
+    let mut times = interval(period);
+    // The first push, too, is after the period, which may be too long to be added to an instant.
+    times.reset();
     // After a push that took long, the next one must not follow immediately.
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -122,7 +128,7 @@ async fn push(scope: Arc<Mutex<Scope>>, target: Target, mut stopped: oneshot::Re
             retry_after = next => retry_after,
         };
         if let Some(pause) = retry_after {
-            times.reset_after(pause.clamp(RETRY_MIN.min(interval), RETRY_MAX));
+            times.reset_after(pause.clamp(RETRY_MIN.min(period), RETRY_MAX));
         }
     }
     pushes.push(LAST_PUSH_MAX.min(pushes.target.timeout)).await;

@@ -1,11 +1,11 @@
 //! The settings of a node, and its connection to the server.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::{ConnectOptions, Event};
+use async_nats::{ConnectOptions, Event, ServerError, connection};
 use volt::time::timeout;
 use volt_process::Node;
 
@@ -13,6 +13,8 @@ use crate::presence::{HEARTBEAT, LOSS};
 use crate::relay::{BACKLOG, Nats, QUEUE, State};
 use crate::subject::Subjects;
 
+/// How the server's error about a denied permission begins.
+const DENIED: &str = "Permissions Violation";
 /// How long the server, or another node with the same name, may take to respond.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -93,43 +95,57 @@ impl Options {
             return Err(ConnectError(format!("the NATS client needs a Tokio runtime beside Volt's: {remedy}")));
         }
         let state = Arc::new(State::default());
-        let events = state.clone();
+        // The server reports a denied permission only as an event.
+        let denied = Arc::new(OnceLock::new());
+        let (events, denials) = (state.clone(), denied.clone());
         let client = client.subscription_capacity(BACKLOG).event_callback(move |event| {
             match event {
                 Event::Connected => events.reconnected(),
                 Event::SlowConsumer(_) => events.fell_behind(),
+                Event::ServerError(ServerError::Other(error)) if error.starts_with(DENIED) => {
+                    let _is_first = denials.set(error);
+                }
                 _ => {}
             }
             std::future::ready(())
         });
+        let silent = || unreachable(address, &format_args!("no response within {TIMEOUT:?}"));
+        let refused = |what: &str, error: &dyn fmt::Display| {
+            ConnectError(format!("the NATS server at {address} does not allow node {node} to {what}: {error}"))
+        };
         let connected = timeout(TIMEOUT, client.connect(address)).await;
         let client = match connected {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(unreachable(address, &error)),
-            Err(_elapsed) => return Err(unreachable(address, &format_args!("no response within {TIMEOUT:?}"))),
+            Err(_elapsed) => return Err(silent()),
         };
         let reply = timeout(TIMEOUT, client.request(subjects.name(node), "".into())).await;
-        match reply {
-            Ok(Err(error)) if error.kind() == RequestErrorKind::NoResponders => {}
-            Ok(Err(error)) if error.kind() != RequestErrorKind::TimedOut => {
-                return Err(ConnectError(format!(
-                    "the NATS server at {address} does not allow node {node} to send requests: {error}"
-                )));
+        match (reply, denied.get()) {
+            (Ok(Err(error)), _) if error.kind() == RequestErrorKind::NoResponders => {}
+            (Ok(Err(error)), _) if error.kind() != RequestErrorKind::TimedOut => {
+                return Err(refused("send requests", &error));
             }
-            // A node that does not respond still has the name: it may have been stopped.
-            _ => {
+            (Ok(Ok(_taken)), _) => {
                 return Err(ConnectError(format!(
                     "cluster {cluster} has a node {node} already: choose another name, or stop that node"
+                )));
+            }
+            // The client has sent nothing except the request.
+            (_, Some(error)) => return Err(refused("send requests", error)),
+            // The client may have been configured to connect in the background.
+            _ if client.connection_state() != connection::State::Connected => return Err(silent()),
+            // A node that does not respond still has the name: it may have been stopped.
+            _ => {
+                let remedy = "choose another name, stop that node, or, if its machine was lost, wait some minutes";
+                return Err(ConnectError(format!(
+                    "cluster {cluster} has a node {node} already, which does not respond: {remedy}"
                 )));
             }
         }
         // From here on, this node has the name. Until the relay starts, it does not reply to
         // requests for the name; the requesting node treats that as a reply.
-        let refused = |error: &dyn fmt::Display| {
-            ConnectError(format!("the NATS server at {address} does not allow node {node} to subscribe: {error}"))
-        };
-        let name = client.subscribe(subjects.name(node)).await.map_err(|error| refused(&error))?;
-        client.flush().await.map_err(|error| refused(&error))?;
+        let name = client.subscribe(subjects.name(node)).await.map_err(|error| refused("subscribe", &error))?;
+        client.flush().await.map_err(|error| refused("subscribe", &error))?;
         Ok(Nats::new((node, subjects), client, name, state, (heartbeat, loss), queue))
     }
 }

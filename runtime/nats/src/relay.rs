@@ -9,7 +9,8 @@
 //!
 //! `listen` handles all messages that have arrived before it checks for silent nodes. So a node
 //! that was stopped itself first finds the heartbeats of the others. A flood of frames never ends;
-//! therefore presence messages come before frames, and the check also takes place after each batch.
+//! therefore presence messages come before frames, the check also takes place after each batch, and
+//! a goodbye waits only for the frames that may have arrived before it.
 //!
 //! The relay ends (`Exit`) by `leave`, when it is dropped, or when `listen` finds an earlier node
 //! with the same name. That stops the heartbeats and closes the queue. The pump publishes what is
@@ -334,9 +335,14 @@ async fn listen(
             Some(message) = presence.next() => {
                 if message.payload[..] == *BYE {
                     // The goodbye was published after the last frames, but those arrive by another
-                    // subscription: handle them first.
-                    while let Some(Some(message)) = frames.next().now_or_never() {
+                    // subscription: handle them first. It holds at most `BACKLOG` frames. Those
+                    // that a flood adds meanwhile are later than the goodbye.
+                    for handled in 1..=BACKLOG {
+                        let Some(Some(message)) = frames.next().now_or_never() else { break };
                         receive_frame(&session, &incoming, &mut known, message);
+                        if handled % BATCH == 0 {
+                            volt::task::yield_now().await;
+                        }
                     }
                 }
                 receive_presence(&session, &incoming, &mut known, &message)

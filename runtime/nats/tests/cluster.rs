@@ -4,7 +4,8 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use async_nats::ConnectOptions;
+use futures_util::{StreamExt, future};
 use rustix::process::Signal;
 use server::{Flood, Program, Server, on_volt};
 use volt_nats::{Counts, HEARTBEAT, LOSS, Options};
@@ -175,6 +176,25 @@ fn a_failed_connection_has_its_cause_and_a_remedy() {
 }
 
 #[test]
+fn a_request_without_a_response_is_no_taken_name() {
+    on_volt(async || {
+        let alpha = |client| Options::new("ping", node("alpha")).client(client);
+        // It connects in the background, to a server that does not exist.
+        let patient = alpha(ConnectOptions::new().retry_on_initial_connect());
+        // The server accepts the connection, but no message.
+        let server = Server::start_with(
+            "authorization { users: [{ user: a, password: b, permissions: { publish: { deny: \">\" } } }] }",
+        );
+        let denied = alpha(ConnectOptions::with_user_and_password("a".into(), "b".into()));
+        let errors = future::join(patient.connect("127.0.0.1:1"), denied.connect(&server.address)).await;
+        let [absent, denied] = <[_; 2]>::from(errors).map(|connected| connected.unwrap_err().to_string());
+        assert!(absent.contains("no NATS server at 127.0.0.1:1 (no response within 5s)"), "{absent}");
+        let why = "does not allow node alpha to send requests: Permissions Violation for Publish";
+        assert!(denied.contains(why), "{denied}");
+    });
+}
+
+#[test]
 fn a_stopped_server_fills_the_queue_without_blocking_senders() {
     on_volt(async || {
         let server = Server::start();
@@ -254,5 +274,24 @@ fn a_silent_node_is_lost_even_under_a_flood() {
         let killed = Instant::now();
         assert_eq!(ends.await, ExitReason::NoConnection);
         println!("lost {:?} after it was killed, under {} hellos", killed.elapsed(), flood.end());
+    });
+}
+
+#[test]
+fn a_node_that_leaves_is_lost_even_under_a_flood() {
+    on_volt(async || {
+        let server = Server::start();
+        let beta = Program::ping(&server.address, "beta");
+        let (alpha, _) = join(&server, "alpha").await;
+        let pong = pong(&alpha, "beta").await;
+        call(&alpha, pong).await.unwrap();
+        let flood = Flood::of(&server.address, "alpha");
+        // It shuts down, and announces that.
+        beta.signal(Signal::INT);
+        while alpha.nodes().contains(&node("beta")) {
+            volt::time::sleep(Duration::from_millis(10)).await;
+        }
+        println!("lost under {} hellos", flood.end());
+        alpha.shutdown(None).await;
     });
 }

@@ -81,6 +81,12 @@ impl Cause {
         }
     }
 
+    /// Returns whether the machine causes this, and not the program: the thread could run, but the
+    /// machine does not let it.
+    pub fn is_of_machine(self) -> bool {
+        matches!(self, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
+    }
+
     /// Returns an explanation for users, such as "sleeps in the kernel".
     pub fn explain(self) -> &'static str {
         match self {
@@ -188,10 +194,13 @@ pub struct Incident {
     pub spawned_at: String,
     /// The HTTP route that the poll handled when it was detected, if any: `GET /users/{id}`.
     pub route: Option<String>,
-    /// The cause of the long poll: of several, the one that has lasted longest.
+    /// The cause of the long poll: of several, the one that has lasted longest. If that is one [of
+    /// the machine](Cause::is_of_machine), the longest cause of the program takes precedence,
+    /// provided that it would have made the poll an incident without the machine.
     pub cause: Cause,
-    /// All causes of the poll so far, the longest first; together they last for `for_ns`, without
-    /// pauses of the machine. Empty if the program does not report them.
+    /// All causes of the poll so far: [`cause`](Self::cause), and then the others, the longest
+    /// first. Together they last for `for_ns`, without pauses of the machine. Empty if the program
+    /// does not report them.
     #[serde(deserialize_with = "causes")]
     pub causes: Vec<CauseTime>,
     /// The kernel function in which it waits, if reported: `hrtimer_nanosleep`.
@@ -217,12 +226,12 @@ impl Incident {
         self.route.as_deref().or(self.task_name.as_deref())
     }
 
-    /// Returns the causes that lasted for a tenth of the poll or longer, the longest first, if
-    /// there are several. Otherwise returns an empty slice: nearly all of the time has the cause
-    /// [`cause`](Self::cause).
+    /// Returns [`cause`](Self::cause) and the other causes that lasted for a tenth of the poll or
+    /// longer, the longest of these first. If there is no other one, returns an empty slice: nearly
+    /// all of the time has the cause [`cause`](Self::cause).
     pub fn main_causes(&self) -> &[CauseTime] {
         let is_minor = |part: &CauseTime| part.for_ns.saturating_mul(MINOR_PART) < self.for_ns;
-        match self.causes.iter().position(is_minor).unwrap_or(self.causes.len()) {
+        match self.causes.iter().skip(1).position(is_minor).map_or(self.causes.len(), |others| others + 1) {
             0 | 1 => &[],
             several => &self.causes[..several],
         }
@@ -348,6 +357,8 @@ mod tests {
         assert_eq!(of(vec![part(Cause::Lock, 901), part(Cause::Cpu, 99)]), (vec![], 901));
         let three = vec![part(Cause::Lock, 600), part(Cause::Sleep, 301), part(Cause::Cpu, 99)];
         assert_eq!(of(three), (vec![Cause::Lock, Cause::Sleep], 600));
+        let behind_the_machine = vec![part(Cause::Lock, 50), part(Cause::Stopped, 940), part(Cause::Cpu, 10)];
+        assert_eq!(of(behind_the_machine), (vec![Cause::Lock, Cause::Stopped], 50), "its cause is always named");
     }
 
     #[test]

@@ -8,7 +8,11 @@ use super::*;
 const NEVER: Duration = Duration::from_secs(60 * 60);
 
 fn push_at_the_end_to(address: SocketAddr) -> Exporter {
-    let otlp = Otlp::new(format!("http://{address}")).interval(NEVER).timeout(LONG);
+    push_to_every(address, NEVER)
+}
+
+fn push_to_every(address: SocketAddr, interval: Duration) -> Exporter {
+    let otlp = Otlp::new(format!("http://{address}")).interval(interval).timeout(LONG);
     Exporter::builder().listen("127.0.0.1:0").runtimes(["ended"]).otlp(otlp).serve().unwrap()
 }
 
@@ -45,6 +49,14 @@ fn the_final_counts_are_pushed_when_the_exporter_is_dropped() {
     drop(exporter);
     assert_eq!(received.load(Ordering::Relaxed), 1, "the drop waits for the push");
     assert_eq!(pushes.recv_timeout(LONG).unwrap().count("volt.tasks.spawned", "ended"), 7);
+}
+
+#[test]
+fn an_interval_without_an_end_still_has_its_last_push() {
+    let _watchdog = watchdog();
+    let (address, _pushes, received) = counting();
+    drop(push_to_every(address, Duration::MAX));
+    assert_eq!(received.load(Ordering::Relaxed), 1, "the drop waits for the push");
 }
 
 #[test]

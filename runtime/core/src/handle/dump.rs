@@ -49,6 +49,17 @@ fn with_remark(remark: String) -> Dump {
     Dump { remarks: vec![remark], ..Dump::default() }
 }
 
+/// Makes a dump by `make` on a separate thread. If the future is dropped, the dump is cancelled.
+pub(crate) async fn made_by(make: impl FnOnce(&Limit) -> Dump + Send + 'static) -> Dump {
+    let (limit, canceller) = Limit::new(TIME_MAX);
+    let dump = match on_thread(move || make(&limit)) {
+        Ok(waiting) => waiting.await,
+        Err(error) => with_remark(format!("no thread could be started for the dump: {error}")),
+    };
+    drop(canceller);
+    dump
+}
+
 /// Waits for the dump of a thread.
 struct Waiting(Arc<Mutex<Made>>);
 
@@ -145,12 +156,7 @@ impl Handle {
         self.shared.identity.home.expect_here();
         let shared = self.shared.clone();
         let name = shared.identity.name.clone();
-        let (limit, canceller) = Limit::new(TIME_MAX);
-        let dump = match on_thread(move || shared.dump(&query, &limit)) {
-            Ok(waiting) => waiting.await,
-            Err(error) => with_remark(format!("no thread could be started for the dump: {error}")),
-        };
-        drop(canceller);
+        let dump = made_by(move |limit| shared.dump(&query, limit)).await;
         Dump { runtime: name, ..dump }
     }
 }

@@ -7,7 +7,7 @@
 pub mod metrics;
 
 mod about;
-mod dump;
+pub(crate) mod dump;
 
 use std::fmt;
 use std::future::Future;

@@ -68,5 +68,5 @@ pub use {
     page::metrics_addr,
     registry::{health, program, socket_path},
     request::{Renamer, Request},
-    tasks::{dump, tasks},
+    tasks::{dump, dump_async, tasks},
 };

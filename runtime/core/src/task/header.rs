@@ -15,7 +15,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{RawWakerVTable, Waker};
 
-use super::details::account::Account;
+use super::details::account::{Account, TRACED_AT_NS};
 use super::details::awaits::{Awaits, Note};
 use super::details::origin::{Extra, Origin};
 use super::id::Id;
@@ -283,17 +283,18 @@ impl Header {
         u64::from(self.birth_and_shard.load(Ordering::Relaxed) >> SHARD_BITS) << BIRTH_UNIT_BITS
     }
 
-    /// Ends a poll that began at `began_at_ns`, after which the task will wait or be enqueued.
-    /// Called by the runner. Returns the current time, ns.
+    /// Ends a poll that began at `began_at_ns`, after which the task will wait or be enqueued. A
+    /// poll for a dump began at [`TRACED_AT_NS`]. Called by the runner. Returns the current time,
+    /// ns.
     #[inline]
     pub(super) fn end_poll(&self, began_at_ns: u64, awaits: Note) -> u64 {
         let now_ns = counting::now_ns_after(began_at_ns);
-        self.account.end(now_ns.saturating_sub(began_at_ns), now_ns, awaits);
+        self.account.end(now_ns.wrapping_sub(began_at_ns), now_ns, awaits);
         now_ns
     }
 
-    /// Returns what the task waits for and where in the code, if an operation in its last poll has
-    /// recorded that.
+    /// Returns what the task waits for and where in the code, if an operation in its last own poll
+    /// has recorded that. Polls for dumps do not count.
     pub(crate) fn awaits(&self) -> Option<(Awaits, Option<&'static Location<'static>>)> {
         self.account.awaits().read()
     }
@@ -435,13 +436,13 @@ impl Notified {
     }
 
     /// Polls the future once as `run` does, with a waker that notes on the thread's
-    /// [`Tape`](volt_stacks::Tape) where it is cloned.
-    pub fn run_traced(self, began_at_ns: u64) -> Ran {
+    /// [`Tape`](volt_stacks::Tape) where it is cloned. The poll does not change the task's account.
+    pub fn run_traced(self) -> Ran {
         let raw = self.0.into_raw();
         // SAFETY: Live by reference: the `Notified`'s is still owned here.
         let vtable = unsafe { raw.as_ref() }.vtable;
         // SAFETY: the Notified's reference is handed over.
-        unsafe { (vtable.run)(raw, began_at_ns, vtable.traced_waker) }.unpack()
+        unsafe { (vtable.run)(raw, TRACED_AT_NS, vtable.traced_waker) }.unpack()
     }
 }
 

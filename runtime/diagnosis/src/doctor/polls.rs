@@ -20,9 +20,24 @@ pub(super) const OUTAGE_NS: u64 = 100_000_000;
 /// incidents of one kind, the runtime records one per second.
 pub(super) const LIKE_NS: u64 = 10_000_000_000;
 
+/// Parts of the names of functions that acquire a lock, in lower case.
+const LOCK_NAMES: [&str; 4] = ["mutex", "rwlock", "::lock", "lll_lock"];
+/// The advice for a thread that waits for a lock.
+const LOCK_ADVICE: &str = "Hold the lock as briefly as possible and never across slow work. Otherwise, acquire it in \
+                           task::spawn_blocking, or use an asynchronous lock.";
+
 /// Returns whether the task is responsible for this cause, and not the machine.
 pub(super) fn is_of_the_task(cause: Cause) -> bool {
-    !matches!(cause, Cause::NotScheduled | Cause::Throttled | Cause::Stopped)
+    !cause.is_of_machine()
+}
+
+/// Returns how long a poll has blocked its worker, without the time for which the machine did.
+pub(super) fn of_the_task_ns(incident: &Incident) -> u64 {
+    if incident.causes.is_empty() {
+        return incident.for_ns;
+    }
+    let parts = incident.causes.iter().filter(|part| is_of_the_task(part.cause));
+    parts.map(|part| part.for_ns).fold(0, u64::saturating_add)
 }
 
 /// Returns when it ended, or was last observed to continue.
@@ -30,7 +45,7 @@ pub(super) fn ended_at_ns(incident: &Incident) -> u64 {
     incident.began_at_ns.saturating_add(incident.for_ns)
 }
 
-/// Returns the causes of a poll that are worth mentioning, the longest first.
+/// Returns the causes of a poll that are worth mentioning, that of the incident first.
 pub(super) fn causes(incident: &Incident) -> Vec<CauseTime> {
     match incident.main_causes() {
         [] => {
@@ -134,15 +149,43 @@ pub(super) fn of_unrecorded(case: &Case<'_>, worker: &Worker, poll: &InFlight) -
         let known_from = likes.iter().map(like).collect::<Vec<_>>().join(", ");
         finding = finding.word("known_from", "earlier polls of the same spawn location", known_from);
     }
+    let advice = match &likes[..] {
+        [(incident, like)] if like.cause == incident.cause => advice_on(incident),
+        _ => advice(cause),
+    };
     let finding = finding
         .worker(worker.index)
         .task(poll.task_id, poll.task_name.as_deref())
         .spawned_at(&poll.spawned_at)
-        .advice(advice(cause))
+        .advice(advice)
         .seen_from(case.now.at_ns.saturating_sub(poll.for_ns), case.now.at_ns.max(1));
     Some(finding)
 }
 
+/// Returns whether a thread that waits for another one waits for a lock, as the names of the
+/// library's functions on its stack show. `None` if they are not known.
+pub(super) fn is_at_lock(incident: &Incident) -> Option<bool> {
+    let inner = incident.stack.iter().take_while(|frame| !frame.is_user_code);
+    let names: Vec<&str> = inner.filter_map(|frame| frame.function.as_deref()).collect();
+    // Type arguments do not count: a Condvar waits with the guard of a Mutex.
+    let paths = names.iter().filter_map(|name| name.trim_start_matches('<').split('<').next());
+    let mut paths = paths.map(str::to_lowercase);
+    if paths.any(|path| LOCK_NAMES.iter().any(|lock| path.contains(lock))) {
+        return Some(true);
+    }
+    // A call into the kernel alone shows nothing.
+    names.iter().any(|name| name.contains("::")).then_some(false)
+}
+
+/// Returns the advice for a recorded poll.
+pub(super) fn advice_on(incident: &Incident) -> &'static str {
+    match incident.cause {
+        Cause::Lock if is_at_lock(incident) == Some(true) => LOCK_ADVICE,
+        cause => advice(cause),
+    }
+}
+
+/// Returns the advice for a poll of which only the cause is known.
 pub(super) fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::Sleep => {
@@ -150,8 +193,8 @@ pub(super) fn advice(cause: Cause) -> &'static str {
              task::spawn_blocking."
         }
         Cause::Lock => {
-            "Hold the lock as briefly as possible and never across slow work. Otherwise, acquire it in \
-             task::spawn_blocking, or use an asynchronous lock."
+            "The thread waits for another one: for a lock, for a message, or for its end. Use an asynchronous lock, \
+             channel or JoinHandle instead, or wait in task::spawn_blocking."
         }
         Cause::Io => "Use asynchronous I/O, or move the blocking call into task::spawn_blocking.",
         Cause::Cpu => {

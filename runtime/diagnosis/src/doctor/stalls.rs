@@ -13,8 +13,9 @@
 //! # Several causes
 //!
 //! A poll may wait for a lock and then sleep. It is counted at the line and cause that lasted
-//! longest. Its duration is that of all causes, so the title and the evidence have the time and the
-//! line of each.
+//! longest, but at one of the machine only if the program did not block. Its duration is that of
+//! all causes, so the title and the evidence have the time and the line of each. Its severity
+//! depends on the time of the program's causes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,8 +31,8 @@ use super::describe::{Describe, spawned, task};
 use super::key::{Key, group};
 use super::machine;
 use super::polls::{
-    LIKE_NS, OUTAGE_NS, advice, causes, causes_and_lines, ended_at_ns, is_of_the_task, likes, listed, of_unrecorded,
-    unrecorded,
+    LIKE_NS, OUTAGE_NS, advice, advice_on, causes, causes_and_lines, ended_at_ns, is_at_lock, is_of_the_task, likes,
+    listed, of_the_task_ns, of_unrecorded, unrecorded,
 };
 
 /// If no worker polls the driver for this long, all timers and sockets are late. This is five
@@ -55,6 +56,8 @@ const HOLDER_UNKNOWN: &str =
 /// The key of the evidence for a poll that was stuck while another one waited for a lock. Only the
 /// finding about the one that waited has it.
 pub(super) const POSSIBLE_HOLDER: &str = "possible_holder";
+/// The key of the evidence with the number of recorded polls. Only findings from incidents have it.
+pub(super) const SEEN_COUNT: &str = "seen_count";
 /// How many sampled lines of a function that computes a finding lists.
 const SAMPLED_LINES_MAX: usize = 3;
 /// A short stall recurs if it occurs in this many different seconds within a minute. A program that
@@ -70,7 +73,7 @@ pub(super) fn stalled_poll_threshold() -> String {
         "Polls at one place in the code last 10 ms or longer (`Builder::incident_after`). The finding is {} if the \
          latest of them continues, and has lasted {} or no spare worker was available. It is a {} if the latest poll \
          met this condition but has ended, or if such polls occur in {RECURRING_MOMENTS} different seconds of a \
-         minute. Otherwise it is {}. Polls that the kernel delays do not count.",
+         minute. Otherwise it is {}. The time for which the machine delays a poll does not count.",
         Severity::Critical.name(),
         duration(OUTAGE_NS),
         Severity::Warning.name(),
@@ -109,17 +112,20 @@ fn site(incident: &Incident) -> Cow<'static, str> {
     }
 }
 
-/// Returns the key of an incident's finding after its stack was read or could not be read.
-pub(super) fn key_when_read(incident: &Incident) -> Key {
-    let finding = Finding::new(Rule::StalledPoll, Severity::Info, "")
+/// Returns the key of an incident's finding.
+pub(super) fn key_of(incident: &Incident) -> Key {
+    let mut finding = Finding::new(Rule::StalledPoll, Severity::Info, "")
         .word("cause", "cause", incident.cause.name())
         .guilty(incident.guilty())
         .spawned_at(&incident.spawned_at);
+    if is_stack_pending(incident) {
+        finding = finding.without_line(true);
+    }
     Key::of(&finding)
 }
 
 /// Returns whether its stack is still to be read.
-fn is_stack_pending(incident: &Incident) -> bool {
+pub(super) fn is_stack_pending(incident: &Incident) -> bool {
     incident.stack.is_empty() && incident.stack_error.is_none()
 }
 
@@ -131,7 +137,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     // A finding whose stack was read later is a different one, and must not be milder for that
     // reason.
     let is_recent = case.since_ns.is_some_and(|since_ns| ended_at_ns(shown).saturating_add(READING_NS) >= since_ns);
-    let is_outage = shown.for_ns >= OUTAGE_NS || shown.remedy == Remedy::Capped;
+    let is_outage = of_the_task_ns(shown) >= OUTAGE_NS || shown.remedy == Remedy::Capped;
     // On a machine that is short of processor time, a thread may wait for a lock whose owner the
     // kernel does not run. It then waits for the machine.
     let may_be_victim = matches!(shown.cause, Cause::Lock | Cause::Unknown | Cause::PageIn) && !is_outage;
@@ -161,9 +167,11 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
     if !shown.main_causes().is_empty() {
         finding = finding.word("causes", "time by cause", listed(shown.main_causes()));
     }
-    finding = finding
-        .count("seen_count", "recorded polls of this kind, including this one", incidents.len() as u64)
-        .ns("longest_ns", "longest of them", longest_ns);
+    finding = finding.count(SEEN_COUNT, "recorded polls of this kind, including this one", incidents.len() as u64).ns(
+        "longest_ns",
+        "longest of them",
+        longest_ns,
+    );
     if incidents.iter().any(|incident| !incident.main_causes().is_empty()) {
         let longest_ns = incidents.iter().map(|incident| incident.cause_for_ns()).max().unwrap_or(0);
         let label = format!("longest time of this cause ({}) in one of them", shown.cause.name());
@@ -189,8 +197,13 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         finding = finding.word("wait_channel", "kernel wait channel", channel.as_str());
     }
     if shown.cause == Cause::Lock {
-        finding = finding.word("holder", "holder of the lock", HOLDER_UNKNOWN);
-        if let Some(other) = stuck_meanwhile(case.now, shown) {
+        let is_at_lock = is_at_lock(shown);
+        if is_at_lock == Some(true) {
+            finding = finding.word("holder", "holder of the lock", HOLDER_UNKNOWN);
+        }
+        if is_at_lock != Some(false)
+            && let Some(other) = stuck_meanwhile(case.now, shown)
+        {
             finding = finding.word(POSSIBLE_HOLDER, "possible holder, which was stuck at the same time", other);
         }
     }
@@ -206,7 +219,7 @@ fn of_incidents(case: &Case<'_>, incidents: &[&Incident], suppressed: u64) -> Op
         .task(shown.task_id, shown.task_name.as_deref())
         .guilty(guilty)
         .spawned_at(&shown.spawned_at)
-        .advice(advice(shown.cause))
+        .advice(advice_on(shown))
         .seen_from(first_ns, ended_at_ns(shown).min(case.now.at_ns).max(1));
     Some(finding)
 }

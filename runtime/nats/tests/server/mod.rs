@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The time limit of a test, on a machine that is busy with other work.
 const LIMIT: Duration = Duration::from_secs(120);
+/// The file in the server's folder that configures it.
+const CONFIGURATION: &str = "nats-server.conf";
 /// The interval between two checks whether the server has written its port file.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -130,9 +132,15 @@ pub struct Server {
 impl Server {
     /// Starts a server on a free port.
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts a server on a free port, with more lines of its configuration file.
+    pub fn start_with(configuration: &str) -> Self {
         let folder =
             std::env::temp_dir().join(format!("volt-nats-{}-{:?}", std::process::id(), std::thread::current().id()));
         std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(CONFIGURATION), format!("host: \"127.0.0.1\"\n{configuration}")).unwrap();
         let program = launch("-1", &folder);
         let file = folder.join(format!("nats-server_{}.ports", program.0.id()));
         let address = loop {
@@ -164,7 +172,7 @@ impl Drop for Server {
 
 fn launch(port: &str, folder: &std::path::Path) -> Program {
     let mut command = Command::new("nats-server");
-    command.args(["-a", "127.0.0.1", "-p", port, "--ports_file_dir"]).arg(folder);
+    command.args(["-p", port, "--ports_file_dir"]).arg(folder).arg("-c").arg(folder.join(CONFIGURATION));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     Program(child.expect("nats-server can be started: it is Debian's package nats-server"))
 }

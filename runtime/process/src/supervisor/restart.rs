@@ -58,7 +58,8 @@ pub struct Backoff {
 impl Backoff {
     /// Creates a back-off whose pauses double from `first` to `max`, and vary by a tenth in either
     /// direction. If both are zero, a child is restarted immediately, and only the
-    /// [intensity](super::Supervisor::intensity) limits its restarts.
+    /// [intensity](super::Supervisor::intensity) limits its restarts. A pause of more than 30 years
+    /// is cut to 30 years.
     ///
     /// # Panics
     /// Panics if `first` is longer than `max`.

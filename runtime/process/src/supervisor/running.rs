@@ -15,7 +15,8 @@
 //! 2. Children in `to_end` are cancelled, the last first, each after the one before has exited
 //!    (`end_next`).
 //! 3. Children in `to_start` are started, the first first, each after the `init` of the one before
-//!    has returned (`start_next`).
+//!    has returned (`start_next`). At most [`STARTS_MAX`] starts are tried; the others follow in
+//!    the next step.
 //! 4. The alarm is set to the earliest deadline: a back-off that ends, or a child that must be
 //!    killed.
 //!
@@ -30,6 +31,8 @@
 //!   is ending or the pause of the group lasts (`hold`).
 //! * *ONE ALARM*: there is one yielded sleep, however many children wait, since the yields of a
 //!   process are bounded.
+//! * *STEPS END*: a child that cannot be started and has no pause fails as often as it is tried,
+//!   and must not keep the supervisor from its events.
 //! * *NO WAY BACK*: once `stop` is set, no child is started, and every child is in `to_end` or
 //!   ending.
 //!
@@ -55,7 +58,7 @@ use crate::messages::event::{Event, Message, Reply};
 use crate::messages::failure::{ExitReason, Failure};
 use crate::messages::payload::Payload;
 use crate::messages::pid::Pid;
-use crate::output::Output;
+use crate::output::{Output, Status};
 use crate::steps::context::Context;
 use fastrand::Rng;
 use volt::sync::oneshot;
@@ -63,6 +66,10 @@ use volt::time::Instant;
 
 /// The tag of the alarm.
 const ALARM: u64 = 0;
+/// The most starts that are tried in one step.
+const STARTS_MAX: usize = 128;
+/// Longer pauses are cut to this, 30 years, so that their end is an instant.
+const PAUSE_MAX: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// The state machine of a running supervisor. See the module's documentation.
 pub(super) struct Running {
@@ -244,15 +251,15 @@ impl Running {
         self.context.count_restart();
         let supervisor = self.context.pid();
         tracing::warn!(target: "volt::process", %supervisor, child = id, %reason, pause_ms = pause.as_millis() as u64, "a child exited and is restarted after a pause");
-        let at = now.checked_add(pause);
+        let at = (!pause.is_zero()).then(|| now + pause.min(PAUSE_MAX));
         if self.strategy == Strategy::OneForOne {
             match at {
-                Some(at) if !pause.is_zero() => self.roster.set_deadline(seq, Some(at)),
-                _ => _ = self.to_start.insert(seq),
+                Some(at) => self.roster.set_deadline(seq, Some(at)),
+                None => _ = self.to_start.insert(seq),
             }
             return;
         }
-        self.hold = self.hold.max(at.filter(|_| !pause.is_zero()));
+        self.hold = self.hold.max(at);
         self.to_start.insert(seq);
         for other in self.roster.seqs() {
             let is_taken_along = other > seq || (other < seq && self.strategy == Strategy::OneForAll);
@@ -286,7 +293,9 @@ impl Running {
     pub(super) fn settle(&mut self, out: &mut Output) -> Result<(), Failure> {
         self.began();
         self.end_next();
-        while self.start_next() {}
+        if (0..STARTS_MAX).all(|_| self.start_next()) {
+            out.set_status(Status::Continue);
+        }
         // Do not let the supervisor above wait for the pause of a group: it does not depend on
         // these children.
         if (self.to_start.is_empty() || self.hold.is_some())

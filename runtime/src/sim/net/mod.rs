@@ -217,19 +217,16 @@ impl Net {
     /// receives no connection.
     pub async fn connect(&self, from: &str, to: &str) -> io::Result<Stream> {
         let shared = &self.shared;
-        let is_connected = async {
-            loop {
-                let healed = shared.healed.notified();
-                if !shared.are_partitioned(from, to) {
-                    return;
-                }
-                healed.await;
+        loop {
+            if timeout(CONNECT_TIMEOUT, shared.healed(from, to)).await.is_err() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{from} cannot reach {to}")));
             }
-        };
-        if timeout(CONNECT_TIMEOUT, is_connected).await.is_err() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("{from} cannot reach {to}")));
+            sleep(shared.draw_latency()).await;
+            // A partition that has begun meanwhile holds the request back, as it does bytes.
+            if !shared.are_partitioned(from, to) {
+                break;
+            }
         }
-        sleep(shared.draw_latency()).await;
         let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, format!("{to} does not accept connections"));
         let listener = shared.state().listeners.get(to).cloned().ok_or_else(refused)?;
         let connection = Arc::new(Connection::new([from, to]));
@@ -243,9 +240,10 @@ impl Net {
 
     /// Cuts the network between two hosts, until [`heal`](Self::heal).
     ///
-    /// Bytes in flight, and bytes that are written during the partition, arrive after its end. A
-    /// connection survives a partition of any length. Datagrams that are sent during the partition
-    /// are lost.
+    /// Bytes in flight, and bytes that are written during the partition, arrive after its end. The
+    /// same holds for requests to connect, and for the news that the other end of a connection was
+    /// dropped. A connection survives a partition of any length. Datagrams that are sent during the
+    /// partition are lost.
     pub fn partition(&self, one: &str, other: &str) {
         self.shared.state().partitions.insert(pair(one, other));
     }
@@ -316,6 +314,17 @@ impl Shared {
 
     fn are_partitioned(&self, one: &str, other: &str) -> bool {
         self.state().partitions.contains(&pair(one, other))
+    }
+
+    /// Waits until two hosts are not partitioned.
+    async fn healed(&self, one: &str, other: &str) {
+        loop {
+            let healed = self.healed.notified();
+            if !self.are_partitioned(one, other) {
+                return;
+            }
+            healed.await;
+        }
     }
 
     fn mailbox_of(&self, host: &str) -> Option<Arc<Mailbox>> {

@@ -4,13 +4,17 @@
 //! bytes of the first segment once that time has come. Segments arrive in order: none arrives
 //! before the one in front of it.
 //!
+//! An empty segment is an end of the stream, and stays in the pipe. When one end of the connection
+//! is dropped, it appends another such segment. Once that has arrived, writes of the other end
+//! fail. Until then, their bytes are accepted, and are never read.
+//!
 //! The lock is held for a read, a write or a change of the state. Wakers are called after it was
 //! released.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use crate::time::{Duration, Instant};
 
@@ -35,25 +39,28 @@ struct Pipe {
     segments: VecDeque<Segment>,
     /// The sum of the lengths of the segments.
     bytes: usize,
-    is_writer_gone: bool,
+    /// No more bytes are accepted: the writer has ended its stream, or was refused a write since it
+    /// has no reader.
+    is_closed: bool,
+    /// The reader was dropped. The writer may not know that yet.
     is_reader_gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// Bytes in flight. An empty segment is the end of the stream.
+/// Bytes in flight. An empty segment is an end of the stream.
 struct Segment {
     arrives_at: Instant,
     bytes: VecDeque<u8>,
 }
 
-/// Whether a read can continue.
+/// Whether a read or a write can continue.
 pub(super) enum Arrived {
-    /// Bytes were read, or none at the end of the stream.
+    /// It can. A read has read bytes, or none at the end of the stream.
     Now,
-    /// The first segment arrives at this time.
+    /// The segment that it waits for arrives at this time.
     At(Instant),
-    /// No segment is in flight, or the hosts are partitioned.
+    /// No such segment is in flight, or the hosts are partitioned.
     Nothing,
 }
 
@@ -111,27 +118,31 @@ impl Connection {
         Ok(Arrived::Now)
     }
 
-    /// Waits until there is room for bytes that `end` writes, or the write fails. Only `end` uses
-    /// up the room.
-    pub(super) fn poll_room(&self, end: usize, cx: &Context<'_>) -> Poll<()> {
+    /// Returns whether there is room for bytes that `end` writes, or the write fails. Otherwise
+    /// stores the waker of `cx`, which a read, a reset, the drop of the other end and, after that,
+    /// the end of a partition call. Only `end` uses up the room.
+    pub(super) fn room(&self, end: usize, is_partitioned: bool, cx: &Context<'_>) -> Arrived {
         let mut state = self.state();
         let is_reset = state.is_reset;
         let pipe = &mut state.pipes[end];
-        if is_reset || pipe.is_closed() || pipe.bytes < PIPE_BYTES {
-            return Poll::Ready(());
+        if is_reset || pipe.is_closed || pipe.bytes < PIPE_BYTES {
+            return Arrived::Now;
         }
         pipe.writer = Some(cx.waker().clone());
-        Poll::Pending
+        state.drop_of_reader(end, is_partitioned)
     }
 
     /// Appends bytes that `end` writes; as many as there is room for.
-    pub(super) fn write(&self, end: usize, bytes: &[u8], latency: Duration) -> io::Result<usize> {
+    pub(super) fn write(&self, end: usize, bytes: &[u8], is_partitioned: bool, latency: Duration) -> io::Result<usize> {
         let mut state = self.state();
         if state.is_reset {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
+        let has_no_reader = matches!(state.drop_of_reader(end, is_partitioned), Arrived::Now);
         let pipe = &mut state.pipes[end];
-        if pipe.is_closed() {
+        // A later partition does not undo this.
+        pipe.is_closed |= has_no_reader;
+        if pipe.is_closed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let count = bytes.len().min(PIPE_BYTES - pipe.bytes);
@@ -145,14 +156,17 @@ impl Connection {
     pub(super) fn shut_down(&self, end: usize, latency: Duration) {
         let mut state = self.state();
         let pipe = &mut state.pipes[end];
-        let reader = if std::mem::replace(&mut pipe.is_writer_gone, true) { None } else { pipe.append(&[], latency) };
+        let reader = if std::mem::replace(&mut pipe.is_closed, true) { None } else { pipe.append(&[], latency) };
         drop(state);
         reader.into_iter().for_each(Waker::wake);
     }
 
-    /// `end` was dropped: the other end can no longer write.
-    pub(super) fn leave(&self, end: usize) {
+    /// `end` was dropped: ends its stream, and wakes the other end to wait for the news.
+    pub(super) fn leave(&self, end: usize, latency: Duration) {
+        self.shut_down(end, latency);
         let mut state = self.state();
+        // No reader is woken, since none reads beyond the first end of the stream.
+        state.pipes[end].push(&[], latency);
         let pipe = &mut state.pipes[1 - end];
         pipe.is_reader_gone = true;
         let writer = pipe.writer.take();
@@ -182,25 +196,41 @@ impl Connection {
                 earliest = segment.arrives_at;
             }
         }
-        let readers: Vec<_> = state.pipes.iter_mut().filter_map(|pipe| pipe.reader.take()).collect();
+        let wakers = state.pipes.iter_mut().flat_map(|pipe| {
+            // Other writers wait only for room.
+            let writer = if pipe.is_reader_gone { pipe.writer.take() } else { None };
+            [pipe.reader.take(), writer]
+        });
+        let wakers: Vec<_> = wakers.flatten().collect();
         drop(state);
-        readers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// Returns whether the news that the other end was dropped has arrived at `end`.
+    fn drop_of_reader(&self, end: usize, is_partitioned: bool) -> Arrived {
+        let last = self.pipes[1 - end].segments.back();
+        match last.filter(|_| self.pipes[end].is_reader_gone && !is_partitioned) {
+            None => Arrived::Nothing,
+            Some(last) if last.arrives_at > Instant::now() => Arrived::At(last.arrives_at),
+            Some(_) => Arrived::Now,
+        }
     }
 }
 
 impl Pipe {
-    /// Returns whether no more bytes can be written.
-    fn is_closed(&self) -> bool {
-        self.is_reader_gone || self.is_writer_gone
-    }
-
     /// Appends a segment, and returns the waker of the reader.
     fn append(&mut self, bytes: &[u8], latency: Duration) -> Option<Waker> {
+        self.push(bytes, latency);
+        self.reader.take()
+    }
+
+    fn push(&mut self, bytes: &[u8], latency: Duration) {
         let at = Instant::now() + latency;
         let arrives_at = self.segments.back().map_or(at, |last| last.arrives_at.max(at));
         self.bytes += bytes.len();
         self.segments.push_back(Segment { arrives_at, bytes: bytes.iter().copied().collect() });
-        self.reader.take()
     }
 }
 

@@ -17,8 +17,12 @@ use crate::time::{Duration, Instant, Sleep, sleep_until};
 ///
 /// It implements [`AsyncRead`] and [`AsyncWrite`]. Its operations spend the cooperative budget, as
 /// those of a socket do. At most 64 KiB are in flight in each direction; a write waits for room.
+///
 /// Dropping the stream closes the connection: the other end reads the bytes in flight and then the
-/// end of the stream, and its writes fail with [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// end of the stream. Once that has arrived, its writes fail with
+/// [`BrokenPipe`](io::ErrorKind::BrokenPipe). Until then, and during a
+/// [partition](super::Net::partition), they succeed as long as there is room, and the bytes are
+/// lost.
 pub struct Stream {
     net: Arc<Shared>,
     connection: Arc<Connection>,
@@ -26,11 +30,13 @@ pub struct Stream {
     end: usize,
     /// Wakes the reader when the first segment arrives.
     arrival: Option<Pin<Box<Sleep>>>,
+    /// Wakes the writer when the news arrives that the other end was dropped.
+    drop_of_reader: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stream {
     pub(super) fn new(net: Arc<Shared>, connection: Arc<Connection>, end: usize) -> Self {
-        Self { net, connection, end, arrival: None }
+        Self { net, connection, end, arrival: None, drop_of_reader: None }
     }
 
     /// Returns the name of the host of this end.
@@ -43,16 +49,20 @@ impl Stream {
         self.connection.host(1 - self.end)
     }
 
-    /// Polls a timer for `at`. Ready once that time has come.
-    fn poll_arrival(&mut self, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let arrival = self.arrival.get_or_insert_with(|| Box::pin(sleep_until(at)));
-        if arrival.deadline() != at {
-            arrival.as_mut().reset(at);
-        }
-        ready!(arrival.as_mut().poll(cx));
-        self.arrival = None;
-        Poll::Ready(())
+    fn is_partitioned(&self) -> bool {
+        self.net.are_partitioned(self.local_host(), self.peer_host())
     }
+}
+
+/// Polls `timer` for `at`. Ready once that time has come.
+fn poll_timer(timer: &mut Option<Pin<Box<Sleep>>>, at: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    let sleep = timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+    if sleep.deadline() != at {
+        sleep.as_mut().reset(at);
+    }
+    ready!(sleep.as_mut().poll(cx));
+    *timer = None;
+    Poll::Ready(())
 }
 
 impl AsyncRead for Stream {
@@ -63,11 +73,11 @@ impl AsyncRead for Stream {
         }
         let unit = ready!(coop::poll_proceed(cx));
         loop {
-            let is_partitioned = stream.net.are_partitioned(stream.local_host(), stream.peer_host());
+            let is_partitioned = stream.is_partitioned();
             let max = buf.remaining();
             match stream.connection.read(stream.end, max, is_partitioned, cx, |bytes| buf.put_slice(bytes))? {
                 Arrived::Now => break,
-                Arrived::At(at) => ready!(stream.poll_arrival(at, cx)),
+                Arrived::At(at) => ready!(poll_timer(&mut stream.arrival, at, cx)),
                 Arrived::Nothing => return Poll::Pending,
             }
         }
@@ -78,15 +88,22 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let stream = self.get_mut();
         let unit = ready!(coop::poll_proceed(cx));
-        if !bytes.is_empty() {
-            ready!(self.connection.poll_room(self.end, cx));
+        let is_partitioned = stream.is_partitioned();
+        while !bytes.is_empty() {
+            match stream.connection.room(stream.end, is_partitioned, cx) {
+                Arrived::Now => break,
+                Arrived::At(at) => ready!(poll_timer(&mut stream.drop_of_reader, at, cx)),
+                Arrived::Nothing => return Poll::Pending,
+            }
         }
         // Drawn once for each write, however often it is polled before there is room.
-        if self.net.draws(Draw::Reset) {
-            self.connection.reset();
+        if stream.net.draws(Draw::Reset) {
+            stream.connection.reset();
         }
-        let written = self.connection.write(self.end, bytes, self.net.draw_latency());
+        let latency = stream.net.draw_latency();
+        let written = stream.connection.write(stream.end, bytes, is_partitioned, latency);
         unit.made_progress();
         Poll::Ready(written)
     }
@@ -105,8 +122,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // The stream may be dropped outside its runtime, where there is no seed to draw from.
         let latency = volt_core::context::draw().map_or(Duration::ZERO, |_| self.net.draw_latency());
-        self.connection.shut_down(self.end, latency);
-        self.connection.leave(self.end);
+        self.connection.leave(self.end, latency);
     }
 }
 

@@ -249,7 +249,7 @@ impl LocalSet {
         drop(state);
         for task in alive {
             // Claimed one at a time: if a subscriber panics in a poll, no other claim is lost.
-            let ran = task.claim().map(|task| coop::limited(operations, || task.run_traced(0)));
+            let ran = task.claim().map(|task| coop::limited(operations, || task.run_traced()));
             ran.into_iter().for_each(|ran| self.shared.keep_woken(ran));
         }
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{self, Timeout};
 
+use super::disconnector::Disconnector;
 use super::error::{ConnectError, Kind};
 use super::open::{check_peer, open};
 use crate::dump::{self, Dump};
@@ -122,6 +123,15 @@ impl Client {
             )),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns a [`Disconnector`], which ends this connection from another thread. The program
+    /// stops making a dump whose client has disconnected.
+    ///
+    /// # Errors
+    /// Returns an error if this process has too many open files.
+    pub fn disconnector(&self) -> io::Result<Disconnector> {
+        Ok(Disconnector::new(self.socket.try_clone()?))
     }
 
     /// Returns the server's hello.

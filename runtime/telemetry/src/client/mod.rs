@@ -25,6 +25,7 @@
 //! * THE SERVER IS NOT TRUSTED: bytes that are not a valid message end the connection with an
 //!   error, never with a panic.
 
+mod disconnector;
 mod error;
 mod open;
 
@@ -35,5 +36,6 @@ mod resolve;
 mod tests;
 
 pub use connection::{CONNECT_TIMEOUT, Client, DUMP_TIMEOUT, HELLO_TIMEOUT, REPLY_TIMEOUT, Update};
+pub use disconnector::Disconnector;
 pub use error::ConnectError;
 pub use resolve::resolve;

@@ -18,7 +18,8 @@ pub struct Resource {
     /// What it is: `mpsc`, `oneshot`, `broadcast`, `watch`, `notify`, `set_once`, `semaphore`,
     /// `rwlock_read`, `rwlock_write`, `barrier`, `join_handle` or `join_set`.
     pub kind: String,
-    /// Number of the group's tasks that await one with these numbers.
+    /// Number of the group's tasks that await one with these numbers. If there are more than
+    /// 10,000, a task that awaits several of them may count more than once.
     pub tasks: u64,
     /// Number of primitives with these numbers that the group's tasks await; `None` if there are
     /// too many to count.

@@ -233,7 +233,9 @@ pub struct GlobalQueue {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tasks {
-    /// Tasks that were spawned.
+    /// Tasks that were spawned, including those that the runtime itself spawned for dumps: one for
+    /// every 128 waiting tasks. A shutdown waits for the ends of all tasks, so they are counted
+    /// like the others, here and in all other counts.
     pub spawned: u64,
     /// Tasks that completed.
     pub completed: u64,

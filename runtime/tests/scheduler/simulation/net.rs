@@ -185,6 +185,67 @@ fn a_connection_is_made_after_a_partition() {
 }
 
 #[test]
+fn no_news_crosses_a_partition() {
+    watched(|| {
+        check(0..20, || async {
+            let net = Net::new().latency(10 * MS..=10 * MS);
+            let mut listener = net.listen("server").unwrap();
+            let [client, mut server] = connected(&net, &mut listener).await;
+            let connecting = volt::spawn({
+                let net = net.clone();
+                async move { net.connect("client", "server").await }
+            });
+            sleep(5 * MS).await;
+            net.partition("client", "server");
+            drop(client);
+            sleep(Duration::from_secs(1)).await;
+            server.write_all(b"x").await.expect("the server does not know that the client was dropped");
+            let accepted = timeout(Duration::from_secs(1), listener.accept()).await;
+            assert!(accepted.is_err() && !connecting.is_finished());
+            net.heal("client", "server");
+            server.write_all(b"x").await.expect("the news takes the latency");
+            let _client = connecting.await.unwrap().expect("the partition has ended");
+            sleep(MS).await;
+            assert_eq!(server.write_all(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            net.partition("client", "server");
+            assert_eq!(server.write_all(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        });
+    });
+}
+
+#[test]
+fn a_write_that_waits_fails_once_the_drop_is_known() {
+    watched(|| {
+        for (is_shut_down, is_partitioned) in [(false, false), (true, false), (false, true), (true, true)] {
+            check(0..20, || async {
+                let net = Net::new().latency(10 * MS..=10 * MS);
+                let mut listener = net.listen("server").unwrap();
+                let [mut client, mut server] = connected(&net, &mut listener).await;
+                let writer = volt::spawn(async move { server.write_all(&[0; 300_000]).await });
+                if is_shut_down {
+                    client.shutdown().await.unwrap();
+                    sleep(Duration::from_secs(1)).await;
+                    assert!(!writer.is_finished(), "the client may still read");
+                }
+                sleep(MS).await;
+                if is_partitioned {
+                    net.partition("client", "server");
+                }
+                drop(client);
+                if is_partitioned {
+                    sleep(Duration::from_secs(1)).await;
+                    assert!(!writer.is_finished(), "the news does not arrive");
+                    net.heal("client", "server");
+                }
+                let began = Instant::now();
+                assert_eq!(writer.await.unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
+                assert_eq!(began.elapsed(), 10 * MS);
+            });
+        }
+    });
+}
+
+#[test]
 fn a_host_without_a_listener_refuses_connections() {
     watched(|| {
         check(0..5, || async {

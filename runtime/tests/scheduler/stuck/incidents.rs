@@ -136,14 +136,15 @@ fn each_cause_of_a_poll_is_reported_with_its_time_and_line() {
         assert!(of_sleep.ends_with(&format!("stuck/incidents.rs:{line}")), "{over:#?}");
         assert!(of_lock.contains("stuck/incidents.rs:") && of_lock != of_sleep, "{over:#?}");
         let times: Vec<_> = over.causes.iter().map(|part| part.for_ns).collect();
-        assert!(times.is_sorted_by(|first, next| first >= next), "{over:#?}");
+        // On a busy machine, the machine may be the longest cause, and is not the first.
+        assert!(times[1..].is_sorted_by(|first, next| first >= next), "{over:#?}");
         assert_eq!(times.iter().sum::<u64>(), over.for_ns);
-        let longest = &over.causes[0];
-        assert_eq!(over.cause, longest.cause);
-        if matches!(longest.cause, Cause::Lock | Cause::Sleep) {
+        let first = &over.causes[0];
+        assert_eq!(over.cause, first.cause);
+        if matches!(first.cause, Cause::Lock | Cause::Sleep) {
             let guilty = over.guilty().unwrap();
             let at = format!("{}:{}", guilty.file.as_deref().unwrap(), guilty.line.unwrap());
-            assert_eq!(Some(at), longest.at, "the stack is that of the longest cause");
+            assert_eq!(Some(at), first.at, "the stack is that of the incident's cause");
         }
     });
 }

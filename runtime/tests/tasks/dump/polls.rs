@@ -37,6 +37,17 @@ fn a_task_that_can_continue_continues_in_the_poll_of_a_dump() {
 }
 
 #[test]
+fn a_dump_spawns_one_counted_task_for_128_waiting_ones() {
+    let runtime = runtime(1);
+    let tasks: Vec<_> = (0..129).map(|_| runtime.spawn(pending::<()>())).collect();
+    dump(&runtime, &Query::default(), waits(129));
+    let before = runtime.handle().snapshot().tasks.spawned;
+    assert_eq!(dump_with(&runtime, Query::default()).read, 129);
+    assert_eq!(runtime.handle().snapshot().tasks.spawned, before + 2);
+    drop(tasks);
+}
+
+#[test]
 fn a_task_that_panics_in_the_poll_of_a_dump_fails_as_usual() {
     let runtime = runtime(1);
     let polls = AtomicUsize::new(0);

@@ -1,7 +1,10 @@
 //! A dump repeated: each one finds what the first one found.
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use volt::net::{TcpListener, UdpSocket};
 use volt::sync::{Barrier, Mutex, Notify, RwLock, Semaphore, broadcast, mpsc, oneshot, watch};
@@ -97,6 +100,27 @@ fn every_dump_finds_what_the_first_one_found() {
         assert_eq!(chains(&dump_with(&runtime, ours.clone())), expected);
     }
     drop(spawned);
+}
+
+/// `FuturesUnordered` polls only children that were woken, so a dump does not poll them.
+#[test]
+fn a_dump_does_not_change_what_a_task_is_known_to_await() {
+    let runtime = runtime(1);
+    let (_sender, receiver) = oneshot::channel::<()>();
+    runtime.spawn(async move {
+        let (mut child, mut is_woken) = (pin!(receiver), true);
+        poll_fn(|cx| {
+            if std::mem::take(&mut is_woken) {
+                return child.as_mut().poll(cx).map(drop);
+            }
+            Poll::Pending
+        })
+        .await;
+    });
+    for polls in [false, true, false, true, false] {
+        let dump = dump(&runtime, &Query { polls, ..Query::default() }, waits(1));
+        assert_eq!(dump.groups[0].awaits.as_deref(), Some("value"), "{}", dump.text());
+    }
 }
 
 /// `select!` polls its branches in a random order.

@@ -42,8 +42,8 @@ pub(super) struct Target {
     pub(super) since_ns: u64,
     /// Whether the query's filter accepts it without its chain.
     pub(super) is_chosen: bool,
-    /// The await that it recorded in the last poll before this dump. The poll for the dump may
-    /// record less: `FuturesUnordered` polls only children that were woken.
+    /// The await that it recorded in its last own poll. The poll for the dump may record less:
+    /// `FuturesUnordered` polls only children that were woken.
     pub(super) awaits: Option<(Awaits, Option<&'static Location<'static>>)>,
 }
 
@@ -170,4 +170,40 @@ fn trace(worker: &Worker, target: Target, tape: &mut Tape) -> Option<Traced> {
     let (still_waits, resources) =
         resources::recorded_in(|| claimed.is_some_and(|task| worker.poll_traced(task, tape)));
     Some(Traced { target, still_waits, recorded: tape.take(), resources })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+    use std::pin::pin;
+
+    use super::*;
+    use crate::builder::Builder;
+
+    #[test]
+    fn a_batch_requests_a_poll_of_the_driver_after_its_own() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
+        let waiting = runtime.spawn(pending::<()>());
+        let registry = &runtime.handle().shared().workers.registry;
+        let mut targets = Vec::new();
+        while targets.is_empty() {
+            registry.walk(usize::MAX, |header| targets.push(Target::of(header, true)));
+        }
+        let (sender, slices) = sync_channel(targets.len());
+        let polled = Arc::new(AtomicU64::new(NO_TASK));
+        let polls = Polls { targets, traced: Vec::new(), tape: None, sender, polled };
+        let has_requested = || current::with_worker(|worker| worker.is_some_and(Worker::has_requested_driver));
+        let batch = runtime.spawn(async move {
+            let mut polls = pin!(polls);
+            poll_fn(|cx| {
+                let before = has_requested();
+                _ = polls.as_mut().poll(cx);
+                Poll::Ready((before, has_requested()))
+            })
+            .await
+        });
+        assert_eq!(runtime.block_on(batch).unwrap(), (false, true));
+        assert_eq!(slices.recv().unwrap().len(), 1);
+        waiting.abort();
+    }
 }

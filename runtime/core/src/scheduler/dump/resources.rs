@@ -18,7 +18,7 @@
 //! (`readers::permits`).
 //!
 //! Bounds: [`PRIMITIVES_MAX`] primitives of a dump and [`ENTRIES_MAX`] entries of a group are
-//! counted.
+//! counted. An entry keeps the ids of [`IDS_MAX`] tasks, and only counts further ones.
 //!
 //! Rejected: recording when each operation began to wait. All operations that wait would pay for
 //! it, although only a dump reads it.
@@ -38,6 +38,8 @@ use crate::task::resources::{Awaited, Key, Noted};
 const PRIMITIVES_MAX: usize = 262_144;
 /// The number of entries of a group that are counted.
 const ENTRIES_MAX: usize = 64;
+/// The number of tasks of an entry whose ids are kept.
+const IDS_MAX: usize = 10_000;
 
 /// The primitives that the tasks of all groups await.
 #[derive(Default)]
@@ -70,14 +72,25 @@ pub(super) struct Resources {
 /// The primitives with the same numbers.
 #[derive(Default)]
 struct Numbered {
-    /// The tasks that await one of them. A set, since one task may await several, which may be in
-    /// one entry only after two groups were united.
-    tasks: HashSet<u64>,
+    tasks: Tasks,
     keys: HashSet<Key>,
     /// Whether a primitive is missing in `keys`.
     is_cut: bool,
     /// The tasks whose end is awaited.
     awaited_tasks: BTreeSet<u64>,
+}
+
+/// The tasks that await one of the primitives of an entry.
+#[derive(Default)]
+struct Tasks {
+    /// A set, since one task may await several primitives, which may be in one entry only after two
+    /// groups were united.
+    ids: HashSet<u64>,
+    /// The number of further tasks. Those that await several primitives, and whose entries were
+    /// united, count more than once.
+    more: u64,
+    /// The one of them that was added last.
+    last: u64,
 }
 
 impl Primitives {
@@ -111,7 +124,7 @@ impl Resources {
             let is_counted = primitives.add(key, since_ns, task);
             let awaited_tasks = mem::take(&mut resource.awaited_tasks);
             let Some(numbered) = self.entry(Some(key), resource) else { continue };
-            numbered.tasks.insert(task);
+            numbered.tasks.add(task);
             numbered.is_cut |= !is_counted || is_cut;
             if is_counted {
                 numbered.keys.insert(key);
@@ -125,7 +138,7 @@ impl Resources {
         for (resource, others) in others.entries {
             let only = others.keys.iter().next().copied().filter(|_| others.keys.len() == 1 && !others.is_cut);
             let Some(numbered) = self.entry(only, resource) else { continue };
-            numbered.tasks.extend(others.tasks);
+            numbered.tasks.add_all(others.tasks);
             numbered.is_cut |= others.is_cut;
             numbered.keys.extend(others.keys);
             numbered.add_awaited(others.awaited_tasks);
@@ -158,7 +171,7 @@ impl Resources {
         let of = |(numbers, numbered): (Resource, Numbered)| {
             let Numbered { tasks, keys, is_cut, awaited_tasks, .. } = numbered;
             let count = (!is_cut).then_some(keys.len() as u64);
-            let mut resource = Resource { tasks: tasks.len() as u64, primitives: count, ..numbers };
+            let mut resource = Resource { tasks: tasks.count(), primitives: count, ..numbers };
             resource.awaited_tasks = awaited_tasks.into_iter().collect();
             if let (Some(1), [only]) = (count, &resource.awaited_tasks[..]) {
                 resource.awaited_name = registry.name_by_id(*only);
@@ -183,6 +196,25 @@ impl Resources {
     }
 }
 
+impl Tasks {
+    fn add(&mut self, task: u64) {
+        if self.ids.len() < IDS_MAX {
+            self.ids.insert(task);
+        } else if !self.ids.contains(&task) && mem::replace(&mut self.last, task) != task {
+            self.more += 1;
+        }
+    }
+
+    fn add_all(&mut self, others: Self) {
+        others.ids.into_iter().for_each(|task| self.add(task));
+        self.more += others.more;
+    }
+
+    fn count(&self) -> u64 {
+        self.ids.len() as u64 + self.more
+    }
+}
+
 impl Numbered {
     fn add_awaited(&mut self, tasks: impl IntoIterator<Item = u64>) {
         self.awaited_tasks.extend(tasks);
@@ -204,16 +236,15 @@ mod tests {
         Noted { awaited: awaited.to_vec(), ..Noted::default() }
     }
 
+    fn same_numbers(awaited: Awaited) -> Awaited {
+        Awaited { resource: channel(3).resource, ..awaited }
+    }
+
     #[test]
     fn a_task_that_awaits_two_channels_is_one_task() {
         let (mut primitives, mut resources) =
             (Primitives { is_complete: true, ..Primitives::default() }, Resources::default());
-        resources.add(
-            noted([channel(1), channel(2)].map(|of| Awaited { resource: channel(3).resource, ..of })),
-            1,
-            9,
-            &mut primitives,
-        );
+        resources.add(noted([channel(1), channel(2)].map(same_numbers)), 1, 9, &mut primitives);
         let mut group = Group::default();
         resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         let [resource] = &group.resources[..] else { panic!("one entry") };
@@ -283,6 +314,23 @@ mod tests {
         resources.add_to(&mut group, &primitives, &Locks::new(), &Registry::new(1));
         let [resource] = &group.resources[..] else { panic!("one entry: {:?}", group.resources) };
         assert_eq!((resource.tasks, resource.primitives), (2, Some(2)));
+    }
+
+    #[test]
+    fn an_entry_counts_more_tasks_than_it_keeps_ids_of() {
+        let mut primitives = Primitives::default();
+        // Two groups with the same chain, whose tasks await two channels each.
+        let tasks = 2 * IDS_MAX as u64;
+        let [mut resources, others] = [0, tasks].map(|group| {
+            let mut resources = Resources::default();
+            for task in group + 1..=group + tasks {
+                resources.add(noted([channel(1), channel(2)].map(same_numbers)), 1, task, &mut primitives);
+            }
+            resources
+        });
+        resources.add_all(others);
+        let [numbered] = &resources.entries.values().collect::<Vec<_>>()[..] else { panic!("one entry") };
+        assert_eq!((numbered.tasks.ids.len(), numbered.tasks.count()), (IDS_MAX, 2 * tasks));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) struct Job {
     /// The cause of the poll when the stack was taken.
     pub(super) cause: Cause,
     pub(super) stack: Stack,
+    /// Whether the stack is not requested again if it was missed.
+    pub(super) is_last: bool,
     /// The incident belongs to the poll of this number, on this worker.
     pub(super) slot: usize,
     pub(super) poll_seq: u64,
@@ -189,17 +191,24 @@ impl Drop for Reader {
 }
 
 fn log_incident(resolver: &mut Resolver, shared: &Shared, job: Job) {
-    let resolved = match &job.stack {
-        Stack::None(why) => without_stack(why),
+    let read = match &job.stack {
+        Stack::None(why) => Ok(without_stack(why)),
         Stack::Copied(stack) => read(resolver, shared, &job, Some(stack)),
         Stack::Missed => read(resolver, shared, &job, None),
     };
-    let frames = if job.log.is_some() { resolved.frames.clone() } else { Vec::new() };
-    shared.sentinel.incidents.fill_in(job.id, job.cause, resolved);
+    let frames = match &read {
+        Ok(resolved) if job.log.is_some() => resolved.frames.clone(),
+        _ => Vec::new(),
+    };
+    match read {
+        Ok(resolved) => shared.sentinel.incidents.fill_in(job.id, job.cause, resolved),
+        Err(why) => shared.sentinel.incidents.miss(job.id, job.cause, why, job.is_last),
+    }
     let Some(log) = job.log else { return };
     let Some(mut incident) = shared.sentinel.incidents.get(job.id) else { return };
     if incident.stack.is_empty() && incident.stack_error.is_none() {
-        // Another cause has become the longest meanwhile, and its stack is not resolved yet.
+        // Another cause has become the longest meanwhile, and its stack is not resolved yet; or the
+        // stack was missed, and is requested again.
         (incident.cause, incident.stack) = (job.cause, frames);
     }
     if let Some(suppressed) = shared.sentinel.incidents.log(&incident, log.is_usual, clock::now_ns()) {
@@ -209,27 +218,27 @@ fn log_incident(resolver: &mut Resolver, shared: &Shared, job: Job) {
 }
 
 /// Resolves a stack. If the copy did not arrive in time or is unusable, takes another one, as long
-/// as the poll and its cause last.
-fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawStack>) -> Resolved {
+/// as the poll and its cause last. Returns an error if none arrived.
+fn read(resolver: &mut Resolver, shared: &Shared, job: &Job, stack: Option<&RawStack>) -> Result<Resolved, String> {
     // The function at which the stack of a poll ends.
     let marker = Some(Marker::function(Worker::poll as *const ()));
     let first = stack.map(|stack| resolver.resolve(stack, marker));
     let first = match first {
-        Some(resolved) if !resolved.is_lost => return resolved,
+        Some(resolved) if !resolved.is_lost => return Ok(resolved),
         Some(resolved) => Ok(resolved),
-        None => Err("the poll ended or went on before its stack could be captured"),
+        None => Err("the poll ended or went on before its stack could be captured".to_owned()),
     };
     let remote = &shared.workers.remotes[job.slot];
     let goes_on =
         || remote.cells.poll_seq() == job.poll_seq && shared.sentinel.incidents.last_cause(job.id) == Some(job.cause);
     let again = match (&shared.sentinel.sampler, remote.stack_of()) {
         (Some(sampler), Some(thread)) if goes_on() => resolver.stack_of(sampler, &thread, marker, STACK_LONG_TIMEOUT),
-        _ => return first.unwrap_or_else(without_stack),
+        _ => return first,
     };
     match again {
-        Ok(again) if goes_on() => again,
-        Err(error) if goes_on() => first.unwrap_or_else(|_| without_stack(error)),
-        _ => first.unwrap_or_else(without_stack),
+        Ok(again) if goes_on() => Ok(again),
+        Err(error) if goes_on() => first.map_err(|_| error.to_string()),
+        _ => first,
     }
 }
 

@@ -235,6 +235,11 @@ impl Worker {
         self.driver_at_ns.set(REQUESTED);
     }
 
+    #[cfg(test)]
+    pub(in crate::scheduler) fn has_requested_driver(&self) -> bool {
+        self.driver_at_ns.get() == REQUESTED
+    }
+
     /// Polls the driver between two polls of a tick, unless another worker has done so meanwhile or
     /// has its turn.
     ///

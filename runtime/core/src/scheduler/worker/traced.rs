@@ -19,26 +19,27 @@ impl Worker {
     /// `tape` where it suspends. Returns whether it still waits.
     ///
     /// The poll has the program's callbacks, which may set up what the task requires on its thread.
-    /// It is not counted or recorded: the counts and the recording are about polls that the program
-    /// causes. The end of a task is both counted and recorded.
+    /// It is not counted or recorded, nor does it change the task's account: these are about polls
+    /// that the program causes. The end of a task is both counted and recorded.
     pub(in crate::scheduler) fn poll_traced(&self, task: Notified, tape: &mut Tape) -> bool {
         let began_at_ns = clock::now_ns();
         let identity = (task.header().id.as_u64(), task.header().location());
         let mut run = |task: Notified| {
             let (mut task, mut ran) = (Some(task), None);
             tape.record(&mut || {
-                ran = coop::limited(self.shared.config.coop_budget, || Some(task.take()?.run_traced(began_at_ns)));
+                ran = coop::limited(self.shared.config.coop_budget, || Some(task.take()?.run_traced()));
             });
             ran.expect("`record` calls the closure once")
         };
         let ran = if self.has_poll_hooks { self.run_between_hooks(task, run) } else { run(task) };
         match ran {
             Ran::Pending { .. } => true,
-            Ran::Woken { task, by_itself, at_ns } => {
+            Ran::Woken { task, by_itself, .. } => {
+                let now_ns = clock::now_ns();
                 if by_itself {
-                    task.header().stamp_own_wake(at_ns);
+                    task.header().stamp_own_wake(now_ns);
                 } else {
-                    task.header().stamp_wake_in_poll(at_ns);
+                    task.header().stamp_wake_in_poll(now_ns);
                 }
                 self.take_woken(task);
                 false

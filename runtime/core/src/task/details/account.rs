@@ -9,8 +9,12 @@
 //! Writers: the task's runner (*One runner* of `state`), by Relaxed loads and stores. Readers:
 //! a thread that lists tasks.
 //!
-//! Invariant: *Saturation*: a number that reaches its maximum stays there. The maxima are 4.2
-//! billion polls, 19 hours of delay and 13 days of busy time.
+//! Invariants:
+//! * *Saturation*: a number that reaches its maximum stays there. The maxima are 4.2 billion polls,
+//!   19 hours of delay and 13 days of busy time.
+//! * *Own polls*: a poll for a dump changes nothing. It may poll fewer operations than the task's
+//!   last poll, such as those of a `FuturesUnordered`, which are still what the task waits for. It
+//!   begins at [`TRACED_AT_NS`], so that no other poll has to be checked for it.
 //!
 //! Rejected: a count of wake-ups by cause. It needs 8 bytes and a store per wake-up, and adds
 //! little to the last wake-up (in the header), the chain of `why` and the table of spawn locations.
@@ -25,6 +29,11 @@ use volt_telemetry::tasks::LONGEST_FROM_NS;
 use super::awaits::Note;
 use crate::stats::counting;
 
+/// The beginning of a poll for a dump, in place of a time. The clock needs centuries to come near
+/// it, so the time that such a poll seems to take is longer than that of any other poll.
+pub(crate) const TRACED_AT_NS: u64 = 1 << 63;
+/// The clock stays below this.
+const CLOCK_MAX_NS: u64 = 1 << 62;
 /// `delay` counts in units of 2^14 ns, 16 µs.
 const DELAY_UNIT_BITS: u32 = 14;
 const DELAY_MASK: u64 = (1 << DELAY_UNIT_BITS) - 1;
@@ -99,6 +108,7 @@ impl Account {
     }
 
     /// Records that the poll ended at `now_ns` and took `took_ns`, and what the task waits for.
+    /// `took_ns` is the difference of two readings of the clock, which wraps around.
     #[inline]
     pub(crate) fn end(&self, took_ns: u64, now_ns: u64, awaits: Note) {
         if !counting::IS_ON {
@@ -111,26 +121,33 @@ impl Account {
         // Most polls are short, and the longest of them is of no interest.
         let after = if took_ns < LONGEST_FROM_NS && took <= u64::MAX / 2 {
             took + ((took_ns + rest_ns) >> BUSY_UNIT_BITS << BUSY_SHIFT)
+        } else if let Some(after) = Self::after_long(took, took_ns, rest_ns) {
+            after
         } else {
-            Self::after_long(took, took_ns, rest_ns)
+            return;
         };
         self.took.store(after & !Note::MASK | awaits.to_bits(), Ordering::Relaxed);
     }
 
     /// Returns the value after `took` if the poll may be the longest, or if the busy time is near
-    /// its maximum.
+    /// its maximum. `None` after a poll for a dump.
     #[cold]
-    fn after_long(took: u64, took_ns: u64, rest_ns: u64) -> u64 {
+    fn after_long(took: u64, took_ns: u64, rest_ns: u64) -> Option<u64> {
+        if took_ns.wrapping_add(TRACED_AT_NS) < CLOCK_MAX_NS {
+            return None;
+        }
+        // The clock may go back by a little.
+        let took_ns = if took_ns < TRACED_AT_NS { took_ns } else { 0 };
         let units = took_ns.saturating_add(rest_ns) >> BUSY_UNIT_BITS;
         let busy = (took >> BUSY_SHIFT).saturating_add(units).min(BUSY_FULL);
         let mut longest = took >> Note::BITS & LONGEST_MASK;
         if took_ns >= LONGEST_FROM_NS {
             longest = longest.max(unbounded_bucket_of(took_ns) as u64);
         }
-        busy << BUSY_SHIFT | longest << Note::BITS
+        Some(busy << BUSY_SHIFT | longest << Note::BITS)
     }
 
-    /// Returns the note of what the task waits for, as recorded in its last poll.
+    /// Returns the note of what the task waits for, as recorded in its last own poll.
     pub(crate) fn awaits(&self) -> Note {
         // ORDERING: Relaxed: single-writer cell.
         Note::from_bits(self.took.load(Ordering::Relaxed))
@@ -198,11 +215,24 @@ mod tests {
     }
 
     #[test]
+    fn a_poll_for_a_dump_leaves_the_account_as_it_is() {
+        let (account, awaits) = (Account::default(), Note::from_bits(5));
+        account.end(30_000, 0, awaits);
+        let before = account.read();
+        for now_ns in [0, 1, LONGEST_FROM_NS, 1 << 50, CLOCK_MAX_NS - 1] {
+            account.end(now_ns.wrapping_sub(TRACED_AT_NS), now_ns, Note::NOTHING);
+        }
+        assert_eq!((account.read(), account.awaits()), (before, awaits));
+        account.end(5_u64.wrapping_sub(9), 5, Note::NOTHING);
+        assert_eq!((account.read(), account.awaits()), (before, Note::NOTHING), "the clock went back");
+    }
+
+    #[test]
     fn all_numbers_saturate() {
         let account = Account { begun: AtomicU64::new(u64::MAX - ONE_POLL - 5), ..Account::default() };
         for _ in 0..2 {
             account.begin(u64::MAX / 2, 0);
-            account.end(u64::MAX, 0, Note::NOTHING);
+            account.end(TRACED_AT_NS - 1, 0, Note::NOTHING);
         }
         let Balance { polls, delay_ns, busy_ns, longest_ns } = account.read();
         assert_eq!((polls, busy_ns), (u64::from(u32::MAX), BUSY_FULL << BUSY_UNIT_BITS));

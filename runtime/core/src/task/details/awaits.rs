@@ -16,7 +16,7 @@
 //! stopped polling without dropping it, such as a JoinHandle behind a time-out, would stay.
 //!
 //! Writers: the thread that polls the task, when an operation is pending. Readers: the runner
-//! at the end of the poll.
+//! at the end of the poll, unless that was a poll for a dump: see *Own polls* of `account`.
 //!
 //! Rejected: a separate word in the header, which takes 16 bytes per task after the allocator's
 //! rounding.

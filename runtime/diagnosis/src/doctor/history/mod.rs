@@ -32,7 +32,8 @@
 //! A stall whose stack is still to be read is *provisional*: it is shown as long as checks find it.
 //! When the stack is read, the stall is found at its line, or at the spawn location if the stack
 //! could not be read. That is a different finding. Similarly, a poll may be found before the
-//! runtime records its incident. That finding is dropped when the incident has a line.
+//! runtime records its incident. That finding is dropped when the incident has a line, or when a
+//! provisional finding shows it.
 //!
 //! The new finding inherits the severity of the old one, with the times of (3), and its beginning.
 //! This happens even between two checks, and so does adding a new incident. The reason is that a
@@ -58,7 +59,7 @@ use super::describe::Describe;
 use super::growth::Growth;
 use super::key::{Key, has_no_line};
 use super::rule::{RuleEntry, examine_with};
-use super::stalls::{RECURRING_MOMENTS, end_stall, key_when_read, stalled_poll};
+use super::stalls::{RECURRING_MOMENTS, SEEN_COUNT, end_stall, is_stack_pending, key_of, stalled_poll};
 
 /// Two snapshots that are closer together count as one check: several readers may take snapshots in
 /// addition to the runtime itself.
@@ -238,12 +239,17 @@ impl History {
     /// These are provisional ones for which `is_obsolete` holds, and those whose incident has been
     /// recorded.
     fn replace(&mut self, now: &Snapshot, is_obsolete: impl Fn(&Known) -> bool) {
-        let is_written = |known: &Known| now.incidents.latest.iter().any(|incident| known.is_of(incident));
+        let is_known = |key: &Key| self.known.iter().any(|known| known.key == *key);
+        let is_shown = |incident: &&Incident| {
+            incident.guilty().is_some() || is_stack_pending(incident) && is_known(&key_of(incident))
+        };
+        let shown: Vec<_> = now.incidents.latest.iter().filter(is_shown).collect();
+        let is_written = |known: &Known| shown.iter().any(|incident| known.is_of(incident));
         let replaced: Vec<_> = self.known.extract_if(.., |known| is_obsolete(known) || is_written(known)).collect();
         for former in replaced {
             // The latest incident that can be the poll of this finding.
             let incident = now.incidents.latest.iter().rev().find(|incident| former.may_be(incident));
-            let Some(key) = incident.map(key_when_read) else { continue };
+            let Some(key) = incident.map(key_of) else { continue };
             if let Some(known) = self.known.iter_mut().find(|known| known.key == key) {
                 known.inherit(&former);
             }
@@ -348,13 +354,15 @@ impl Known {
         }
     }
 
-    /// Returns whether this is a finding without a line whose only poll is this incident, and the
-    /// incident now has a line.
+    /// Returns whether this is a finding without a line whose only poll is this incident.
     fn is_of(&self, incident: &Incident) -> bool {
-        has_no_line(&self.finding)
-            && incident.guilty().is_some()
-            && self.may_be(incident)
-            && self.first_at_ns.abs_diff(incident.began_at_ns) < SAME_POLL_NS
+        let has_begun_with_it = self.first_at_ns.abs_diff(incident.began_at_ns) < SAME_POLL_NS;
+        // A worker has one poll at a time, so an incident that began during the poll is that poll.
+        // The beginning of an incident is later by the pauses of the machine.
+        let is_one_poll = self.first_at_ns.abs_diff(self.finding.seen.first_at_ns) < SAME_POLL_NS
+            && self.finding.figure(SEEN_COUNT).is_none_or(|polls| polls == 1);
+        let is_in_it = is_one_poll && incident.began_at_ns >= self.first_at_ns;
+        has_no_line(&self.finding) && self.may_be(incident) && (has_begun_with_it || is_in_it)
     }
 
     /// Returns whether it was last seen in a poll of the worker and task of this incident, and the

@@ -255,7 +255,8 @@ fn a_wait_for_a_lock_names_a_possible_holder() {
         for_ns: for_ms * 1_000_000,
         ..Incident::default()
     };
-    let waiter = stuck(4, Cause::Lock, 300, 200);
+    let at_lock = Frame { function: Some("std::sys::sync::mutex::futex::Mutex::lock".into()), ..Frame::default() };
+    let waiter = Incident { stack: vec![at_lock], ..stuck(4, Cause::Lock, 300, 200) };
     let holder = stuck(9, Cause::Sleep, 400, 300);
     after.incidents.latest = vec![stuck(5, Cause::Lock, 300, 200), stuck(6, Cause::Io, 90, 50), waiter.clone()];
     let text = |after: &Snapshot, key: &str| {
@@ -268,6 +269,31 @@ fn a_wait_for_a_lock_names_a_possible_holder() {
     after.incidents.latest.push(holder);
     let named = text(&after, "possible_holder").unwrap();
     assert!(named.contains("task 9 spawned at src/main.rs:9:1 (cause: sleep)"), "{named}");
+}
+
+#[test]
+fn a_wait_is_for_a_lock_only_if_its_stack_shows_one() {
+    let (before, mut after) = busy();
+    let named = |function: &str| Frame { function: Some(function.into()), ..Frame::default() };
+    let in_user_code = Frame { is_user_code: true, ..named("shop::Mutex::of_its_own") };
+    let mut shown = |functions: &[&str]| {
+        let stack = functions.iter().copied().map(named).chain([in_user_code.clone()]).collect();
+        let holder = Incident { task_id: 86, cause: Cause::Sleep, causes: vec![], ..waited_and_slept(&after) };
+        after.incidents.latest = vec![holder, Incident { causes: vec![], stack, ..waited_and_slept(&after) }];
+        let findings = examine(&before, &after);
+        let of_waiter = findings.iter().find(|finding| finding.tasks[0].id == 85).unwrap();
+        let has = |key: &str| of_waiter.evidence.iter().any(|evidence| evidence.key == key);
+        (of_waiter.advice.starts_with("Hold the lock"), has("holder"), has("possible_holder"))
+    };
+    let at_lock = (true, true, true);
+    assert_eq!(shown(&["syscall", "std::sys::sync::mutex::futex::Mutex::lock_contended"]), at_lock);
+    assert_eq!(shown(&["__lll_lock_wait", "pthread_mutex_lock"]), at_lock);
+    assert_eq!(shown(&["<parking_lot::raw_rwlock::RawRwLock as lock_api::RwLock<()>>::lock_shared"]), at_lock);
+    let elsewhere = (false, false, false);
+    assert_eq!(shown(&["syscall", "std::thread::park", "std::sync::mpsc::Receiver<T>::recv"]), elsewhere);
+    assert_eq!(shown(&["std::sync::poison::condvar::Condvar::wait<std::sync::MutexGuard<()>>"]), elsewhere);
+    assert_eq!(shown(&["syscall"]), (false, false, true), "nothing is known");
+    assert_eq!(shown(&[]), (false, false, true));
 }
 
 /// A poll that waited for a lock at line 19 for 1.3 s, and then slept at line 26 for 300 ms.
@@ -301,6 +327,27 @@ fn a_poll_with_two_causes_has_the_time_and_line_of_each() {
     let texts: Vec<_> = finding.evidence.iter().map(|evidence| evidence.text.as_str()).collect();
     assert!(texts.contains(&"time by cause: lock 1.3 s at main.rs:19, sleep 290 ms at main.rs:26"), "{texts:#?}");
     assert!(texts.contains(&"longest time of this cause (lock) in one of them: 1.3 s"), "{texts:#?}");
+}
+
+#[test]
+fn a_block_behind_the_machine_is_judged_by_its_own_time() {
+    let (before, after) = busy();
+    let part = |cause, ms: u64, at: Option<&str>| CauseTime { cause, for_ns: ms * MS, at: at.map(str::to_owned) };
+    let found = |slept_ms: u64| {
+        let mut after = after.clone();
+        let sleep = part(Cause::Sleep, slept_ms, Some("main.rs:26"));
+        let causes = vec![sleep, part(Cause::NotScheduled, 1_600 - slept_ms, None)];
+        after.incidents.latest = vec![Incident { cause: Cause::Sleep, causes, ..waited_and_slept(&after) }];
+        let mut findings = examine(&before, &after);
+        findings.retain(|finding| finding.rule == Rule::StalledPoll);
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        findings.remove(0)
+    };
+    let long = found(150);
+    let title = "task 85 has blocked worker 1 for 1.6 s (causes: sleep 150 ms at main.rs:26, not_scheduled 1.4 s)";
+    assert_eq!(long.title, title);
+    assert!(long.severity == Severity::Critical && long.advice.contains("time::sleep"), "{long:#?}");
+    assert_eq!(found(30).severity, Severity::Info);
 }
 
 #[test]

@@ -268,6 +268,21 @@ fn restart_backoff_doubles_on_failures_and_resets_after_90_s() {
 }
 
 #[test]
+fn the_longest_pause_is_no_immediate_restart() {
+    for strategy in [Strategy::OneForOne, Strategy::OneForAll, Strategy::RestForOne] {
+        with_system(async |system, log| {
+            let never = Backoff::new(Duration::MAX, Duration::MAX).jitter(0.0);
+            let supervisor = Supervisor::new(strategy).backoff(never).child(permanent("a", &log));
+            let pid = system.spawn(supervisor.into_spawn()).unwrap();
+            assert_eq!(log.take().await, ["+a"]);
+            send_to(&system, "a", "fail");
+            assert_eq!(log.after(LONG).await, at(0, &["-a"]), "{strategy:?}");
+            assert_eq!(system.terminate(pid, LONG).await, ExitReason::Shutdown);
+        });
+    }
+}
+
+#[test]
 fn a_short_pause_is_not_delayed_by_an_earlier_long_one() {
     with_system(async |system, log| {
         let supervisor = Supervisor::new(Strategy::OneForOne).backoff(exact()).child(permanent("a", &log));
@@ -307,6 +322,21 @@ fn a_child_whose_init_fails_is_a_child_that_failed() {
         let reason = system.exec(none.into_spawn()).await.unwrap_err();
         assert!(reason.to_string().ends_with("the last of \"none\": panicked: it cannot be made"), "{reason}");
         assert!(log.take().await.is_empty(), "no child is started before those that it needs");
+    });
+}
+
+#[test]
+fn a_child_that_cannot_start_does_not_block_its_supervisor() {
+    with_system(async |system, log| {
+        let _taken = system.spawn(probe("taken", &log)).unwrap();
+        let supervisor = Supervisor::new(Strategy::OneForOne)
+            .backoff(Backoff::new(Duration::ZERO, Duration::ZERO))
+            .intensity(u32::MAX, LONG)
+            .child(permanent("taken", &log));
+        let pid = system.spawn(supervisor.into_spawn()).unwrap();
+        let children = SupervisorRef::new(&system, pid).children().await.unwrap();
+        assert_eq!((children.len(), children[0].pid), (1, None));
+        assert_eq!(system.terminate(pid, LONG).await, ExitReason::Shutdown);
     });
 }
 

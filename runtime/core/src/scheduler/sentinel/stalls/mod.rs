@@ -10,9 +10,9 @@
 //! The cause may change while the poll lasts: it waits for a lock, and then sleeps while it holds
 //! the lock. So the thread is sampled again every 10 ms, and less often when the poll lasts: each
 //! time that it has lasted longer by 1/64. [`Times`] sums how long each cause has lasted. The cause
-//! of the incident is the longest so far, and its stack is the first one that was captured with
-//! this cause. A change of the cause counts from the next sample, so the times are wrong by up to
-//! 10 ms or 1/64 of the poll.
+//! of the incident is the longest so far, or the longest of the program if that of the machine
+//! would hide it. Its stack is the first one that was captured with this cause. A change of the
+//! cause counts from the next sample, so the times are wrong by up to 10 ms or 1/64 of the poll.
 //!
 //! A poll is *usual* if it lasts no longer than `P99_MULTIPLE` times the 99th percentile of polls.
 //! Usual incidents are written to the log less often; this limits the volume of the log, and
@@ -33,7 +33,7 @@ use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::Track;
 
 use self::sample::{Groups, Sample};
-use self::times::Times;
+use self::times::{Times, step_ns};
 use super::reader::{Job, Log, Reader, STACK_TIMEOUT, Stack, without_stack};
 use crate::clock;
 use crate::recorder::lanes::RecorderHandle;
@@ -60,11 +60,6 @@ const LATE_MULTIPLE: u64 = 10;
 const P99_AGE_MAX: Duration = Duration::from_secs(1);
 /// The minimum time between two samples of a thread; samples that are closer together show nothing.
 const SAMPLES_APART_NS: u64 = 1_000_000;
-/// The thread of an incident is sampled again when the poll has lasted longer by this part of its
-/// duration, but not before `SAMPLED_AGAIN_NS`, after which the kernel's counts are up to date.
-const SAMPLED_AGAIN_PART: u64 = 64;
-const SAMPLED_AGAIN_NS: u64 = 10_000_000;
-
 /// For how long a copy of a stack can take: `STACK_TIMEOUT`, and the time for a reply that is then
 /// under way.
 const STACK_WAIT_MAX: Duration = Duration::from_millis(8);
@@ -260,7 +255,7 @@ impl Stalls {
             began_at_ns,
             counted_as: cause,
             is_usual,
-            times: Times::new(cause, for_ns),
+            times: Times::new(cause, for_ns, after_ns),
             sampled_again_after_ns: sampled_again_after_ns(for_ns),
             late_after_ns: LATE_MULTIPLE.saturating_mul(after_ns),
         });
@@ -278,27 +273,30 @@ impl Stalls {
     }
 
     /// Takes the stack of the stuck poll, and queues it to be resolved, if it is the first with the
-    /// cause of the last sample.
+    /// cause of the last sample, or if that was missed and may be requested again.
     fn take_first_stack(&mut self, slot: usize, id: u64, log: Option<Log>) {
-        let Some(open) = &mut self.watched[slot].open else { return };
-        let cause = open.times.last();
-        let taken = match open.times.request_stack() {
+        let shared = &self.shared.clone();
+        let Some(Open { times, .. }) = &mut self.watched[slot].open else { return };
+        let cause = times.last();
+        match times.request_stack() {
+            Ok(true) => {}
+            Ok(false) if times.may_retry() && shared.sentinel.incidents.take_missed(id, cause) => times.retry(),
             Ok(false) => return,
-            Ok(true) => self.queue(slot, id, cause, log),
-            Err(why) => Err(why.to_owned()),
-        };
-        if let Err(why) = taken {
-            self.shared.sentinel.incidents.fill_in(id, cause, without_stack(why));
+            Err(why) => return shared.sentinel.incidents.fill_in(id, cause, without_stack(why)),
+        }
+        let is_last = !times.can_retry();
+        if let Err(why) = self.queue(slot, id, cause, is_last, log) {
+            shared.sentinel.incidents.miss(id, cause, why, is_last);
         }
     }
 
-    fn queue(&mut self, slot: usize, id: u64, cause: Cause, log: Option<Log>) -> Result<(), String> {
+    fn queue(&mut self, slot: usize, id: u64, cause: Cause, is_last: bool, log: Option<Log>) -> Result<(), String> {
         let shared = &self.shared.clone();
         let (remote, poll_seq) = (&shared.workers.remotes[slot], self.watched[slot].poll_seq);
         let stack = self.take_stack(slot);
         // The stack may be that of the next poll.
         let stack = if remote.cells.poll_seq() == poll_seq { stack } else { Stack::Missed };
-        let job = Job { id, cause, stack, slot, poll_seq, log };
+        let job = Job { id, cause, stack, is_last, slot, poll_seq, log };
         match self.reader() {
             Ok(reader) => reader.take(job).map_err(str::to_owned),
             Err(error) => Err(format!("no thread could be started to read it: {error}")),
@@ -473,7 +471,7 @@ impl Stalls {
 
 /// Returns after which duration of a poll its thread is sampled again.
 fn sampled_again_after_ns(for_ns: u64) -> u64 {
-    for_ns.saturating_add((for_ns / SAMPLED_AGAIN_PART).max(SAMPLED_AGAIN_NS))
+    for_ns.saturating_add(step_ns(for_ns))
 }
 
 /// Returns how long a poll may last to be usual, given the times of earlier polls.

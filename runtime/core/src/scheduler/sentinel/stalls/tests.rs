@@ -178,6 +178,51 @@ fn the_longest_cause_is_that_of_the_incident_not_the_last() {
     assert!(over.is_over && over.for_ns == for_ns + SECOND, "{over:#?}");
 }
 
+/// The thread may have been in a system call that no signal interrupts.
+#[test]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+fn a_stack_that_was_missed_is_taken_later_in_the_poll() {
+    use std::sync::mpsc;
+
+    const SECOND: u64 = 1_000_000_000;
+    let builder = crate::builder::Builder::new_multi_thread().worker_threads(1).control_socket(false);
+    let runtime = builder.sentinel_interval(None).build().unwrap();
+    let shared = runtime.handle().shared();
+    let ((entered, has_entered), (open, is_open)) = (mpsc::channel(), mpsc::channel());
+    let stuck = runtime.spawn(async move {
+        entered.send(()).unwrap();
+        sleep_until(&is_open);
+    });
+    has_entered.recv().unwrap();
+    let (mut stalls, began_at_ns) = (Stalls::new(shared), clock::now_ns());
+    stalls.enter_poll(0, shared.workers.remotes[0].cells.poll_seq(), began_at_ns);
+    // As in the test above, the times are invented, and the samples are real.
+    let mut for_ns = SECOND;
+    let mut sampled_until = |step_ns: u64, is_so: &dyn Fn(&Incident) -> bool| loop {
+        for_ns += step_ns;
+        stalls.handle_stuck(0, for_ns, began_at_ns + for_ns);
+        stalls.update_durations(began_at_ns + for_ns);
+        match shared.sentinel.incidents.telemetry().latest.pop().filter(is_so) {
+            Some(incident) => break incident,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let has_stack = |incident: &Incident| {
+        let is_in = |function: &str| function.contains("sleep_until");
+        incident.stack.iter().any(|frame| frame.function.as_deref().is_some_and(is_in))
+    };
+    let sleeps = |incident: &Incident| incident.cause == Cause::Sleep && has_stack(incident);
+    let id = sampled_until(1_000 * SECOND, &sleeps).id;
+    // As if the thread had not provided it.
+    shared.sentinel.incidents.miss(id, Cause::Sleep, "late".to_owned(), false);
+    let missed = sampled_until(0, &|_| true);
+    assert!(missed.stack.is_empty() && missed.stack_error.is_none(), "{missed:#?}");
+    sampled_until(1_000 * SECOND, &sleeps);
+    open.send(()).unwrap();
+    runtime.block_on(stuck).unwrap();
+    stalls.close(0, began_at_ns + for_ns);
+}
+
 #[test]
 fn a_few_polls_do_not_establish_a_usual_duration() {
     const STALL_NS: u64 = 40_000_000;

@@ -9,9 +9,10 @@
 //! The sentinel and that thread write here, under one lock that no worker takes. Snapshots read.
 //!
 //! A poll may have several causes, one after the other: it waits for a lock, and then sleeps. Its
-//! incident has the time of each, and the cause that has lasted longest is that of the incident.
-//! The first stack of each cause is kept, since the incident's cause may change until the poll is
-//! over. A reader gets the stack of the incident's cause, and the suspect line of each other one.
+//! incident has the time of each, and one of them is that of the incident (`stalls::times`). The
+//! first stack of each cause is kept, since the incident's cause may change until the poll is over.
+//! A reader gets the stack of the incident's cause, and the suspect line of each other one. A stack
+//! that was missed and will be requested again counts as not read yet, until the poll is over.
 //!
 //! Bounds: the latest `LATEST_MAX` incidents are kept, with a few stacks (`stalls::times`) of
 //! `STACK_FRAMES_MAX` frames; `STACKS_WAITING_MAX` stacks may wait to be resolved. For each *kind*,
@@ -72,17 +73,20 @@ struct CauseStack {
     cause: Cause,
     frames: Arc<[Frame]>,
     error: Option<String>,
+    /// Whether the thread did not provide it in time, and it can be requested again.
+    is_missed: bool,
 }
 
 impl Kept {
     fn into_whole(self) -> Incident {
         let mut incident = self.incident;
-        for CauseStack { cause, frames, error } in self.stacks {
+        for CauseStack { cause, frames, error, is_missed } in self.stacks {
             let guilty = frames.iter().find(|frame| frame.is_user_code);
             if let Some(part) = incident.causes.iter_mut().find(|part| part.cause == cause) {
                 part.at = guilty.map(|frame| Place::of_frame(frame).at().to_owned());
             }
             if cause == incident.cause {
+                let error = error.filter(|_| !is_missed || incident.is_over);
                 (incident.stack, incident.stack_error) = (frames.to_vec(), error);
             }
         }
@@ -229,11 +233,33 @@ impl Log {
     /// Adds the resolved stack of a cause to an incident.
     pub(in crate::scheduler) fn fill_in(&self, id: u64, cause: Cause, mut resolved: Resolved) {
         resolved.frames.truncate(STACK_FRAMES_MAX);
-        let stack = CauseStack { cause, frames: Arc::from(resolved.frames), error: resolved.error };
+        let frames = Arc::from(resolved.frames);
+        self.put(id, CauseStack { cause, frames, error: resolved.error, is_missed: false });
+    }
+
+    /// Notes that the stack of a cause was missed. It can be requested again, unless this was the
+    /// last request.
+    pub(in crate::scheduler) fn miss(&self, id: u64, cause: Cause, why: String, is_last: bool) {
+        self.put(id, CauseStack { cause, frames: Arc::from([]), error: Some(why), is_missed: !is_last });
+    }
+
+    fn put(&self, id: u64, stack: CauseStack) {
         self.change_kept(id, |kept| {
-            kept.stacks.retain(|other| other.cause != cause);
+            kept.stacks.retain(|other| other.cause != stack.cause);
             kept.stacks.push(stack);
         });
+    }
+
+    /// Returns whether the stack of a cause was missed and can be requested again. It is not missed
+    /// any more until it is missed again.
+    pub(crate) fn take_missed(&self, id: u64, cause: Cause) -> bool {
+        let mut was_missed = false;
+        self.change_kept(id, |kept| {
+            let stacks = kept.stacks.len();
+            kept.stacks.retain(|stack| stack.cause != cause || !stack.is_missed);
+            was_missed = kept.stacks.len() < stacks;
+        });
+        was_missed
     }
 
     /// Returns an incident as it is now, if it is still kept.

@@ -148,6 +148,23 @@ fn a_reader_gets_the_stack_of_the_longest_cause_and_all_lines() {
 }
 
 #[test]
+fn a_missed_stack_counts_as_not_read_yet_until_it_is_final() {
+    let log = Log::default();
+    let id = log.open(incident("a:1", Cause::Io), 1).unwrap();
+    let error = || log.get(id).unwrap().stack_error;
+    log.miss(id, Cause::Io, "late".into(), false);
+    assert_eq!(error(), None, "it will be requested again");
+    assert!(!log.take_missed(id, Cause::Sleep) && log.take_missed(id, Cause::Io));
+    assert!(!log.take_missed(id, Cause::Io), "the request is under way");
+    log.miss(id, Cause::Io, "late again".into(), false);
+    log.change(id, |incident| incident.is_over = true);
+    assert_eq!(error().as_deref(), Some("late again"), "there is no later request");
+    log.change(id, |incident| incident.is_over = false);
+    log.miss(id, Cause::Io, "too late".into(), true);
+    assert_eq!((error().as_deref(), log.take_missed(id, Cause::Io)), (Some("too late"), false));
+}
+
+#[test]
 fn the_most_effective_action_is_reported() {
     let all = [Remedy::Rescued, Remedy::None, Remedy::Capped, Remedy::Replaced, Remedy::Rescued];
     assert_eq!(all.into_iter().fold(Remedy::None, worse), Remedy::Replaced);

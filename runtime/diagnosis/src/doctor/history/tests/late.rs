@@ -53,6 +53,38 @@ fn a_poll_recorded_late_does_not_wait_for_the_next_check() {
 }
 
 #[test]
+fn a_poll_that_is_recorded_late_is_one_finding_while_pending() {
+    // Without and with a pause of the machine, after which the incident's beginning is later.
+    for paused_ms in [0, 150] {
+        let mut history = History::default();
+        history.check(&at(9));
+        let spawned_at = "src/main.rs:1:1".to_owned();
+        let mut found = |second: u64, incident: Option<bool>| {
+            let mut now = at(second);
+            let for_ns = (second * 1_000 - 9_700) * MS;
+            let poll = InFlight { task_id: 9, spawned_at: spawned_at.clone(), for_ns, ..InFlight::default() };
+            now.workers = vec![Worker { in_flight: Some(poll), ..Worker::default() }];
+            now.incidents.latest.extend(incident.map(|is_line_known| Incident {
+                began_at_ns: (9_700 + paused_ms) * MS,
+                for_ns: for_ns - paused_ms * MS,
+                is_over: false,
+                task_id: 9,
+                spawned_at: spawned_at.clone(),
+                ..blocked(11, 22, is_line_known)
+            }));
+            history.check(&now);
+            let mut findings = history.findings(now.at_ns);
+            assert_eq!(findings.len(), 1, "in second {second}: {findings:#?}");
+            assert_eq!(findings[0].severity, Severity::Critical);
+            lines(&findings.remove(0)).iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(10, None), ["src/main.rs:1:1"]);
+        assert_eq!(found(11, Some(false)), ["src/main.rs:1:1"]);
+        assert_eq!(found(12, Some(true)), ["src/pay.rs:22", "src/main.rs:1:1"]);
+    }
+}
+
+#[test]
 fn a_stall_and_its_line_do_not_wait_for_the_next_check() {
     let mut history = History::default();
     let mut now = at(10);

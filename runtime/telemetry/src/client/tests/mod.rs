@@ -1,5 +1,7 @@
 //! The client against servers that behave correctly, incorrectly, or not at all.
 
+mod disconnector;
+
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
