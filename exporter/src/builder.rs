@@ -17,7 +17,7 @@ use crate::live::Live;
 #[cfg(feature = "otlp")]
 use crate::otlp::settings::Otlp;
 use crate::page::Page;
-use crate::routes::{Scope, Source};
+use crate::routes::{Scope, Source, is_local};
 
 /// The default address of an exporter. 9464 is the port that OpenTelemetry's Prometheus exporters
 /// use.
@@ -256,7 +256,7 @@ impl Builder {
             Ok(addresses) => addresses,
             Err(error) => return Err(invalid(format!("not an address ({error}): use the form {DEFAULT_ADDRESS}"))),
         };
-        if let Some(remote) = addresses.iter().find(|address| !address.ip().is_loopback() && !self.is_remote_allowed) {
+        if let Some(remote) = addresses.iter().find(|address| !is_local(**address) && !self.is_remote_allowed) {
             return Err(invalid(format!(
                 "other machines can reach {remote}, and the metrics page has no password: listen on 127.0.0.1, or \
                  allow it with allow_remote(true) or, for volt-exporter, --allow-remote"

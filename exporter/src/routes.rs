@@ -167,7 +167,13 @@ pub(crate) fn router(scope: Arc<Mutex<Scope>>, local_addr: SocketAddr) -> Router
         .route("/metrics", get(metrics))
         .route("/snapshot", get(snapshot))
         .with_state(scope);
-    if local_addr.ip().is_loopback() { router.layer(from_fn(refuse_foreign_hosts)) } else { router }
+    if is_local(local_addr) { router.layer(from_fn(refuse_foreign_hosts)) } else { router }
+}
+
+/// Returns whether only this machine can reach the address.
+pub(crate) fn is_local(address: SocketAddr) -> bool {
+    // The canonical form of `::ffff:127.0.0.1` is 127.0.0.1.
+    address.ip().to_canonical().is_loopback()
 }
 
 async fn metrics(State(scope): Shared, headers: HeaderMap) -> Response {
@@ -267,6 +273,13 @@ mod tests {
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it responds");
         response
+    }
+
+    #[test]
+    fn a_mapped_loopback_address_is_local() {
+        let is_local = |address: &str| is_local(address.parse().unwrap());
+        assert!(["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"].into_iter().all(is_local));
+        assert!(!["0.0.0.0:1", "[::]:1", "[::ffff:192.0.2.1]:1"].into_iter().any(is_local));
     }
 
     #[test]

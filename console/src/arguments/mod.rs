@@ -360,7 +360,7 @@ pub enum Verb {
     /// the black box of a running program.
     #[command(after_long_help = help::chapters(&help::POST_MORTEM))]
     PostMortem {
-        /// Black box, or a directory of black boxes: shows the latest run in it that has ended
+        /// Black box, or a directory of black boxes: shows the run in it that ended last
         path: PathBuf,
         /// Largest number of events to show (1 to 100000)
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = |text: &str| number(text, 100_000))]

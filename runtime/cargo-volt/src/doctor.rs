@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, DirBuilder};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -17,7 +17,7 @@ use crate::lock::Lock;
 use crate::prepare::Preparation;
 use crate::profile::Layers;
 use crate::project::{Member, Project};
-use crate::shell::Shell;
+use crate::shell::{Shell, print_result};
 use crate::targets;
 use crate::versions::{self, Choice, Verdict};
 
@@ -63,12 +63,8 @@ pub(crate) fn run(shell: &Shell, given: &Given) -> Result<bool, Error> {
             _ => "This project cannot be built on Volt as it is.\n",
         };
     }
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::new(format!("cannot write to standard output: {error}")))
-        }
-        _ => examined.map(|()| problems == 0),
-    }
+    print_result(&text)?;
+    examined.map(|()| problems == 0)
 }
 
 /// Checks everything that can be checked without compiling. If a check fails that the others need,

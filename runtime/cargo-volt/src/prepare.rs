@@ -11,7 +11,7 @@
 //! | `projects/NAME/replaced` | the versions of tokio and axum that this build replaces |
 //! | `projects/NAME/next/Cargo.lock` | the file that takes the place of `Cargo.lock` if it differs |
 //! | `projects/NAME/probe` | a package that requires tokio or axum, to get its sources from cargo |
-//! | `lock` | locked while a `cargo volt` prepares |
+//! | `lock` | locked while a `cargo volt` prepares, if the file system has locks |
 //!
 //! Several projects may share a target directory. The project's own lock file is only read.
 //!
@@ -22,6 +22,7 @@
 use std::env;
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -164,6 +165,7 @@ impl<'a> Preparation<'a> {
                 self.shell.waiting("Blocking", "waiting for file lock on Volt's sources");
                 file.lock().map_err(failed)?;
             }
+            Err(TryLockError::Error(error)) if is_without_locks(&error) => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         Ok(file)
@@ -364,6 +366,13 @@ impl<'a> Preparation<'a> {
     }
 }
 
+/// Returns whether locking failed because the file system has no locks. Cargo continues there, too.
+fn is_without_locks(error: &io::Error) -> bool {
+    // ENOTSUP, ENOSYS and ENOLCK.
+    const CODES: [i32; 3] = if cfg!(target_os = "linux") { [95, 38, 37] } else { [45, 78, 77] };
+    error.kind() == io::ErrorKind::Unsupported || error.raw_os_error().is_some_and(|code| CODES.contains(&code))
+}
+
 /// Returns the package for which cargo found no version.
 fn conflict(stderr: &str) -> Option<&str> {
     let (_, rest) = stderr.split_once("failed to select a version for ")?;
@@ -378,7 +387,7 @@ fn create(folder: &Path) -> Result<(), Error> {
 fn read_if_any(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     match fs::read(path) {
         Ok(content) => Ok(Some(content)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("read", path, &error)),
     }
 }
@@ -400,7 +409,7 @@ fn replace(path: &Path, new: &Path) -> Result<(), Error> {
 
 fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, &error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, &error)),
         _ => Ok(()),
     }
 }
@@ -416,5 +425,12 @@ mod tests {
         let error = "error: failed to select a version for the requirement `libc = \"^0.2.190\"` (locked to 0.2.1)";
         assert_eq!(conflict(error), Some("libc"));
         assert_eq!(conflict("error: no matching package named `tokio` found"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_system_without_locks_is_recognized() {
+        let fails = |code: i32| !is_without_locks(&io::Error::from_raw_os_error(code));
+        assert_eq!([95, 38, 37, 5, 13].map(fails), [false, false, false, true, true], "EIO and EACCES are failures");
     }
 }

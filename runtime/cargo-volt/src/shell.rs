@@ -1,4 +1,4 @@
-//! Messages on standard error, in cargo's style.
+//! Messages on standard error, in cargo's style, and results on standard output.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -10,6 +10,16 @@ const RED: &str = "\x1b[1m\x1b[91m";
 const YELLOW: &str = "\x1b[1m\x1b[33m";
 const CYAN: &str = "\x1b[1m\x1b[96m";
 const RESET: &str = "\x1b[0m";
+
+/// Prints the result of a command to standard output. If that is closed, the result is dropped.
+pub(crate) fn print_result(text: &str) -> Result<(), Error> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Prints messages. None of them matters enough to fail if standard error is closed.
 #[derive(Clone, Copy, Debug)]

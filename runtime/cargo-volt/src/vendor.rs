@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::prepare::Preparation;
 use crate::profile::{Layers, is_without_lines};
 use crate::project::Project;
-use crate::shell::Shell;
+use crate::shell::{Shell, print_result};
 use crate::sources::{self, folder};
 
 /// Writes the directory, and prints the lines for the manifest to standard output.
@@ -37,8 +37,8 @@ pub(crate) fn run(shell: &Shell, given: &Given, folder: &Path) -> Result<(), Err
         choice.version,
         choice.axums.iter().map(|version| format!(" or axum v{version}")).collect::<String>()
     ));
-    print!("{}", lines(&project.manifest, &patches));
-    Ok(())
+    let text = lines(&project.manifest, &patches);
+    print_result(&text).map_err(|error| error.help("the sources are complete: run the command again to see the lines"))
 }
 
 /// Returns lines that are valid at the end of the manifest: TOML does not allow a table twice.

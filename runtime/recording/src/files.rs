@@ -68,7 +68,7 @@ impl Sink for File {
     }
 }
 
-/// Turns `stall.voltrec` and 7 into `stall.0007.voltrec`.
+/// Turns `stall.voltrec` and 7 into `stall.0007.voltrec`. From 10,000 on, a number has more digits.
 fn numbered(path: &Path, part: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{part:04}"));
@@ -93,13 +93,15 @@ pub fn parts_of(path: &Path) -> Vec<PathBuf> {
     }
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let bears_a_number = |name: &OsStr| {
+    // A number has four digits or more.
+    let number_of = |name: &OsStr| {
         let stem = path.file_stem().unwrap_or_default().as_encoded_bytes();
-        let number = name.as_encoded_bytes().strip_prefix(stem)?.get(1..5)?;
-        let part = std::str::from_utf8(number).ok()?.parse().ok()?;
-        (numbered(path, part).file_name() == Some(name)).then(|| path.with_file_name(name))
+        let rest = name.as_encoded_bytes().strip_prefix(stem)?.strip_prefix(b".")?;
+        let digits = rest.split(|byte| !byte.is_ascii_digit()).next()?;
+        let part: u32 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        (numbered(path, part).file_name() == Some(name)).then_some(part)
     };
-    let mut parts: Vec<_> = entries.flatten().filter_map(|entry| bears_a_number(&entry.file_name())).collect();
-    parts.sort();
-    parts
+    let mut parts: Vec<_> = entries.flatten().filter_map(|entry| number_of(&entry.file_name())).collect();
+    parts.sort_unstable();
+    parts.into_iter().map(|part| numbered(path, part)).collect()
 }

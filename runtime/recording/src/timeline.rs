@@ -34,9 +34,12 @@ use volt_telemetry::snapshot::Snapshot;
 use crate::error::RecordingError;
 use crate::reader::{Reader, Texts};
 
-/// Maximum number of records that wait for flushes to become complete. Beyond it, the earliest is
-/// returned nevertheless.
+/// Maximum number of records and marks that wait for flushes to become complete. Beyond it, the
+/// earliest item is returned nevertheless.
 const MAX_HELD: usize = 8_000_000;
+/// The same for snapshots. Usually one or two wait. A file can contain snapshots of 2 KB that take
+/// 17 MB in memory.
+const MAX_HELD_SNAPSHOTS: usize = 16;
 
 /// One event of a recording, or a gap, snapshot or mark.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +88,10 @@ pub struct Merge {
     complete_until_ns: u64,
     /// The end of the recording, once it is over.
     end_ns: Option<u64>,
+    /// The number of records and marks that wait.
     held: usize,
+    /// The number of snapshots that wait.
+    held_snapshots: usize,
 }
 
 #[derive(Debug, Default)]
@@ -128,6 +134,8 @@ impl Merge {
                 self.firsts.push(Reverse((at_ns, is_poll, chunk.track)));
             }
         }
+        self.held += flush.marks.len();
+        self.held_snapshots += usize::from(flush.snapshot.is_some());
         let snapshot = flush.snapshot.map(|snapshot| (snapshot.at_ns, What::Snapshot(snapshot)));
         let marks = flush.marks.into_iter().map(|mark| (mark.at_ns, What::Mark(mark)));
         for (at_ns, what) in marks.chain(snapshot) {
@@ -140,7 +148,8 @@ impl Merge {
     /// Returns the next item, if the flushes are complete up to its time, or if too many items
     /// wait.
     pub fn next_item(&mut self) -> Option<Item> {
-        let until_ns = if self.held > MAX_HELD { u64::MAX } else { self.complete_until_ns };
+        let is_full = self.held > MAX_HELD || self.held_snapshots > MAX_HELD_SNAPSHOTS;
+        let until_ns = if is_full { u64::MAX } else { self.complete_until_ns };
         let first = self.firsts.peek().map(|Reverse(first)| *first);
         let other_ns = self.others.first_key_value().map(|((at_ns, _), _)| *at_ns);
         if let Some(other_ns) = other_ns
@@ -148,6 +157,10 @@ impl Merge {
             && first.is_none_or(|(at_ns, ..)| other_ns <= at_ns)
         {
             let ((at_ns, _), what) = self.others.pop_first()?;
+            match what {
+                What::Snapshot(_) => self.held_snapshots -= 1,
+                _ => self.held -= 1,
+            }
             return Some(Item { at_ns, what });
         }
         if first.is_none() {
@@ -374,6 +387,19 @@ mod tests {
         let marks = vec![Mark { at_ns: 4, ..Mark::default() }];
         merge.add(Flush { snapshot, marks, ..flush(9, [chunk(0, 0, [hit(5, 1), hit(7, 2)])]) });
         assert_eq!(times(&mut merge), [4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn snapshots_of_flushes_that_never_complete_do_not_pile_up() {
+        let (mut merge, mut waiting) = (Merge::default(), 0);
+        for at_ns in 0..4 * MAX_HELD_SNAPSHOTS as u64 {
+            let snapshot = Some(Box::new(Snapshot { at_ns: 1_000 + at_ns, ..Snapshot::default() }));
+            merge.add(Flush { snapshot, ..Flush::default() });
+            waiting = waiting + 1 - times(&mut merge).len();
+            assert!(waiting <= MAX_HELD_SNAPSHOTS, "{waiting} snapshots wait");
+        }
+        merge.finish();
+        assert_eq!(times(&mut merge).len(), waiting);
     }
 
     proptest! {

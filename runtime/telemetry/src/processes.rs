@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 use crate::listing::MAX_ROWS;
+use crate::listing::order;
 
 /// Maximum number of mailboxes that each snapshot lists.
 pub const MAX_DEEPEST: usize = 16;
@@ -228,7 +229,7 @@ impl ProcessList {
     /// Sorts the rows, and removes those beyond the limit.
     pub fn sort(&mut self) {
         let query = &self.query;
-        self.rows.sort_by_key(|process| (query.key(process.weight(query.rank)), process.number));
+        order::sort_by_key(&mut self.rows, |process| (query.key(process.weight(query.rank)), process.number));
         self.rows.truncate((query.limit as usize).min(MAX_ROWS));
     }
 }
@@ -311,7 +312,7 @@ impl Processes {
         self.messages_lost += other.messages_lost;
         self.states = self.states.zip(other.states).map(|(ours, theirs)| ours.and(theirs));
         self.deepest.extend(other.deepest);
-        self.deepest.sort_by_key(|mailbox| std::cmp::Reverse(mailbox.len));
+        order::sort_by_key(&mut self.deepest, |mailbox| std::cmp::Reverse(mailbox.len));
         self.deepest.truncate(MAX_DEEPEST);
         let failures = [self.last_failure.take(), other.last_failure];
         self.last_failure = failures.into_iter().flatten().min_by_key(|failure| failure.ago_ns);

@@ -150,9 +150,9 @@ volt-console replay end.voltrec",
 A program has one black box for each runtime, with the name
 PROGRAM.MILLISECONDS.PID-STARTTIME.RUNTIME.voltbox and mode 0600. MILLISECONDS
 is when the first of this run was created, since 1970; STARTTIME is when the
-program started, in clock ticks since the machine booted. Those of the last
-three runs of a program are kept. A run is from the start of the program to
-its end.",
+program started, in clock ticks since the machine booted. A program that
+starts keeps the black boxes of all running programs of its name, and of the
+last three that ended.",
     ),
 ];
 

@@ -41,8 +41,8 @@ pub struct Options {
     pub style: TextStyle,
 }
 
-/// Prints the black box at `path`, or those of a run in the directory `path`: the newest that has
-/// ended, or the newest if all still run.
+/// Prints the black box at `path`, or those of a run in the directory `path`: the one that ended
+/// last, or the newest if all still run.
 ///
 /// # Errors
 ///
@@ -50,8 +50,9 @@ pub struct Options {
 pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), Error> {
     let (files, others) = if path.is_dir() {
         let mut runs = lives::lives_in(path)?;
-        // A supervisor may have started the program anew.
-        let place = runs.iter().position(|run| !is_running(run)).unwrap_or_default();
+        // Of several replicas, the one that started first may have ended last.
+        let ends = runs.iter().enumerate().filter_map(|(place, run)| Some((ended_at_unix_ns(run)?, place)));
+        let place = ends.max().map_or(0, |(_, place)| place);
         (runs.remove(place).files, runs)
     } else {
         (vec![path.to_owned()], Vec::new())
@@ -87,7 +88,7 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
         if !others.is_empty() {
             text += "Other runs in this directory:\n";
             for run in others.iter().take(OTHERS_MAX) {
-                let (file, state) = (&run.files[0], if is_running(run) { "  still runs" } else { "" });
+                let (file, state) = (&run.files[0], if ended_at_unix_ns(run).is_none() { "  still runs" } else { "" });
                 text += &format!("  {}{state}\n", clean::text(&file.display().to_string()));
             }
         }
@@ -100,10 +101,18 @@ pub fn run(path: &Path, options: &Options, out: &mut impl Write) -> Result<(), E
     }
 }
 
-/// Returns whether the program still runs.
-fn is_running(run: &lives::Life) -> bool {
-    let runs = |file: &PathBuf| BlackBox::open(file).is_ok_and(|black_box| How::of(file, &black_box) == How::Runs);
-    run.files.iter().any(runs)
+/// Returns when this run ended, ns since 1970: at the last entry in its files, or when it began if
+/// they cannot be read. `None` if its program still runs.
+fn ended_at_unix_ns(run: &lives::Life) -> Option<u64> {
+    let mut last_ns = run.stamp_ms.saturating_mul(1_000_000);
+    for file in &run.files {
+        let Ok(black_box) = BlackBox::open(file) else { continue };
+        if How::of(file, &black_box) == How::Runs {
+            return None;
+        }
+        last_ns = last_ns.max(black_box.unix_ns(black_box.last_sign_ns()).unwrap_or_default());
+    }
+    Some(last_ns)
 }
 
 fn write_recording(black_box: &BlackBox, path: &Path) -> Result<(), RecordingError> {

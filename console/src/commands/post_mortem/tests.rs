@@ -2,11 +2,14 @@
 
 use volt_recording::black_box::{Ending, Poll};
 use volt_telemetry::Phase;
-use volt_telemetry::recording::black_box::{Identity, Memory, Sample};
+use volt_telemetry::recording::black_box::{
+    FileName, HEAD_BYTES, IDENTITY_AT, Identity, MAGIC, Memory, Sample, VERSION, checksum, word,
+};
 use volt_telemetry::recording::event::Event;
 use volt_telemetry::recording::flush::{Anchor, Chunk, Table, Text};
 use volt_telemetry::recording::record::Record;
 use volt_telemetry::snapshot::Snapshot;
+use volt_telemetry::wire;
 
 use super::ending::How;
 use super::found::cleaned;
@@ -118,6 +121,40 @@ fn a_shut_down_runtime_is_not_reported_as_killed() {
     found.black_box.ending = Ending::ShutDown(4_300 * MS);
     assert_eq!(How::of(&found.path, &found.black_box), How::ShutDown);
     assert_eq!(found.black_box.last_sign_ns(), 4_300 * MS);
+}
+
+#[test]
+fn of_a_directory_the_run_that_ended_last_is_shown() {
+    let dir = std::env::temp_dir().join(format!("volt-post-mortem-{}", std::process::id()));
+    std::fs::create_dir(&dir).unwrap();
+    // The program that started first has ended last.
+    for (pid, began_ms, lasted_ms) in [(1, 1_000, 9_000), (2, 2_000, 1_000)] {
+        let anchor = Anchor { unix_ns: Some(began_ms * MS), ..Anchor::default() };
+        let identity = Identity { pid, anchor, ..Identity::default() };
+        let frame = wire::encode(&identity, HEAD_BYTES - IDENTITY_AT).unwrap();
+        let identity = &frame[4..];
+        let mut head = vec![0; HEAD_BYTES];
+        head[IDENTITY_AT..][..identity.len()].copy_from_slice(identity);
+        for (index, value) in [
+            (word::MAGIC, MAGIC),
+            (word::VERSION, VERSION),
+            (word::RING_RECORDS, 1024),
+            (word::IDENTITY_BYTES, identity.len() as u64),
+            (word::IDENTITY_CHECKSUM, checksum(identity)),
+            (word::BEAT_NS, lasted_ms * MS),
+        ] {
+            head[index * 8..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+        std::fs::write(dir.join(FileName::new("shop", began_ms, pid, 1, "api").to_string()), head).unwrap();
+    }
+    let options = Options { events: 1, as_json: true, output: None, style: TextStyle::PLAIN };
+    let mut out = Vec::new();
+    let shown = run(&dir, &options, &mut out);
+    std::fs::remove_dir_all(&dir).unwrap();
+    shown.unwrap();
+    let value: Value = serde_json::from_slice(&out).unwrap();
+    let boxes = value["black_boxes"].as_array().unwrap();
+    assert_eq!((boxes.len(), &boxes[0]["identity"]["pid"]), (1, &json!(1)));
 }
 
 #[test]

@@ -453,6 +453,16 @@ fn vendored_sources_replace_axum_too() {
 }
 
 #[test]
+fn a_closed_output_of_vendor_is_no_failure() {
+    let folder = Folder::with_project("vendor-closed");
+    let (reader, writer) = std::io::pipe().expect("it can be created");
+    drop(reader);
+    let output = folder.volt("vendor volt").stdout(writer).output().expect("it can be started");
+    assert!(output.status.success(), "{output:?}");
+    assert!(folder.path("volt/tokio/Cargo.toml").exists());
+}
+
+#[test]
 fn vendored_sources_work_without_cargo_volt() {
     let folder = Folder::with_project("vendor");
     let done = folder.run("vendor third-party/volt");

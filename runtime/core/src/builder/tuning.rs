@@ -450,9 +450,10 @@ impl Builder {
     /// as `/dev/shm`: on a disk, the kernel may delay a worker's store to the file while it writes
     /// a page back. A file takes 1.6 MiB, plus 2 KiB per worker and spare worker, plus
     /// [`flight_records`](Self::flight_records) × 24 bytes, rounded up to 64 KiB, for each thread
-    /// that records events. Do not truncate it while the program runs. Files of the program's last
-    /// three runs are kept, and at most eight of each run. If the file cannot be created, the
-    /// program reports that on stderr and in the log, and continues.
+    /// that records events. Do not truncate it while the program runs. A program has at most eight
+    /// files. When it starts, it keeps the files of all running programs of its name, and of the
+    /// last three that ended, and deletes older ones. If the file cannot be created, the program
+    /// reports that on stderr and in the log, and continues.
     ///
     /// ```no_run
     /// # use volt_core as volt;

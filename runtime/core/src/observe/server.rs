@@ -24,6 +24,7 @@
 //!   per turn;
 //! * *a panic in a snapshot* leads to an error response and is not passed on.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -178,14 +179,7 @@ impl Server {
         let Some(index) = free.min_by_key(|&index| self.paid_at[index]) else {
             let mut client = Connection::new(socket, now, now, &self.limits);
             let attached = self.clients.iter().flatten().filter_map(|client| socket::peer_pid(&client.socket));
-            let mut pids: Vec<_> = attached.map(|pid| pid.to_string()).collect();
-            // One program may have several clients.
-            pids.dedup();
-            let message = format!(
-                "{} clients are attached, which is the limit: end one of them (pid {})",
-                self.limits.clients,
-                pids.join(", ")
-            );
+            let message = too_many(self.limits.clients, attached);
             if let Ok(frame) = (Reply::Error { message }).to_frame(self.limits.reply_bytes) {
                 client.push(frame, &self.limits);
                 // It fits into the kernel's buffer, or is not worth waiting for.
@@ -405,6 +399,14 @@ pub(super) fn is_of_one_connection(code: i32) -> bool {
     [Errno::CONNABORTED, Errno::INTR, Errno::PROTO].iter().any(|errno| errno.raw_os_error() == code)
 }
 
+/// Returns the error for a client beyond the limit. It names the programs of the attached clients.
+fn too_many(limit: usize, pids: impl Iterator<Item = u32>) -> String {
+    // One program may have several clients.
+    let pids: BTreeSet<_> = pids.collect();
+    let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+    format!("{limit} clients are attached, which is the limit: end one of them (pid {})", pids.join(", "))
+}
+
 fn take_snapshot(registry: &Registry) -> Reply {
     match registry.try_program() {
         Some(program) => Reply::Snapshot { program: Box::new(program), lost: 0 },
@@ -417,4 +419,15 @@ fn encode_or_explain(reply: &mut Reply, max_bytes: usize, registry: &Registry) -
         *reply = Reply::Error { message: format!("the snapshot does not fit: {error}") };
         reply.to_frame(MAX_REPLY_BYTES).expect("a line of text is a frame")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_of_attached_clients_are_named_once() {
+        let message = too_many(4, [70, 9, 70, 9].into_iter());
+        assert!(message.ends_with("end one of them (pid 9, 70)"), "{message}");
+    }
 }

@@ -26,6 +26,7 @@
 use std::collections::HashMap;
 
 use volt_telemetry::incident::Blame;
+use volt_telemetry::listing::order;
 
 /// Maximum number of spawn locations with their own series, per runtime.
 pub const LOCATIONS_MAX: usize = 10;
@@ -111,7 +112,7 @@ impl Locations {
         };
         let is_new = |blame: &&Blame| self.shown.iter().all(|location| location.spawned_at != blame.spawned_at);
         let mut wanted: Vec<&Blame> = blame.iter().filter(is_worth_it).filter(is_new).collect();
-        wanted.sort_by_key(|blame| std::cmp::Reverse((blame.delay_caused_ns, blame.stalls)));
+        order::sort_by_key(&mut wanted, |blame| std::cmp::Reverse((blame.delay_caused_ns, blame.stalls)));
         self.shown.extend(wanted.iter().take(free).map(|blame| Location::new(&blame.spawned_at)));
     }
 }

@@ -22,6 +22,7 @@
 //! and findings that depend on settings cannot be compared between two machines.
 
 use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::listing::order;
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Snapshot;
 
@@ -335,7 +336,7 @@ pub(super) fn examine_with(before: &Snapshot, after: &Snapshot, growth: Option<&
             (finding.seen.first_at_ns, finding.seen.last_at_ns) = (after.at_ns, after.at_ns);
         }
     }
-    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.rule));
+    order::sort_by_key(&mut findings, |finding| (std::cmp::Reverse(finding.severity), finding.rule));
     findings
 }
 

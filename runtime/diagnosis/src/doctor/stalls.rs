@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 use volt_telemetry::finding::{Finding, Place, Severity};
 use volt_telemetry::incident::{Blame, Cause, CauseTime, Incident, Remedy};
+use volt_telemetry::listing::order;
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::{Phase, Snapshot, Worker};
 use volt_telemetry::text::{counted, duration, percent};
@@ -95,7 +96,9 @@ pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
     findings.extend(groups.iter().filter_map(|((spawned_at, cause, _), incidents)| {
         of_incidents(case, incidents, suppressed.get(&(*spawned_at, *cause)).copied().unwrap_or(0))
     }));
-    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), std::cmp::Reverse(finding.seen.last_at_ns)));
+    order::sort_by_key(&mut findings, |finding| {
+        (std::cmp::Reverse(finding.severity), std::cmp::Reverse(finding.seen.last_at_ns))
+    });
     findings.truncate(FINDINGS_MAX);
     findings
 }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use volt_telemetry::finding::{Finding, Severity};
+use volt_telemetry::listing::order;
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Snapshot;
 use volt_telemetry::text::{counted, duration, percent};
@@ -82,7 +83,7 @@ pub(super) fn task_leak_threshold() -> String {
 
 pub(super) fn task_leak(growth: &Growth) -> Vec<Finding> {
     let mut findings: Vec<_> = growth.leaks().iter().map(of_leak).collect();
-    findings.sort_by_key(|finding| (Reverse(finding.severity), Reverse(finding.figure("grown_count"))));
+    order::sort_by_key(&mut findings, |finding| (Reverse(finding.severity), Reverse(finding.figure("grown_count"))));
     findings.truncate(LEAKS_MAX);
     findings
 }

@@ -28,6 +28,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use volt_telemetry::listing::order;
 use volt_telemetry::processes::{self, MAX_DEEPEST, Processes, SAMPLE_NS, States};
 use volt_telemetry::text;
 
@@ -96,7 +97,7 @@ impl Survey {
             deepest.push(watched.describe(&entry));
             true
         });
-        deepest.sort_by_key(|mailbox: &processes::Mailbox| Reverse(mailbox.len));
+        order::sort_by_key(&mut deepest, |mailbox: &processes::Mailbox| Reverse(mailbox.len));
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         let last_failure = failure.as_ref().map(|failure| failure.describe(now));
         Processes { states: taken.states, deepest, last_failure, ..Processes::default() }

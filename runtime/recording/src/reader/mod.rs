@@ -40,8 +40,8 @@ use volt_telemetry::snapshot::Snapshot;
 use crate::error::RecordingError;
 use crate::frame::{self, End, HEADER_BYTES, Header, Kind, PREAMBLE_BYTES, Tail};
 
-/// Maximum size of a flush. A longer one is returned in pieces, each of which exceeds this by less
-/// than one frame.
+/// Maximum size of a flush: of its frames, and of its texts in memory. A longer one is returned in
+/// pieces, each of which exceeds this by less than one frame.
 pub const MAX_FLUSH_BYTES: usize = 256 * 1024 * 1024;
 
 /// Reads a recording.
@@ -71,6 +71,8 @@ pub struct Reader<R = BufReader<File>> {
     number: u32,
     state: State,
     end: Option<End>,
+    /// [`MAX_FLUSH_BYTES`], or less in tests.
+    max_flush_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -175,6 +177,7 @@ impl<R: Read + Seek> Reader<R> {
             number: 0,
             state: State::Reading,
             end: None,
+            max_flush_bytes: MAX_FLUSH_BYTES,
         };
         match reader.next_header()? {
             Some(header) if header.kind == Some(Kind::Head) => reader.head = reader.read_body(&header)?,
@@ -351,6 +354,8 @@ impl<R: Read + Seek> Reader<R> {
                 Some(Kind::Texts) => {
                     let texts: Vec<Text> = self.read_body(&header)?;
                     texts.iter().for_each(|text| self.texts.add(text));
+                    // An empty one takes a single byte in the file.
+                    bytes += texts.len() * size_of::<Text>();
                     flush.texts.extend(texts);
                 }
                 Some(Kind::Events) => {
@@ -370,8 +375,8 @@ impl<R: Read + Seek> Reader<R> {
                 Some(Kind::Head) => return Err(self.damaged("a second header frame")),
                 None => self.skip(&header)?,
             }
-            bytes += header.body_len;
-            if bytes > MAX_FLUSH_BYTES {
+            bytes += HEADER_BYTES + header.body_len;
+            if bytes > self.max_flush_bytes {
                 return Ok(true);
             }
         }

@@ -220,6 +220,26 @@ fn data_that_cannot_be_decoded_is_reported_at_its_frame() {
 }
 
 #[test]
+fn a_flush_of_very_many_empty_texts_is_returned_in_pieces() {
+    const TEXTS: u16 = 1_000;
+    let mut file = recording(1);
+    let head_len = open(file.clone()).first_byte as usize;
+    file.truncate(head_len);
+    // A list of empty maps: each takes one byte here.
+    let mut body = vec![0xdc];
+    body.extend(TEXTS.to_be_bytes());
+    body.resize(body.len() + usize::from(TEXTS), 0x80);
+    (1..=6).for_each(|number| file.extend(frame::seal(Kind::Texts, 100, number, &body)));
+    let mut reader = open(file);
+    assert_eq!(reader.max_flush_bytes, MAX_FLUSH_BYTES);
+    reader.max_flush_bytes = 2 * usize::from(TEXTS) * size_of::<Text>();
+    let (flushes, error) = drain(&mut reader);
+    assert!(error.is_none(), "{error:?}");
+    let texts: Vec<_> = flushes.iter().map(|flush| flush.texts.len()).collect();
+    assert_eq!(texts, [2_000, 2_000, 2_000]);
+}
+
+#[test]
 fn a_file_that_grows_is_read_as_far_as_it_was() {
     let scratch = Scratch::new();
     let path = scratch.path().join("x.voltrec");

@@ -44,7 +44,8 @@ use crate::frame::{self, End, HEADER_BYTES, Kind, MAX_BODY_BYTES, MAX_CHUNK_RECO
 
 /// The smallest value of [`Settings::max_file_bytes`]: a head, the texts and a few frames must fit.
 pub const MIN_FILE_BYTES: u64 = 1024 * 1024;
-/// Maximum number of files, since their numbers have four digits.
+/// Maximum number of files that are kept. Their numbers count all files of the recording, so they
+/// may be larger.
 pub const MAX_FILES: u32 = 9999;
 /// Maximum number of texts that are kept for the files to come, in addition to the number of
 /// possible spawn locations. The names of the oldest tasks are dropped first.

@@ -317,12 +317,17 @@ fn a_snapshot_that_is_too_large_is_left_out_and_counted() {
 #[test]
 fn parts_are_found_in_order_and_nothing_else() {
     let scratch = Scratch::new();
-    for name in ["a.0002.rec", "a.0001.rec", "a.1.rec", "a.0003.rec.bak", "b.0001.rec", "a.00x1.rec", "a"] {
+    let path = scratch.path().join("a.rec");
+    let others = ["a.1.rec", "a.00001.rec", "a.0003.rec.bak", "b.0001.rec", "a.00x1.rec", "a..rec", "a"];
+    for name in ["a.10000.rec", "a.0002.rec", "a.9999.rec", "a.0001.rec"].iter().chain(&others) {
         std::fs::write(scratch.path().join(name), "").unwrap();
     }
-    let found = parts_of(&scratch.path().join("a.rec"));
+    let found = parts_of(&path);
     let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["a.0001.rec", "a.0002.rec"]);
+    assert_eq!(names, ["a.0001.rec", "a.0002.rec", "a.9999.rec", "a.10000.rec"]);
+    // The last one of an earlier recording.
+    names[..3].iter().for_each(|name| std::fs::remove_file(scratch.path().join(name)).unwrap());
+    assert!(Writer::create(settings(path, 2), Head::default()).unwrap_err().is_existing());
     assert_eq!(parts_of(&scratch.path().join("a")), [scratch.path().join("a")]);
     std::fs::write(scratch.path().join("plain.0005"), "").unwrap();
     assert_eq!(parts_of(&scratch.path().join("plain")), [scratch.path().join("plain.0005")]);

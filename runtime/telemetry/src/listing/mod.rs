@@ -1,6 +1,7 @@
 //! The query that the lists of tasks and of processes share: which rows, in which order.
 
 pub mod choice;
+pub mod order;
 
 use std::cmp::Reverse;
 

@@ -26,6 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::listing::order;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
@@ -426,7 +427,7 @@ pub fn list(environment: &Environment) -> Listing {
             Err(error) => listing.refused.push(error),
         }
     }
-    listing.sockets.sort_by_key(|found| (found.pid, found.start_time));
+    order::sort_by_key(&mut listing.sockets, |found| (found.pid, found.start_time));
     listing
 }
 

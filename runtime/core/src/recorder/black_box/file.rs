@@ -5,13 +5,18 @@
 //!
 //! Protocol, in the directory:
 //! 1. list the black boxes of this program's name, and group them by run;
-//! 2. if there are more than [`RUNS_MAX`] runs, counting this one, delete the files of the oldest
-//!    surplus ones, except for runs that are locked;
+//! 2. of the runs that have ended, keep the [`RUNS_MAX`] that ended last, and delete the files of
+//!    the others. A run has ended if none of its files is locked;
 //! 3. delete the file of an earlier runtime of the same name in this run; if there is none and
 //!    this run has [`BOXES`] files already, delete one that is not locked: that of the runtime
 //!    that was shut down first;
-//! 4. create the file under a name that does not exist, with mode 0600, and lock it;
+//! 4. create the file under a name that does not exist, with mode 0600, and lock it. Another
+//!    program may hold the lock for a moment, because it tests whether this run has ended;
 //! 5. have the kernel allocate its pages.
+//!
+//! An ordinary case: eight replicas of a program share the directory, and the oldest one is killed.
+//! The program that replaces it finds seven runs that are locked, and some that have ended. That
+//! of the killed replica started first, but ended last, so its files are kept.
 //!
 //! Only regular files of this user are deleted, and no symbolic link is followed, so that the
 //! directory may be one that others can write to, such as `/dev/shm`.
@@ -21,18 +26,22 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Resource;
-use volt_telemetry::recording::black_box::{FileName, Layout, word};
-use volt_telemetry::socket;
+use volt_telemetry::recording::black_box::{FileName, HEAD_BYTES, IDENTITY_AT, Identity, Layout, word};
+use volt_telemetry::{socket, wire};
 
-/// How many runs of a program are kept, with the present one.
+/// How many runs that have ended are kept for the name of a program.
 pub(crate) const RUNS_MAX: usize = 3;
 /// The maximum number of black boxes of one run.
 pub(crate) const BOXES: usize = 8;
+/// How often the lock of a new file is tried, after a pause of [`LOCK_PAUSE`] each. A thread that
+/// tests it holds it for microseconds, unless it loses its processor meanwhile.
+const LOCK_TRIES: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Bytes that are written at a time where the kernel cannot allocate pages itself.
 static ZEROS: [u8; 65_536] = [0; 65_536];
 
@@ -82,9 +91,9 @@ fn full(shown: &impl std::fmt::Display, bytes: usize) -> String {
 /// A file beyond the limit of its size would end the program by SIGXFSZ.
 fn check_limit(bytes: usize) -> Result<(), String> {
     match rustix::process::getrlimit(Resource::Fsize).current {
-        Some(limit) if limit < bytes as u64 => {
-            Err(format!("the file needs {bytes} bytes, but the limit on the size of files is {limit}: raise `ulimit -f`"))
-        }
+        Some(limit) if limit < bytes as u64 => Err(format!(
+            "the file needs {bytes} bytes, but the limit on the size of files is {limit}: raise `ulimit -f`"
+        )),
         _ => Ok(()),
     }
 }
@@ -95,8 +104,15 @@ fn create_file(dir: &OwnedFd, name: &FileName) -> Result<OwnedFd, Errno> {
     let file = rustix::fs::openat(dir, name.to_string(), flags, mode)?;
     // The umask may have removed more than it should.
     rustix::fs::fchmod(&file, mode)?;
-    // Fails only on file systems without locks. Readers then compare the process id.
-    let _locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    let lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+    for _ in 0..LOCK_TRIES {
+        // Other errors are those of file systems without locks. Readers then compare the process
+        // id.
+        if lock() != Err(Errno::WOULDBLOCK) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
     Ok(file)
 }
 
@@ -138,12 +154,11 @@ fn make_room(dir: &OwnedFd, name: &mut FileName) {
         !is_own
     });
     name.stamp_ms = own.iter().map(|found| found.stamp_ms).min().unwrap_or(name.stamp_ms);
-    let surplus = (runs.len() + 1).saturating_sub(RUNS_MAX);
-    for files in runs.into_values().take(surplus) {
-        if files.iter().all(|found| unused(dir, found).is_some()) {
-            files.iter().for_each(|found| delete(dir, found));
-        }
-    }
+    let mut ended: Vec<_> =
+        runs.into_values().filter_map(|files| Some((ended_at_unix_ns(dir, &files)?, files))).collect();
+    ended.sort_by_key(|(at_ns, _)| *at_ns);
+    let surplus = ended.len().saturating_sub(RUNS_MAX);
+    ended[..surplus].iter().flat_map(|(_, files)| files).for_each(|found| delete(dir, found));
     // A runtime that lives has another name, so the file of this name is that of a former runtime.
     // It is locked as long as a handle of that runtime exists.
     if let Some(found) = own.iter().find(|found| found.runtime == name.runtime) {
@@ -170,15 +185,43 @@ fn unused(dir: &OwnedFd, name: &FileName) -> Option<OwnedFd> {
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok().then_some(file)
 }
 
+/// Returns when the run with these files ended, ns since 1970. `None` if it has not ended.
+fn ended_at_unix_ns(dir: &OwnedFd, files: &[FileName]) -> Option<u64> {
+    let last_signs: Option<Vec<_>> =
+        files.iter().map(|name| Some(last_sign_unix_ns(&unused(dir, name)?, name))).collect();
+    last_signs?.into_iter().max()
+}
+
+/// Returns when the runtime of this black box was shut down, or else when the sentinel last checked
+/// it: ns since 1970. If the file does not contain that, returns when the run began. The time of
+/// the file does not show this: stores to a mapping change it only when the kernel writes them
+/// back, and in memory it never does.
+fn last_sign_unix_ns(file: &OwnedFd, name: &FileName) -> u64 {
+    let mut head = vec![0_u8; HEAD_BYTES];
+    let read = rustix::io::pread(file, &mut head[..], 0).unwrap_or_default();
+    head.truncate(read);
+    let in_head = || {
+        let length = usize::try_from(word_at(&head, word::IDENTITY_BYTES)).ok()?;
+        let identity: Identity = wire::decode(head.get(IDENTITY_AT..IDENTITY_AT.checked_add(length)?)?).ok()?;
+        let last_ns = word_at(&head, word::BEAT_NS).max(word_at(&head, word::END_NS));
+        identity.anchor.unix_ns?.checked_add(last_ns.saturating_sub(identity.anchor.at_ns))
+    };
+    in_head().unwrap_or(name.stamp_ms.saturating_mul(1_000_000))
+}
+
 /// Returns when the runtime of this black box was shut down, ns on the program's clock; 0 if that
-/// is not recorded. The time of the file does not show this: stores to a mapping change it only
-/// when the kernel writes them back, and in memory it never does.
+/// is not recorded.
 fn ended_at_ns(file: &OwnedFd) -> u64 {
-    let mut bytes = [0; size_of::<u64>()];
-    match rustix::io::pread(file, &mut bytes, (word::END_NS * size_of::<u64>()) as u64) {
-        Ok(read) if read == bytes.len() => u64::from_ne_bytes(bytes),
-        _ => 0,
+    let mut head = [0_u8; (word::END_NS + 1) * size_of::<u64>()];
+    match rustix::io::pread(file, &mut head, 0) {
+        Ok(read) => word_at(&head[..read], word::END_NS),
+        Err(_) => 0,
     }
+}
+
+/// Returns the word with this index; 0 if the bytes end before it.
+fn word_at(bytes: &[u8], index: usize) -> u64 {
+    bytes.as_chunks::<8>().0.get(index).map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
 /// Deletes a regular file of this user.

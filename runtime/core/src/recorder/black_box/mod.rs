@@ -36,8 +36,9 @@
 //! * *The program continues*: without a black box the program runs as usual, with a warning.
 //! * *Its own file*: the file is created by this program, with mode 0600 and under a name that did
 //!   not exist, so no symbolic link is followed. A forked child gets a private copy of the memory.
-//! * *Bounded*: the size follows from the numbers of workers, spares and records. The last
-//!   [`file::RUNS_MAX`] runs of a program are kept, with at most [`file::BOXES`] files each.
+//! * *Bounded*: the size follows from the numbers of workers, spares and records. The files of
+//!   running programs are kept, and those of the last [`file::RUNS_MAX`] runs of a name that ended,
+//!   with at most [`file::BOXES`] files each.
 //!
 //! Rejected:
 //! * Copies of the cells, written from time to time: they would miss the last moment, which is what

@@ -47,9 +47,9 @@ impl Tuner {
     pub(crate) fn new(config: &Config) -> Self {
         let keep = 1.0 - f64::from(config.ewma_alpha_per_mille) / 1000.0;
         let budget = config.budget_per_tick;
-        // One power and a product for each weight: a power for each would take longer than the rest
+        // One root and a product for each weight: a root for each would take longer than the rest
         // of a runtime's start.
-        let of_one_poll = keep.powf(1.0 / f64::from(budget));
+        let of_one_poll = root(keep, budget);
         let mut weight = 1.0;
         let of_next = |_| {
             let of_this = weight;
@@ -96,6 +96,23 @@ impl Tuner {
         let polls = self.target_ns / avg_ns;
         u32::try_from(polls).unwrap_or(u32::MAX).clamp(self.min, self.max)
     }
+}
+
+/// Returns the `degree`th root of a number from 0 to 1.
+///
+/// By bisection, since `f64::powf` would be the runtime's only use of the library `libm`, which
+/// takes half a megabyte of a program's memory.
+fn root(number: f64, degree: u32) -> f64 {
+    let degree = i32::try_from(degree).unwrap_or(i32::MAX);
+    let (mut below, mut above) = (0.0, 1.0);
+    for _ in 0..f64::MANTISSA_DIGITS {
+        let middle: f64 = (below + above) / 2.0;
+        match middle.powi(degree) < number {
+            true => below = middle,
+            false => above = middle,
+        }
+    }
+    above
 }
 
 #[cfg(test)]
@@ -234,5 +251,16 @@ mod tests {
             let left_ns = before_ns / 30_000 + 1;
             assert!(tuner.avg_ns().abs_diff(10_000) <= left_ns, "{} after {before_ns}", tuner.avg_ns());
         });
+    }
+
+    #[test]
+    fn a_root_is_that_of_the_standard_library() {
+        for degree in [1, 2, 61, 128, 4096] {
+            for number in [0.0, 0.001, 0.5, 0.9, 0.999, 1.0] {
+                let expected = f64::powf(number, 1.0 / f64::from(degree));
+                let found = root(number, degree);
+                assert!((found - expected).abs() < 1e-15, "{number}, {degree}: {found}, {expected}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use volt_telemetry::dump::{Group, Lock, MAX_EXAMPLES, MAX_LOCKS};
+use volt_telemetry::listing::order;
 use volt_telemetry::text;
 use volt_telemetry::waits::PermitHolder;
 
@@ -37,7 +38,9 @@ impl Locks {
             }
         }
         let mut awaited: Vec<_> = awaited.into_values().collect();
-        awaited.sort_by_key(|(tasks, held, _)| (Reverse(*tasks), held.waiters.first().and_then(|waiter| waiter.task)));
+        order::sort_by_key(&mut awaited, |(tasks, held, _)| {
+            (Reverse(*tasks), held.waiters.first().and_then(|waiter| waiter.task))
+        });
         group.locks_left_out = awaited.len().saturating_sub(MAX_LOCKS) as u64;
         awaited.truncate(MAX_LOCKS);
         group.locks =

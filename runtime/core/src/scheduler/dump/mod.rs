@@ -79,6 +79,7 @@ use std::time::Duration;
 
 use volt_stacks::{Calls, Recorded, Resolver, Tape};
 use volt_telemetry::dump::{Dump, Group, Link, MAX_GROUPS, Query, TaskRef};
+use volt_telemetry::listing::order;
 use volt_telemetry::text;
 use volt_telemetry::text::counted;
 
@@ -310,7 +311,7 @@ impl<'a> Maker<'a> {
     /// Protocol (5).
     fn finish(mut self) -> Dump {
         let Some(mut shown) = self.resolve() else { return self.dump };
-        shown.sort_by_key(|(_, (.., found))| found.rank());
+        order::sort_by_key(&mut shown, |(_, (.., found))| found.rank());
         let (mut errors, locks) = (Vec::new(), Locks::new());
         for (shown, (chain, known, found)) in shown {
             if self.dump.groups.len() == MAX_GROUPS {
@@ -322,7 +323,7 @@ impl<'a> Maker<'a> {
                 self.dump.groups.push(group);
             }
         }
-        self.dump.groups.sort_by_key(|group| std::cmp::Reverse((group.oldest_ns, group.tasks)));
+        order::sort_by_key(&mut self.dump.groups, |group| std::cmp::Reverse((group.oldest_ns, group.tasks)));
         if self.unread > 0 {
             let tasks = counted(self.unread, "more waiting task");
             self.dump.remarks.push(format!("{tasks} not read; their chains may match the filter"));
@@ -337,7 +338,7 @@ impl<'a> Maker<'a> {
     /// cancelled meanwhile: it will be discarded, and resolving takes long.
     fn resolve(&mut self) -> Option<Vec<(Shown, Resolved)>> {
         let mut found: Vec<_> = std::mem::take(&mut self.groups).into_iter().collect();
-        found.sort_by_key(|(_, found)| found.rank());
+        order::sort_by_key(&mut found, |(_, found)| found.rank());
         let unresolved = found.split_off(found.len().min(RESOLVED_MAX));
         unresolved.into_iter().for_each(|(_, found)| self.leave_out(found));
         let mut shown: HashMap<Shown, Resolved> = HashMap::new();
@@ -412,7 +413,7 @@ impl<'a> Maker<'a> {
             return None;
         }
         let mut examples = members.examples;
-        examples.sort_by_key(|task| std::cmp::Reverse(task.waiting_ns));
+        order::sort_by_key(&mut examples, |task| std::cmp::Reverse(task.waiting_ns));
         for task in &mut examples {
             task.name = self.shared.workers.registry.name_by_id(task.id);
         }

@@ -29,6 +29,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem;
 
 use volt_telemetry::dump::{Group, MAX_EXAMPLES, MAX_RESOURCES, Resource};
+use volt_telemetry::listing::order;
 
 use super::locks::Locks;
 use crate::task::registry::Registry;
@@ -189,7 +190,7 @@ impl Resources {
             resource
         };
         let mut resources: Vec<_> = self.entries.into_iter().map(of).collect();
-        resources.sort_by_cached_key(|resource| (Reverse(resource.tasks), resource.describe()));
+        order::sort_by_key(&mut resources, |resource| (Reverse(resource.tasks), resource.describe()));
         group.resources_left_out = resources.len().saturating_sub(MAX_RESOURCES) as u64;
         resources.truncate(MAX_RESOURCES);
         group.resources = resources;

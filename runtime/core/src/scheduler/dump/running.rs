@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use volt_stacks::Marker;
 use volt_telemetry::dump::{Running, TaskRef, is_of_dump};
+use volt_telemetry::listing::order;
 
 use super::{Maker, chain};
 use crate::clock;
@@ -47,7 +48,7 @@ impl Maker<'_> {
                 chain,
             });
         }
-        running.sort_by_key(|running| std::cmp::Reverse(running.for_ns));
+        order::sort_by_key(&mut running, |running| std::cmp::Reverse(running.for_ns));
         self.dump.running = running;
     }
 }

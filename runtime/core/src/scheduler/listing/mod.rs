@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use volt_telemetry::InFlight;
 use volt_telemetry::listing::choice::{self, Choice, Highest};
+use volt_telemetry::listing::order;
 use volt_telemetry::processes::ProcessList;
 use volt_telemetry::tasks::{Query, Rank, State, Task, TaskList};
 use volt_telemetry::text;
@@ -74,7 +75,7 @@ impl Shared {
         let before = rows.len();
         rows.extend(matching_first);
         let matching = chosen.matching + (rows.len() - before) as u64;
-        rows.sort_by_key(|task| (query.key(task.weight(query.rank)), task.id));
+        order::sort_by_key(&mut rows, |task| (query.key(task.weight(query.rank)), task.id));
         rows.truncate(query.limit as usize);
         let holders = self.holders_for(rows.iter().map(|row| row.awaits.as_deref()));
         rows.iter_mut().for_each(|row| holders.add_to(row, now_ns, &self.workers.registry));

@@ -43,6 +43,7 @@ use std::sync::Mutex;
 
 use rustix::time::{ClockId, clock_gettime};
 use volt_telemetry::incident::{Blame, MainAwait};
+use volt_telemetry::listing::order;
 use volt_telemetry::text;
 
 use crate::clock;
@@ -119,7 +120,7 @@ impl Census {
         let other = blame.iter().position(|blame| blame.spawned_at == OTHER);
         let mut counts: Vec<_> = places.counts.values().collect();
         // Locations with most tasks first: they get the rows if there is no room for all.
-        counts.sort_unstable_by_key(|(location, count)| (Reverse(count.alive), ptr::from_ref(*location).addr()));
+        order::sort_by_key(&mut counts, |(location, count)| (Reverse(count.alive), ptr::from_ref(*location).addr()));
         for (location, count) in counts {
             let is_worth_a_row = count.alive >= ALIVE_WORTH_A_ROW && blame.len() - rows_len < ROWS_MAX;
             let place = place_in(blame, other, text::location(location), is_worth_a_row);
@@ -172,7 +173,7 @@ impl Places {
         let mut waiting: Vec<_> = waiting.into_iter().collect();
         waiting.retain(|((spawned_at, _), tasks)| alive.get(spawned_at).is_some_and(|alive| 2 * tasks >= *alive));
         // If two awaits have half of the tasks each, the one that comes last here is chosen.
-        waiting.sort_unstable_by_key(|((_, (what, at)), tasks)| (*tasks, Reverse((*at, *what as u8))));
+        order::sort_by_key(&mut waiting, |((_, (what, at)), tasks)| (*tasks, Reverse((*at, *what as u8))));
         let main = |((spawned_at, (what, at)), tasks): ((String, Await), u64)| {
             (spawned_at, MainAwait { awaits: what.name().to_owned(), awaits_at: text::location(at), tasks })
         };

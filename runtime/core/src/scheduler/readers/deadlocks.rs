@@ -62,6 +62,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
+use volt_telemetry::listing::order;
 use volt_telemetry::text;
 use volt_telemetry::waits::{Deadlock, DeadlockLink, HeldLock, MAX_DEADLOCKS, MAX_HELD_LOCKS};
 
@@ -191,7 +192,7 @@ fn held_for_long(held: &[Held], now_ns: u64) -> Vec<Contended<'_>> {
     let is_old = |at_ns: u64| now_ns.saturating_sub(at_ns) >= HELD_AFTER_NS;
     let mut long: Vec<_> =
         contended(held).filter(|lock| is_old(lock.since_ns) && is_old(lock.first.since_ns)).collect();
-    long.sort_unstable_by_key(|lock| lock.first.since_ns);
+    order::sort_by_key(&mut long, |lock| lock.first.since_ns);
     long.truncate(MAX_HELD_LOCKS);
     long
 }

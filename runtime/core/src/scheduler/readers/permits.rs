@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::panic::Location;
 
+use volt_telemetry::listing::order;
 use volt_telemetry::text;
 use volt_telemetry::waits::{MAX_PERMIT_HOLDERS, PermitHolder};
 
@@ -52,7 +53,7 @@ impl Permits {
         }
         let mut holders: Vec<_> = by_source.into_iter().collect();
         // Those outside of tasks have no time, and come last.
-        holders.sort_by_key(|((task, at), (permits, since_ns))| {
+        order::sort_by_key(&mut holders, |((task, at), (permits, since_ns))| {
             (since_ns.is_none(), *since_ns, Reverse(*permits), *task, (at.file(), at.line(), at.column()))
         });
         let left_out = holders.len().saturating_sub(MAX_PERMIT_HOLDERS) as u64;

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use volt_stacks::kernel::host::host;
 use volt_stacks::kernel::thread::ThreadTimes;
+use volt_telemetry::listing::order;
 use volt_telemetry::{InFlight, Snapshot};
 
 use super::Shared;
@@ -39,7 +40,7 @@ impl Shared {
         self.workers.remotes_in_use().iter().for_each(|remote| remote.cells.blame.read(&mut blame));
         self.sentinel.blame_so_far().into_iter().for_each(|table| table.read(&mut blame));
         let counted_at_ns = self.readers.census.count(&self.workers.registry, &mut blame);
-        blame.sort_by_key(|blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
+        order::sort_by_key(&mut blame, |blame| Reverse((blame.delay_caused_ns, blame.busy_ns)));
         let unknown: &[&str] = if counted_at_ns.is_some() { &[] } else { &["blame.alive", "blame.stranded"] };
         (blame, unknown.iter().map(|field| (*field).to_owned()).collect(), counted_at_ns)
     }

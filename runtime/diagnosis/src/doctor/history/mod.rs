@@ -51,6 +51,7 @@ use std::cmp::Reverse;
 
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::Incident;
+use volt_telemetry::listing::order;
 use volt_telemetry::rule::Rule;
 use volt_telemetry::snapshot::Snapshot;
 
@@ -215,7 +216,7 @@ impl History {
         let known = self.known.iter().filter(|known| known.is_confirmed);
         let mut findings: Vec<_> = known.map(|known| known.at(now_ns)).collect();
         // The sort key does not change from check to check, so that rows stay in place.
-        findings.sort_by_cached_key(|finding| {
+        order::sort_by_key(&mut findings, |finding| {
             let bad = (Reverse(finding.seen.is_current), Reverse(finding.severity));
             (bad, finding.rule, finding.seen.first_at_ns, Key::of(finding))
         });

@@ -44,6 +44,7 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
+use volt_telemetry::listing::order;
 use volt_telemetry::text;
 use volt_telemetry::waits::{LongWait, MAX_LONG_WAITS};
 
@@ -155,7 +156,7 @@ impl Seen {
                     .then_some((waiting_ns, *awaits, line, oldest))
             })
             .collect();
-        long.sort_unstable_by_key(|(waiting_ns, .., oldest)| (std::cmp::Reverse(*waiting_ns), oldest.id));
+        order::sort_by_key(&mut long, |(waiting_ns, .., oldest)| (std::cmp::Reverse(*waiting_ns), oldest.id));
         long.truncate(MAX_LONG_WAITS);
         let of = |(waiting_ns, awaits, line, oldest): (u64, Awaits, &Line, Waiting)| {
             let (name, spawned_at) = registry.look_up(oldest.id, oldest.place, |task| {
