@@ -180,9 +180,9 @@ pub enum Verb {
     },
     /// Print a program's metrics as text at regular intervals
     ///
-    /// The first line is the verdict of the doctor: OK, or the worst finding with its line of code.
-    /// If the program exits, `top` waits for it to come back. Given a pid or a socket path, it
-    /// exits with code 1 instead.
+    /// The first line is the verdict of the doctor: OK, the worst finding with its line of code, or
+    /// a poll that blocks a worker now. If the program exits, `top` waits for it to come back.
+    /// Given a pid or a socket path, it exits with code 1 instead.
     #[command(after_long_help = help::chapters(&help::TOP))]
     Top {
         #[command(flatten)]

@@ -24,9 +24,10 @@
 //! grants it. A website whose name resolves to the exporter is not another one to the browser; on a
 //! loopback address, the exporter refuses its requests by their `Host`. *One at a time*: a program
 //! has at most one request in progress, and rests for as long as the request took, at most
-//! [`REST_MAX`] ([`Turns`]). *Bounded*: at most [`REQUESTS_MAX`] threads; at most [`GROUPS_MAX`]
-//! groups, [`RUNNING_MAX`] running tasks and [`ROWS_MAX`] rows in a reply. A dump takes at most
-//! 20 s in its program, and a sidecar waits at most 45 s for it.
+//! [`REST_MAX`] ([`Turns`]). *Bounded*: at most [`REQUESTS_MAX`] requests in progress. A cancelled
+//! dump of its own program may end a few seconds later; the runtime bounds how many dumps wait for
+//! it. A reply has at most [`GROUPS_MAX`] groups, [`RUNNING_MAX`] running tasks and [`ROWS_MAX`]
+//! rows. A dump takes at most 20 s in its program, and a sidecar waits at most 45 s for it.
 //!
 //! Rejected: a check of `Sec-Fetch-Site`, which old browsers do not send.
 
@@ -170,7 +171,8 @@ impl Target {
             (Target::Own, What::Dump) => {
                 let _turn = turn;
                 let dump = volt::observe::dump_async(&wanted.runtime, wanted.dump_query()).await;
-                dump.map(|dump| wanted.dump_json(dump)).ok_or_else(|| Refusal::no_runtime(&wanted))
+                let dump = dump.ok_or_else(|| Refusal::no_runtime(&wanted))?;
+                Ok(volt::task::block_in_place(|| wanted.dump_json(dump)))
             }
             (Target::Socket(path), What::Dump) => {
                 let cancellation = Cancellation::default();

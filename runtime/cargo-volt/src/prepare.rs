@@ -369,7 +369,8 @@ impl<'a> Preparation<'a> {
 /// Returns whether locking failed because the file system has no locks. Cargo continues there, too.
 fn is_without_locks(error: &io::Error) -> bool {
     // ENOTSUP, ENOSYS and ENOLCK.
-    const CODES: [i32; 3] = if cfg!(target_os = "linux") { [95, 38, 37] } else { [45, 78, 77] };
+    const CODES: [i32; 3] =
+        if cfg!(any(target_os = "linux", target_os = "android")) { [95, 38, 37] } else { [45, 78, 77] };
     error.kind() == io::ErrorKind::Unsupported || error.raw_os_error().is_some_and(|code| CODES.contains(&code))
 }
 

@@ -15,13 +15,16 @@
 //!   first.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{self, Duration};
 
 use pin_project_lite::pin_project;
 
+use crate::driver::readiness::ShutDownError;
+use crate::driver::timers::IsShutDown;
 use crate::driver::wheel::Key;
 use crate::instant::Instant;
 use crate::scheduler::lease::DriverLease;
@@ -302,10 +305,35 @@ impl RawSleep {
     /// Polls the sleep without the cooperative budget.
     #[inline]
     pub fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_or_shut_down(cx).map(|slept| assert!(slept.is_ok(), "{SHUT_DOWN}"))
+    }
+
+    /// Polls the sleep as [`poll_elapsed`](Self::poll_elapsed) does, as part of an I/O operation.
+    ///
+    /// # Errors
+    /// Fails if the runtime is shut down, so that the timer would never fire.
+    pub fn poll_in_operation(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_or_shut_down(cx).map_err(|IsShutDown| ShutDownError::io())
+    }
+
+    /// Waits as part of an I/O operation.
+    ///
+    /// # Errors
+    /// See [`poll_in_operation`](Self::poll_in_operation).
+    pub async fn in_operation(mut self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_in_operation(cx)).await
+    }
+
+    /// Always inlined: each poll of a timeout or a sleep comes through here, and must not inspect
+    /// the result a second time.
+    #[inline(always)]
+    fn poll_or_shut_down(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), IsShutDown>> {
         self.is_started = true;
         while !self.is_due() {
             // Checked in each iteration, since a shutdown, too, removes the entry from the wheel.
-            assert!(!self.driver.timers.is_shut_down(), "{SHUT_DOWN}");
+            if self.driver.timers.is_shut_down() {
+                return Poll::Ready(Err(IsShutDown));
+            }
             match &mut self.armed {
                 // See *The clock decides*.
                 Some(_) if self.driver.timers.has_fired(self.deadline_ns) => self.move_timer(),
@@ -324,14 +352,14 @@ impl RawSleep {
                 None => {
                     let stored = cx.waker().clone();
                     let waker = Identity::of(&stored);
-                    let key = self.driver.arm_timer(self.deadline_ns, stored).expect(SHUT_DOWN);
+                    let key = self.driver.arm_timer(self.deadline_ns, stored)?;
                     self.armed = Some(Armed { key, waker });
                     return Poll::Pending;
                 }
             }
         }
         self.disarm();
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     fn disarm(&mut self) {

@@ -28,9 +28,8 @@ impl Interest {
     pub const WRITABLE: Interest = Interest(Flags::WRITABLE);
     /// Interest in priority data, such as TCP's urgent data (`EPOLLPRI`).
     ///
-    /// The sockets of [`net`](crate::net) are not watched for priority data. An
-    /// [`AsyncFd`](crate::io::unix::AsyncFd) is watched for it if it was created with this
-    /// interest.
+    /// The sockets of [`net`](crate::net) never report priority data. An
+    /// [`AsyncFd`](crate::io::unix::AsyncFd) reports it if it was created with this interest.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub const PRIORITY: Interest = Interest(Flags::PRIORITY);
 

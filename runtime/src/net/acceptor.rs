@@ -24,7 +24,6 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -80,7 +79,7 @@ impl<L: AsRawFd> Acceptor<L> {
             match self.judge(accepted)? {
                 Outcome::Accepted(connection) => return Ok(connection),
                 Outcome::Again => {}
-                Outcome::After(delay) => self.pause(delay).await,
+                Outcome::After(delay) => self.pause(delay).in_operation().await?,
             }
         }
     }
@@ -96,19 +95,26 @@ impl<L: AsRawFd> Acceptor<L> {
             // Taken out instead of borrowed: polling may run a waker's code, which may call this
             // function again.
             let waiting = self.poll_backoff.lock().take();
-            if let Some(mut sleep) = waiting
-                && Pin::new(&mut sleep).poll(cx).is_pending()
-            {
-                *self.poll_backoff.lock() = Some(sleep);
-                return Poll::Pending;
+            if let Some(mut sleep) = waiting {
+                let Poll::Ready(slept) = sleep.poll_in_operation(cx) else {
+                    self.set_poll_backoff(sleep);
+                    return Poll::Pending;
+                };
+                slept?;
             }
             let accepted = ready!(self.io.poll_run(cx, Direction::Read, &accept));
             match self.judge(accepted)? {
                 Outcome::Accepted(connection) => return Poll::Ready(Ok(connection)),
                 Outcome::Again => {}
-                Outcome::After(delay) => *self.poll_backoff.lock() = Some(self.pause(delay)),
+                Outcome::After(delay) => self.set_poll_backoff(self.pause(delay)),
             }
         }
+    }
+
+    fn set_poll_backoff(&self, sleep: RawSleep) {
+        let former = self.poll_backoff.lock().replace(sleep);
+        // Not under the lock: dropping it may run a waker's code, which may poll this listener.
+        drop(former);
     }
 
     fn judge<C>(&self, accepted: io::Result<C>) -> io::Result<Outcome<C>> {
@@ -182,10 +188,14 @@ fn is_exhaustion(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::Waker;
 
     use super::*;
     use crate::Builder;
     use volt_core::context;
+    use volt_core::driver::readiness::ShutDownError;
 
     #[test]
     fn a_connection_that_fails_to_register_does_not_block_accept() {
@@ -204,5 +214,28 @@ mod tests {
             assert_eq!(acceptor.accept(accept).await.unwrap(), next.local_addr().unwrap());
         });
         assert_eq!(runtime.handle().snapshot().driver.accept_backoffs, 1);
+    }
+
+    #[test]
+    fn a_shutdown_during_a_wait_for_resources_is_an_error() {
+        let build = || Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
+        let (owner, other) = (build(), build());
+        let acceptor = {
+            let _entered = owner.enter();
+            let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            // The first wait is the longest, so that it does not end before the shutdown.
+            let acceptor = Acceptor::new(context::driver(), listener).unwrap();
+            Acceptor { backoff_ms: AtomicU32::new(MAX_BACKOFF_MS), ..acceptor }
+        };
+        let exhausted = |_: &mio::net::TcpListener| Err::<(), io::Error>(Errno::MFILE.into());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut accept = pin!(acceptor.accept(exhausted));
+        assert!(accept.as_mut().poll(&mut cx).is_pending());
+        assert!(acceptor.poll_accept(&mut cx, exhausted).is_pending());
+        owner.shutdown_background();
+        let polled = poll_fn(|cx| acceptor.poll_accept(cx, exhausted));
+        for error in [other.block_on(accept).unwrap_err(), other.block_on(polled).unwrap_err()] {
+            assert!(ShutDownError::is_in(&error), "{error}");
+        }
     }
 }

@@ -16,10 +16,11 @@
 //!
 //! *Short reads*: a read from a TCP socket that fills only part of the buffer has emptied the
 //! kernel's queue. The next read then waits for an event without trying first, which saves a system
-//! call. This does not hold for other sources. A read from a Unix stream also ends where a
-//! descriptor was sent along. A read from a terminal ends at a line, and a read from a packet pipe
-//! at a packet. A reader that waited after such a short read would wait for an event that has
-//! already happened.
+//! call. This does not hold for a TCP socket whose peer has sent urgent data, at which a read ends;
+//! the registration then checks for more data. It does not hold for other sources either. A read
+//! from a Unix stream also ends where a descriptor was sent along. A read from a terminal ends at a
+//! line, and a read from a packet pipe at a packet. A reader that waited after such a short read
+//! would wait for an event that has already happened.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -29,7 +30,8 @@ use std::os::unix;
 use std::task::{Context, Poll};
 
 use bytes::BufMut;
-use rustix::net::SendFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::ReadBuf;
 
 use volt_core::driver::readiness::Direction;
@@ -125,6 +127,13 @@ pub(super) fn fill_buf_mut<R>(
     Ok((read, rest))
 }
 
+/// Receives a datagram into memory that may be uninitialized. Not a read, which would leave a
+/// datagram without bytes in the queue.
+pub(super) fn receive_into(socket: impl AsFd, free: &mut [MaybeUninit<u8>]) -> io::Result<(usize, ())> {
+    let ((filled, _), _) = rustix::net::recv(socket, free, RecvFlags::empty())?;
+    Ok((filled.len(), ()))
+}
+
 /// Reads into memory that may be uninitialized.
 fn read_into(source: impl AsFd, free: &mut [MaybeUninit<u8>]) -> io::Result<(usize, ())> {
     let (filled, _) = rustix::io::read(source, free)?;
@@ -136,6 +145,13 @@ pub(crate) fn read_buf(source: impl AsFd, buffer: &mut impl BufMut) -> io::Resul
     Ok(fill_buf_mut(buffer, |free| read_into(source, free))?.0)
 }
 
+/// Returns whether the source is readable at this moment. If the system call fails, that is
+/// unknown, and the next attempt finds it out. At the mark of urgent data, a TCP socket is readable
+/// only if there is data behind the mark (`tcp_poll` in the kernel).
+fn is_readable(source: &impl AsFd) -> bool {
+    poll(&mut [PollFd::new(source, PollFlags::IN)], Some(&Timespec::default())) != Ok(0)
+}
+
 pub(crate) fn poll_read<S: ByteStream>(
     io: &Registration<S>,
     cx: &mut Context<'_>,
@@ -144,7 +160,7 @@ pub(crate) fn poll_read<S: ByteStream>(
     let len = buffer.remaining();
     let read = |source: &S| Ok(fill_read_buf(buffer, |free| read_into(source, free))?.0);
     let read = if S::SHORT_READ_IS_LAST {
-        io.poll_transfer(cx, Direction::Read, len, read)
+        io.poll_transfer(cx, Direction::Read, len, read, is_readable)
     } else {
         io.poll_run(cx, Direction::Read, read)
     };
@@ -156,7 +172,7 @@ pub(crate) fn poll_write<S: ByteStream>(
     cx: &mut Context<'_>,
     bytes: &[u8],
 ) -> Poll<io::Result<usize>> {
-    io.poll_transfer(cx, Direction::Write, bytes.len(), |sink| sink.write(bytes))
+    io.poll_transfer(cx, Direction::Write, bytes.len(), |sink| sink.write(bytes), |_| false)
 }
 
 pub(crate) fn poll_write_vectored<S: ByteStream>(
@@ -169,7 +185,7 @@ pub(crate) fn poll_write_vectored<S: ByteStream>(
     // maximum would look like one that found the buffer full.
     let slices = at_most(slices);
     let len = slices.iter().map(|slice| slice.len()).sum();
-    io.poll_transfer(cx, Direction::Write, len, |sink| sink.write_vectored(slices))
+    io.poll_transfer(cx, Direction::Write, len, |sink| sink.write_vectored(slices), |_| false)
 }
 
 pub(crate) fn try_read<S: ByteStream>(io: &Registration<S>, buffer: &mut [u8]) -> io::Result<usize> {

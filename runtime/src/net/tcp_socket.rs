@@ -170,12 +170,12 @@ impl TcpSocket {
     }
 
     /// Sets the size of the kernel's send buffer in bytes (`SO_SNDBUF`). Linux doubles the value to
-    /// allow for its own overhead.
+    /// allow for its own overhead, and reduces a value above its limit (`net.core.wmem_max`) to it.
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn set_send_buffer_size(&self, bytes: u32) -> io::Result<()> {
-        Ok(sockopt::set_socket_send_buffer_size(&self.fd, bytes as usize)?)
+        Ok(sockopt::set_socket_send_buffer_size(&self.fd, limited(bytes))?)
     }
 
     /// Returns the size of the kernel's send buffer in bytes (`SO_SNDBUF`).
@@ -187,12 +187,13 @@ impl TcpSocket {
     }
 
     /// Sets the size of the kernel's receive buffer in bytes (`SO_RCVBUF`). Linux doubles the value
-    /// to allow for its own overhead.
+    /// to allow for its own overhead, and reduces a value above its limit (`net.core.rmem_max`) to
+    /// it.
     ///
     /// # Errors
     /// Returns an error if the underlying system call fails.
     pub fn set_recv_buffer_size(&self, bytes: u32) -> io::Result<()> {
-        Ok(sockopt::set_socket_recv_buffer_size(&self.fd, bytes as usize)?)
+        Ok(sockopt::set_socket_recv_buffer_size(&self.fd, limited(bytes))?)
     }
 
     /// Returns the size of the kernel's receive buffer in bytes (`SO_RCVBUF`).
@@ -242,6 +243,11 @@ impl TcpSocket {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 device!(TcpSocket, self => &self.fd);
+
+/// Returns the size, or the largest one that the system call accepts. The system's limit is lower.
+fn limited(bytes: u32) -> usize {
+    bytes.min(i32::MAX.unsigned_abs()) as usize
+}
 
 fn saturating(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)

@@ -121,7 +121,7 @@ impl TcpStream {
 
     /// Waits until an attempt to connect that is in progress succeeds, and returns the connection.
     pub(super) async fn connected(driver: Arc<Driver>, stream: net::TcpStream) -> io::Result<TcpStream> {
-        let io = Registration::new(driver, stream, Flags::NONE)?;
+        let io = Registration::of_tcp(driver, stream, Flags::NONE)?;
         let is_connected = |stream: &net::TcpStream| match (stream.take_error()?, stream.peer_addr()) {
             (Some(error), _) => Err(error),
             // The event was not the end of the attempt: wait for the next one.
@@ -133,7 +133,7 @@ impl TcpStream {
     }
 
     pub(super) fn register(driver: Arc<Driver>, stream: net::TcpStream) -> io::Result<TcpStream> {
-        Ok(TcpStream { io: Registration::new(driver, stream, PROBABLY_READY)? })
+        Ok(TcpStream { io: Registration::of_tcp(driver, stream, PROBABLY_READY)? })
     }
 
     /// Receives data without removing it from the queue: the next read returns the same data again.

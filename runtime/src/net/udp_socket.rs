@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, recvfrom, sockopt};
 use tokio::io::ReadBuf;
 
 use crate::net::addr::{ToSocketAddrs, resolve};
-use crate::net::bytes::{fill_buf_mut, fill_read_buf};
+use crate::net::bytes::{fill_buf_mut, fill_read_buf, receive_into};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::net::device::device;
 use crate::net::surface::datagrams::datagrams;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use crate::time::error::Elapsed;
-use volt_core::scheduler::lease::DriverLease;
 use volt_core::sleep::{RawSleep, is_reachable};
 use volt_core::time::Instant;
 use volt_core::{context, coop};
@@ -43,7 +42,8 @@ use volt_core::{context, coop};
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
     let future = future.into_future();
-    if is_reachable(duration) { timeout_on(context::timers(), duration, future) } else { Timeout::new(future, None) }
+    let sleep = if is_reachable(duration) { Some(RawSleep::after(context::timers(), duration)) } else { None };
+    Timeout::new(future, sleep)
 }
 
 /// Requires `future` to complete before `deadline`. Otherwise like [`timeout`].
@@ -70,12 +70,6 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout::new(future.into_future(), Some(RawSleep::until(context::timers(), deadline)))
-}
-
-/// Creates a timeout on the timers of `driver`, which may belong to another runtime than the
-/// current one.
-pub(crate) fn timeout_on<F: Future>(driver: DriverLease, duration: Duration, future: F) -> Timeout<F> {
-    Timeout::new(future, Some(RawSleep::after(driver, duration)))
 }
 
 pin_project! {

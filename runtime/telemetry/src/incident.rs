@@ -196,7 +196,7 @@ pub struct Incident {
     pub route: Option<String>,
     /// The cause of the long poll: of several, the one that has lasted longest. If that is one [of
     /// the machine](Cause::is_of_machine), the longest cause of the program takes precedence,
-    /// provided that it would have made the poll an incident without the machine.
+    /// provided that it has certainly lasted for as long as makes a poll an incident.
     pub cause: Cause,
     /// All causes of the poll so far: [`cause`](Self::cause), and then the others, the longest
     /// first. Together they last for `for_ns`, without pauses of the machine. Empty if the program

@@ -131,6 +131,24 @@ fn a_wait_for_priority_events_ends_when_the_peer_closes() {
 }
 
 #[test]
+fn a_mutable_attempt_does_not_spin_when_half_closed() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let (there, here) = pair();
+            let mut here = AsyncFd::new(here).unwrap();
+            there.shutdown(std::net::Shutdown::Write).unwrap();
+            while !here.readable().await.unwrap().ready().is_read_closed() {
+                volt::task::yield_now().await;
+            }
+            while here.get_ref().write(b"no room").is_ok() {}
+            let both = Interest::READABLE | Interest::WRITABLE;
+            let writes = here.async_io_mut(both, |stream| stream.write(b"no room"));
+            assert!(timeout(SOON, writes).await.is_err());
+        });
+    });
+}
+
+#[test]
 fn async_fd_returns_a_rejected_fd_and_deregisters_on_into_inner() {
     with_workers(|runtime| {
         runtime.block_on(async {

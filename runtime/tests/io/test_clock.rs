@@ -197,6 +197,17 @@ fn pausing_without_a_test_clock_panics_with_the_remedy() {
     watchdog::runtime(1).block_on(async { time::pause() });
 }
 
+#[test]
+fn a_test_clock_that_does_not_start_paused_can_be_paused() {
+    let runtime = watchdog::builder(1).test_clock(true).start_paused(false).build().unwrap();
+    runtime.block_on(async {
+        time::pause();
+        let began = Instant::now();
+        time::advance(HOUR).await;
+        assert_eq!(began.elapsed(), HOUR);
+    });
+}
+
 #[volt::test(start_paused = true)]
 async fn a_test_that_starts_paused_sleeps_without_waiting() {
     let (began, really) = (Instant::now(), std::time::Instant::now());

@@ -18,10 +18,10 @@ impl Builder {
     }
 
     /// Sets whether the runtime has a [test clock](Self::test_clock) that is paused from the start.
-    /// Default false. With false, the runtime has no test clock, even if `test_clock` was set
-    /// before.
+    /// Default false. With false, a test clock that was set before stays, and is not paused at the
+    /// start.
     pub fn start_paused(mut self, start_paused: bool) -> Self {
-        self.test_clock = start_paused.then_some(true);
+        self.test_clock = if start_paused { Some(true) } else { self.test_clock.and(Some(false)) };
         self
     }
 

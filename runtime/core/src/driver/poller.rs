@@ -131,7 +131,8 @@ fn flags(
     flags
 }
 
-/// Converts an event of mio.
+/// Converts an event of mio, which calls a socket with priority data readable. So where mio waits,
+/// urgent data wakes the reader of a TCP stream (see *Marks* in `readiness`).
 fn from_mio(event: &mio::event::Event) -> (Token, Flags) {
     let flags = flags(
         event.is_readable(),
@@ -206,17 +207,16 @@ mod imp {
         let (said, data) = (event.flags, event.data);
         let has = |flag| said.contains(flag);
         let is_hung_up = has(EventFlags::HUP);
-        let has_priority = has(EventFlags::PRI);
         // This is how the kernel reports to a pipe's writer that there is no reader; mio does the
         // same.
         let has_no_reader = has(EventFlags::ERR) && (has(EventFlags::OUT) || said == EventFlags::ERR);
         let flags = flags(
-            has(EventFlags::IN) || has_priority,
+            has(EventFlags::IN),
             has(EventFlags::OUT),
             has(EventFlags::ERR),
             is_hung_up || has(EventFlags::RDHUP),
             is_hung_up || has_no_reader,
-            has_priority,
+            has(EventFlags::PRI),
         );
         (Token(data.u64() as usize), flags)
     }

@@ -11,6 +11,7 @@
 //! * *Optimistic*: a socket that is likely to be ready starts with its flags set, which saves a
 //!   turn of the driver.
 
+use std::future::Future;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -25,6 +26,12 @@ use crate::driver::turn::Driver;
 
 /// The events for which a socket is registered by default.
 const BOTH: Interest = Interest::READABLE.add(Interest::WRITABLE);
+/// The events for which a TCP stream is registered. The last one adds no event to a stream without
+/// urgent data.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const BOTH_AND_MARK: Interest = BOTH.add(Interest::PRIORITY);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const BOTH_AND_MARK: Interest = BOTH;
 
 /// A registered socket.
 #[derive(Debug)]
@@ -44,6 +51,15 @@ impl<S: AsRawFd> Registration<S> {
     /// Fails as `Driver::register` does.
     pub fn new(driver: Arc<Driver>, source: S, begin: Flags) -> io::Result<Self> {
         Self::with_interest(driver, source, BOTH, begin).map_err(|(_, error)| error)
+    }
+
+    /// Same as [`new`](Self::new), for a TCP stream, which is also watched for urgent data; see
+    /// [`poll_transfer`](Self::poll_transfer).
+    ///
+    /// # Errors
+    /// Fails as `Driver::register` does.
+    pub fn of_tcp(driver: Arc<Driver>, source: S, begin: Flags) -> io::Result<Self> {
+        Self::with_interest(driver, source, BOTH_AND_MARK, begin.and(Flags::MARKABLE)).map_err(|(_, error)| error)
     }
 
     /// Same as [`new`](Self::new), but registers only for `interest`. On failure the source is
@@ -67,7 +83,14 @@ impl<S: AsRawFd> Registration<S> {
 
     /// Returns the socket.
     pub fn source_mut(&mut self) -> &mut S {
-        self.source.as_mut().expect("a registration holds its socket until it is taken apart")
+        self.source_and_waits().0
+    }
+
+    /// Returns the socket and the part that [waits](Self::waits), so that an operation may change
+    /// the socket.
+    pub fn source_and_waits(&mut self) -> (&mut S, Waits<'_>) {
+        let source = self.source.as_mut().expect("a registration holds its socket until it is taken apart");
+        (source, Waits(&self.readiness))
     }
 
     /// Returns the driver with which the socket is registered.
@@ -101,29 +124,13 @@ impl<S: AsRawFd> Registration<S> {
         self.readiness.check_for_attempt(awaited)
     }
 
-    /// Tries `operation` until it does not block. In between, waits in the queue for one of the
-    /// flags `awaited`.
-    pub async fn run<R>(
+    /// Tries `operation` until it does not block; see [`Waits::run`].
+    pub fn run<R>(
         &self,
         awaited: impl Into<Flags>,
         mut operation: impl FnMut(&S) -> io::Result<R>,
-    ) -> io::Result<R> {
-        let awaited = awaited.into();
-        loop {
-            let (seen, unit) = self.readiness.ready(awaited).await?;
-            match self.attempt(seen, awaited, &mut operation) {
-                Attempt::Done(result) => {
-                    unit.made_progress();
-                    return result;
-                }
-                Attempt::Blocked => {}
-                // The next wait would end immediately, so let other tasks run first.
-                Attempt::BlockedAndClosed => {
-                    unit.made_progress();
-                    coop::yield_once().await;
-                }
-            }
-        }
+    ) -> impl Future<Output = io::Result<R>> {
+        self.waits().run(awaited, move || operation(self.source()))
     }
 
     /// Returns the part of this registration that waits. Its futures do not borrow the socket, so
@@ -156,7 +163,8 @@ impl<S: AsRawFd> Registration<S> {
         let unit = ready!(coop::poll_proceed(cx));
         loop {
             let seen = ready!(self.readiness.poll_ready(cx, direction))?;
-            if let Attempt::Done(result) = self.attempt(seen, direction.into(), &mut operation) {
+            let attempt = self.waits().attempt(seen, direction.into(), || operation(self.source()));
+            if let Attempt::Done(result) = attempt {
                 unit.made_progress();
                 return Poll::Ready(result);
             }
@@ -168,18 +176,25 @@ impl<S: AsRawFd> Registration<S> {
     /// If it moves fewer, the kernel's buffer is empty (or full), and Linux reports the next change
     /// by a new event (epoll(7), question 9). So the flag is cleared here, which saves the system
     /// call of a next attempt that would block.
+    ///
+    /// A read from a TCP stream also ends at the mark of urgent data. So once there has been any,
+    /// the flag stays if `has_more` finds data behind the mark. If there is none, it is cleared:
+    /// the next attempt would discard the urgent byte (*Marks* in `readiness`). An event that is
+    /// collected after the checks here changes the tick, or sets the flag again.
     pub fn poll_transfer(
         &self,
         cx: &mut Context<'_>,
         direction: Direction,
         len: usize,
         operation: impl FnMut(&S) -> io::Result<usize>,
+        has_more: impl FnOnce(&S) -> bool,
     ) -> Poll<io::Result<usize>> {
         let seen = self.readiness.check(direction)?;
         let result = ready!(self.poll_run(cx, direction, operation));
         if let (Some(seen), Ok(moved)) = (seen, &result)
             && cfg!(any(target_os = "linux", target_os = "android"))
             && (1..len).contains(moved)
+            && (self.check_for_attempt(Flags::MARKED).is_none() || !has_more(self.source()))
         {
             self.readiness.clear(seen);
         }
@@ -211,22 +226,6 @@ impl<S: AsRawFd> Registration<S> {
     pub fn refute(&self, seen: Seen, awaited: Flags) {
         self.readiness.refute(seen, awaited);
     }
-
-    /// Makes one attempt after a check for `awaited`. If it would have blocked, the flags are
-    /// cleared.
-    fn attempt<R>(&self, seen: Seen, awaited: Flags, operation: &mut impl FnMut(&S) -> io::Result<R>) -> Attempt<R> {
-        loop {
-            match operation(self.source()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let is_all = self.readiness.refute(seen, awaited);
-                    return if is_all { Attempt::Blocked } else { Attempt::BlockedAndClosed };
-                }
-                // A signal came before anything was done. This is rare, and no reason to wait.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Attempt::Done(result),
-            }
-        }
-    }
 }
 
 /// Waits for the readiness of a socket, without access to the socket.
@@ -247,6 +246,47 @@ impl Waits<'_> {
         let (seen, unit) = self.0.ready(awaited).await?;
         unit.made_progress();
         Ok(seen)
+    }
+
+    /// Tries `operation` until it does not block. In between, waits in the queue for one of the
+    /// flags `awaited`.
+    pub async fn run<R>(
+        self,
+        awaited: impl Into<Flags>,
+        mut operation: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let awaited = awaited.into();
+        loop {
+            let (seen, unit) = self.0.ready(awaited).await?;
+            match self.attempt(seen, awaited, &mut operation) {
+                Attempt::Done(result) => {
+                    unit.made_progress();
+                    return result;
+                }
+                Attempt::Blocked => {}
+                // The next wait would end immediately, so let other tasks run first.
+                Attempt::BlockedAndClosed => {
+                    unit.made_progress();
+                    coop::yield_once().await;
+                }
+            }
+        }
+    }
+
+    /// Makes one attempt after a check for `awaited`. If it would have blocked, the flags are
+    /// cleared.
+    fn attempt<R>(self, seen: Seen, awaited: Flags, mut operation: impl FnMut() -> io::Result<R>) -> Attempt<R> {
+        loop {
+            match operation() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let is_all = self.0.refute(seen, awaited);
+                    return if is_all { Attempt::Blocked } else { Attempt::BlockedAndClosed };
+                }
+                // A signal came before anything was done. This is rare, and no reason to wait.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Attempt::Done(result),
+            }
+        }
     }
 }
 

@@ -27,10 +27,11 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mio::net::{UnixListener, UnixStream};
+use mio::net::UnixStream;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use volt_telemetry::socket::{self, Environment};
@@ -92,7 +93,7 @@ impl Listener {
         let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW)?;
         let inode = inode_of(&stat);
         let file = Arc::new(SocketFile { path, dir, name, inode, pid });
-        let opened = Self { socket: UnixListener::from_std(listener.into()), file };
+        let opened = Self { socket: listener.into(), file };
         if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_mode & 0o077 != 0 {
             let mode = stat.st_mode & 0o777;
             return Err(io::Error::other(format!(
@@ -113,7 +114,11 @@ impl Listener {
     /// # Errors
     /// `WouldBlock` if there is none, or an error of the kernel.
     pub(super) fn accept(&self) -> io::Result<UnixStream> {
-        Ok(self.socket.accept()?.0)
+        // Not mio's listener: its `accept` panics if the path of the client has 108 bytes, the most
+        // that Linux allows.
+        let (socket, _) = self.socket.accept()?;
+        socket.set_nonblocking(true)?;
+        Ok(UnixStream::from_std(socket))
     }
 }
 
@@ -182,6 +187,20 @@ mod tests {
         assert_eq!((mode(listener.path()), mode(&folder.sockets())), (0o600, 0o700));
         drop(listener);
         assert_eq!(folder.names(), [""; 0]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_client_with_the_longest_path_is_accepted() {
+        let folder = Folder::new();
+        let listener = Listener::open(&folder.environment()).unwrap();
+        // 108 bytes; the standard library allows one less.
+        let begin = folder.sockets().join("").as_os_str().len();
+        let path = folder.sockets().join("x".repeat(108 - begin));
+        let client = socket::stream_socket().unwrap();
+        rustix::net::bind(&client, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::connect(&client, &socket::address(listener.path()).unwrap()).unwrap();
+        listener.accept().unwrap();
     }
 
     #[test]

@@ -26,10 +26,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use volt_telemetry::socket;
 use volt_telemetry::wire::{self, MAX_REPLY_BYTES, Reply, Request};
@@ -74,8 +76,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(poll: Poll, mut listener: Listener, limits: Limits) -> io::Result<Self> {
-        poll.registry().register(&mut listener.socket, LISTENER, Interest::READABLE)?;
+    pub(super) fn new(poll: Poll, listener: Listener, limits: Limits) -> io::Result<Self> {
+        poll.registry().register(&mut SourceFd(&listener.socket.as_raw_fd()), LISTENER, Interest::READABLE)?;
         let clients = (0..limits.clients).map(|_| None).collect();
         let paid_at = vec![Instant::now(); limits.clients];
         let events = Events::with_capacity(limits.clients + 2);

@@ -35,8 +35,8 @@ pub fn dump(runtime: &str, query: &dump::Query) -> Option<Dump> {
     Some(registry::find(runtime)?.dump(query, &limit))
 }
 
-/// Makes a dump as [`dump`] does, for asynchronous code. The runtime may be another one than that
-/// of the caller.
+/// Makes a dump as [`dump()`] does, for asynchronous code. The runtime may be another one than
+/// that of the caller.
 ///
 /// # Cancel safety
 /// If the future is dropped, the dump ends early and is discarded. Some waiting tasks may still be

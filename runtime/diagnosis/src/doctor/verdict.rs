@@ -27,6 +27,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A shorter poll is not called stuck, even if the sentinel has replaced its worker: the runtime
 /// records polls of this length by default.
 const STUCK_NS: u64 = 10_000_000;
+/// The two durations of a poll were measured at different moments of one snapshot.
+const APART_NS: u64 = 5_000_000;
 
 /// The verdict on one or more runtimes of a program. [`Display`](fmt::Display) formats it.
 ///
@@ -102,8 +104,12 @@ impl Stuck {
 fn stuck_poll<'a>(runtime: &'a Snapshot, worker: &'a Worker) -> Option<(&'a InFlight, Option<&'a Incident>)> {
     // A poll that announced that it blocks has handed over its worker.
     let poll = worker.in_flight.as_ref().filter(|_| worker.duty != Duty::Blocking)?;
-    let is_this =
-        |incident: &&Incident| !incident.is_over && incident.worker == worker.index && incident.task_id == poll.task_id;
+    let is_this = |incident: &&Incident| {
+        // The incident of the poll before it is open until the next check of the sentinel.
+        let is_of_this_poll = incident.for_ns <= poll.for_ns.saturating_add(APART_NS);
+        let is_of_the_same = incident.worker == worker.index && incident.task_id == poll.task_id;
+        !incident.is_over && is_of_the_same && is_of_this_poll
+    };
     let incident = runtime.incidents.latest.iter().rfind(is_this);
     let is_stuck = match incident {
         // A poll that the kernel does not run is not stuck.
@@ -466,6 +472,9 @@ mod tests {
         let mut over = stuck(9, Some(Cause::Sleep), Vec::new());
         over.incidents.latest[0].is_over = true;
         assert_eq!(of(&over), ok);
+        let mut before = stuck(2, Some(Cause::Sleep), Vec::new());
+        before.incidents.latest[0].for_ns = 300_000_000;
+        assert_eq!(of(&before), ok, "it is the incident of the poll before");
     }
 
     #[test]

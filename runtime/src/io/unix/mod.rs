@@ -312,12 +312,8 @@ impl<T: AsRawFd> AsyncFd<T> {
         interest: Interest,
         mut operation: impl FnMut(&mut T) -> io::Result<R>,
     ) -> io::Result<R> {
-        loop {
-            let mut guard = self.ready_mut(interest).await?;
-            if let Ok(result) = guard.try_io(|fd| operation(fd.get_mut())) {
-                return result;
-            }
-        }
+        let (inner, waits) = self.io.source_and_waits();
+        waits.run(interest.awaited(), || operation(inner)).await
     }
 
     /// Tries `operation` once if the descriptor may be ready. If the operation would block, the

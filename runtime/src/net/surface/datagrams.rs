@@ -63,7 +63,7 @@ macro_rules! datagrams {
             /// # Errors
             /// Returns the same errors as [`recv`](Self::recv).
             pub fn poll_recv(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-                let receive = |socket: &_| fill_read_buf(buffer, |free| receive(socket, free, RecvFlags::empty()));
+                let receive = |socket: &_| fill_read_buf(buffer, |free| receive_into(socket, free));
                 self.io.poll_run(cx, Direction::Read, receive).map_ok(drop)
             }
 
@@ -84,7 +84,7 @@ macro_rules! datagrams {
             /// # Cancel safety
             /// The same as for [`recv`](Self::recv).
             pub async fn recv_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
-                let receive = |socket: &_| fill_buf_mut(buffer, |free| receive(socket, free, RecvFlags::empty()));
+                let receive = |socket: &_| fill_buf_mut(buffer, |free| receive_into(socket, free));
                 Ok(self.io.run(Direction::Read, receive).await?.0)
             }
 
@@ -93,7 +93,7 @@ macro_rules! datagrams {
             /// # Errors
             /// Returns the same errors as [`try_recv`](Self::try_recv).
             pub fn try_recv_buf<B: BufMut>(&self, buffer: &mut B) -> io::Result<usize> {
-                let receive = |socket: &_| fill_buf_mut(buffer, |free| receive(socket, free, RecvFlags::empty()));
+                let receive = |socket: &_| fill_buf_mut(buffer, |free| receive_into(socket, free));
                 Ok(self.io.try_run(Direction::Read, receive)?.0)
             }
 

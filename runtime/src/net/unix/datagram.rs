@@ -3,10 +3,17 @@
 //! A datagram socket can send to a receiver that it is not connected to. If the queue of that
 //! receiver is full, the kernel refuses the datagram, and sends no event when the queue has room
 //! again. A writable event only covers the sender's own buffer, and the queue of its peer if it has
-//! one. So `send_to` waits for an event, and in addition tries again after 1 ms, then after twice
-//! the previous wait, up to 32 ms. `poll_send_to` can only wait for an event.
+//! one. Linux even sends such an event immediately, because the refused datagram leaves the
+//! sender's buffer. A sender that waited for events would therefore try again without end.
+//!
+//! So a refused sender checks whether the socket itself is writable. If it is, the queue of the
+//! receiver is full: the sender ignores events, and tries again after 1 ms, then after twice the
+//! previous wait, up to 32 ms. If it is not, the sender waits for an event. But the socket is also
+//! not writable while the queue of its peer is full, whatever the receiver. So `send_to` tries
+//! again after these times in this case, too. `poll_send_to` does not.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
@@ -14,22 +21,26 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::BufMut;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SocketAddrUnix, recvfrom};
 use tokio::io::ReadBuf;
 
-use crate::net::bytes::{fill_buf_mut, fill_read_buf};
+use crate::net::bytes::{fill_buf_mut, fill_read_buf, receive_into};
 use crate::net::surface::datagrams::datagrams;
 use crate::net::surface::{descriptor, waits};
 use crate::net::unix::{MAX_RETRY, MIN_RETRY, SocketAddr, address};
-use crate::time::timeout::timeout_on;
 use volt_core::driver::readiness::{Direction, Flags};
 use volt_core::driver::registration::Registration;
 use volt_core::driver::turn::Driver;
 use volt_core::scheduler::lease::DriverLease;
+use volt_core::sleep::RawSleep;
+use volt_shim::Mutex;
 
 /// A Unix datagram socket.
 ///
@@ -51,15 +62,38 @@ use volt_core::scheduler::lease::DriverLease;
 /// ```
 pub struct UnixDatagram {
     io: Registration<net::UnixDatagram>,
+    /// The wait that `poll_send_to` is in, if any, and its length.
+    poll_retry: Mutex<Option<(RawSleep, Duration)>>,
 }
 
-/// Receives a datagram into memory that may be uninitialized.
+/// Sends a datagram. Returns `None` if the queue of the receiver is full, although the socket
+/// itself is writable; see the header of this file.
+fn send(socket: &net::UnixDatagram, bytes: &[u8], target: &net::SocketAddr) -> io::Result<Option<usize>> {
+    match socket.send_to_addr(bytes, target) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && is_writable(socket) => Ok(None),
+        sent => sent.map(Some),
+    }
+}
+
+/// Returns whether the socket is writable at this moment. If the system call fails, the caller
+/// waits for an event, as if it were not.
+fn is_writable(socket: &net::UnixDatagram) -> bool {
+    let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+    let result = poll(&mut polled, Some(&Timespec::default()));
+    result.is_ok() && polled[0].revents().contains(PollFlags::OUT)
+}
+
+/// Receives a datagram into memory that may be uninitialized, with the address of its sender.
 fn receive(
     socket: &net::UnixDatagram,
     free: &mut [MaybeUninit<u8>],
     flags: RecvFlags,
 ) -> io::Result<(usize, SocketAddr)> {
     let ((filled, _), _, from) = recvfrom(socket, free, flags)?;
+    // A path of 108 bytes, the most that Linux allows. The kernel counts a zero byte behind it, for
+    // which the address has no room: rustix panics, and the standard library does not create such
+    // an address. So the sender counts as one without an address.
+    let from = from.filter(|from| from.addr_len() as usize <= size_of::<libc::sockaddr_un>());
     // The address of a sender that is not bound to one.
     let nameless = || net::SocketAddr::from_pathname("");
     let from = match from.map(SocketAddrUnix::try_from).transpose()? {
@@ -131,7 +165,8 @@ impl UnixDatagram {
     }
 
     fn register(driver: Arc<Driver>, socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
-        Ok(UnixDatagram { io: Registration::new(driver, socket, Flags::WRITABLE)? })
+        let io = Registration::new(driver, socket, Flags::WRITABLE)?;
+        Ok(UnixDatagram { io, poll_retry: Mutex::new(None) })
     }
 
     /// Connects the socket to the socket at `path`, the peer. `send` then sends datagrams to the
@@ -172,27 +207,40 @@ impl UnixDatagram {
     /// ```
     pub async fn send_to<P: AsRef<Path>>(&self, bytes: &[u8], target: P) -> io::Result<usize> {
         let target = address(target.as_ref())?;
-        let send = |socket: &net::UnixDatagram| socket.send_to_addr(bytes, &target);
         let mut retry = MIN_RETRY;
         loop {
-            if let Ok(result) =
-                timeout_on(DriverLease::of(self.io.driver()), retry, self.io.run(Direction::Write, send)).await
-            {
-                return result;
+            let mut sleep = self.pause(retry);
+            let mut attempts = pin!(self.io.run(Direction::Write, |socket| send(socket, bytes, &target)));
+            // Not a `Timeout`, which panics if the runtime is shut down.
+            let attempted = poll_fn(|cx| match attempts.as_mut().poll(cx)? {
+                Poll::Ready(sent) => Poll::Ready(Ok::<_, io::Error>(Some(sent))),
+                Poll::Pending => sleep.poll_in_operation(cx).map_ok(|()| None),
+            });
+            match attempted.await? {
+                Some(Some(sent)) => return Ok(sent),
+                Some(None) => sleep.in_operation().await?,
+                // No event has come.
+                None => match self.io.source().send_to_addr(bytes, &target) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    result => return result,
+                },
             }
-            match send(self.io.source()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => retry = (retry * 2).min(MAX_RETRY),
-                result => return result,
-            }
+            retry = (retry * 2).min(MAX_RETRY);
         }
+    }
+
+    /// A sleep on the socket's own runtime, whichever runtime this thread belongs to.
+    fn pause(&self, duration: Duration) -> RawSleep {
+        RawSleep::after(DriverLease::of(self.io.driver()), duration)
     }
 
     /// Polls for sending a datagram as [`send_to`](Self::send_to) does. If several tasks poll for
     /// sending, only the task that polled last is woken.
     ///
     /// If other senders have filled the receiver's queue, the kernel sends no event when the queue
-    /// has room again. The task then waits until another event of this socket. Prefer
-    /// [`send_to`](Self::send_to), which tries again after at most 32 ms.
+    /// has room again. The task is then woken to try again, after 1 ms to 32 ms. If the socket is
+    /// connected, and the queue of its peer is full, the task waits for that queue, whatever the
+    /// target. Prefer [`send_to`](Self::send_to) for such a socket.
     ///
     /// # Errors
     /// Returns the same errors as [`connect`](Self::connect).
@@ -203,10 +251,30 @@ impl UnixDatagram {
         target: P,
     ) -> Poll<io::Result<usize>> {
         let target = address(target.as_ref())?;
-        self.io.poll_run(cx, Direction::Write, |socket| socket.send_to_addr(bytes, &target))
+        let sent = ready!(self.io.poll_run(cx, Direction::Write, |socket| send(socket, bytes, &target)))?;
+        // Taken out instead of borrowed: polling or dropping it may run a waker's code, which may
+        // call this function again.
+        let waiting = self.poll_retry.lock().take();
+        if let Some(sent) = sent {
+            return Poll::Ready(Ok(sent));
+        }
+        let (mut sleep, mut retry) = waiting.unwrap_or_else(|| (self.pause(MIN_RETRY), MIN_RETRY));
+        // If it has elapsed, the attempt was the one for which it was set.
+        while let Poll::Ready(slept) = sleep.poll_in_operation(cx) {
+            slept?;
+            retry = (retry * 2).min(MAX_RETRY);
+            sleep = self.pause(retry);
+        }
+        let former = self.poll_retry.lock().replace((sleep, retry));
+        drop(former);
+        Poll::Pending
     }
 
     /// Tries to send a datagram to `target` without waiting.
+    ///
+    /// A loop that alternates this with [`writable`](Self::writable) can spin: if other senders
+    /// have filled the receiver's queue, the socket itself is writable. Use
+    /// [`send_to`](Self::send_to) instead.
     ///
     /// # Errors
     /// Returns `ErrorKind::WouldBlock` if there is no room. Otherwise returns the same errors as

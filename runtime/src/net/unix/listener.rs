@@ -35,7 +35,7 @@ use volt_core::driver::turn::Driver;
 /// # }).unwrap();
 /// ```
 pub struct UnixListener {
-    io: Acceptor<mio::net::UnixListener>,
+    io: Acceptor<net::UnixListener>,
 }
 
 impl UnixListener {
@@ -67,10 +67,10 @@ impl UnixListener {
     }
 
     fn bind_on(driver: Arc<Driver>, address: &net::SocketAddr) -> io::Result<UnixListener> {
-        Self::register(driver, mio::net::UnixListener::bind_addr(address)?)
+        Self::register(driver, mio::net::UnixListener::bind_addr(address)?.into())
     }
 
-    fn register(driver: Arc<Driver>, listener: mio::net::UnixListener) -> io::Result<UnixListener> {
+    fn register(driver: Arc<Driver>, listener: net::UnixListener) -> io::Result<UnixListener> {
         Ok(UnixListener { io: Acceptor::new(driver, listener)? })
     }
 
@@ -100,9 +100,13 @@ impl UnixListener {
         self.io.poll_accept(cx, |listener| self.take(listener))
     }
 
-    fn take(&self, listener: &mio::net::UnixListener) -> io::Result<(UnixStream, SocketAddr)> {
+    fn take(&self, listener: &net::UnixListener) -> io::Result<(UnixStream, SocketAddr)> {
+        // Not mio's `accept`: it panics if the path of the client has 108 bytes, the most that
+        // Linux allows, and does not return abstract names. The price is a second system call,
+        // which sets the non-blocking mode.
         let (stream, peer) = listener.accept()?;
-        Ok((UnixStream::register(self.io.driver().clone(), stream.into())?, peer.into()))
+        stream.set_nonblocking(true)?;
+        Ok((UnixStream::register(self.io.driver().clone(), stream)?, peer.into()))
     }
 
     /// Returns the local address that this listener is bound to.
@@ -122,7 +126,7 @@ impl UnixListener {
     }
 }
 
-descriptor!(UnixListener, net::UnixListener, mio::net::UnixListener::from_std);
+descriptor!(UnixListener, net::UnixListener, std::convert::identity);
 
 impl fmt::Debug for UnixListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

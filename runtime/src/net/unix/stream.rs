@@ -161,7 +161,7 @@ pub(super) async fn when_not_full<C>(
     loop {
         match connect() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                RawSleep::after(DriverLease::of(driver), retry).await;
+                RawSleep::after(DriverLease::of(driver), retry).in_operation().await?;
                 retry = (retry * 2).min(MAX_RETRY);
             }
             result => return result,

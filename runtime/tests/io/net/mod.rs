@@ -18,6 +18,8 @@ use volt::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use volt::time::timeout;
 
 mod settings;
+#[cfg(target_os = "linux")]
+mod urgent;
 
 const SOON: Duration = Duration::from_millis(5);
 

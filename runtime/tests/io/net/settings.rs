@@ -74,6 +74,22 @@ fn a_socket_is_bound_to_an_interface_and_released() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_buffer_above_the_limit_gets_the_size_of_the_limit() {
+    with_workers(|runtime| {
+        runtime.block_on(async {
+            let sizes = [u32::MAX, i32::MAX.unsigned_abs()].map(|bytes| {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.set_send_buffer_size(bytes).unwrap();
+                socket.set_recv_buffer_size(bytes).unwrap();
+                (socket.send_buffer_size().unwrap(), socket.recv_buffer_size().unwrap())
+            });
+            assert_eq!(sizes[0], sizes[1]);
+        });
+    });
+}
+
+#[test]
 #[allow(deprecated, reason = "these are the deprecated functions")]
 fn a_stream_lingers_for_the_time_that_was_set() {
     with_workers(|runtime| {

@@ -1,4 +1,6 @@
-//! Unix domain sockets and pipes: their setup (`socket`), and their use (`sockets`).
+//! Unix domain sockets and pipes: datagrams (`datagrams`), the setup of sockets (`socket`), and
+//! streams and pipes (`sockets`).
 
+mod datagrams;
 mod socket;
 mod sockets;

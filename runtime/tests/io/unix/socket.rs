@@ -41,6 +41,23 @@ fn a_unix_socket_becomes_a_stream_a_listener_or_datagrams() {
 }
 
 #[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn accept_returns_the_abstract_name_of_a_client() {
+    with_workers(|runtime| {
+        let folder = Folder::new();
+        runtime.block_on(async {
+            let listener = UnixListener::bind(folder.path("listener")).unwrap();
+            let name = format!("volt-test-{}-client", std::process::id());
+            let socket = UnixSocket::new_stream().unwrap();
+            socket.bind(format!("\0{name}")).unwrap();
+            let _stream = socket.connect(folder.path("listener")).await.unwrap();
+            let (_accepted, peer) = listener.accept().await.unwrap();
+            assert_eq!(peer.as_abstract_name(), Some(name.as_bytes()));
+        });
+    });
+}
+
+#[test]
 fn a_unix_socket_refuses_what_its_kind_cannot_do() {
     with_workers(|runtime| {
         let folder = Folder::new();
@@ -104,5 +121,34 @@ fn connecting_fails_if_the_listener_closes_before_it_accepts() {
             drop(listener);
             assert_eq!(connect.await.unwrap_err().kind(), ErrorKind::ConnectionReset);
         });
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn connecting_to_a_full_listener_fails_if_its_runtime_ends() {
+    use crate::watchdog::{runtime, watched};
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+    watched(|| {
+        let folder = Folder::new();
+        let path = folder.path("full");
+        let (owner, other) = (runtime(1), runtime(1));
+        let entered = owner.enter();
+        let socket = UnixSocket::new_stream().unwrap();
+        socket.bind(&path).unwrap();
+        let _listener = socket.listen(1).unwrap();
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let connected = std::iter::from_fn(|| {
+            let client = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
+            rustix::net::connect(&client, &address).is_ok().then_some(client)
+        });
+        let _clients = connected.collect::<Vec<_>>();
+        let mut connect = pin!(UnixStream::connect(&path));
+        assert!(connect.as_mut().poll(&mut context()).is_pending());
+        drop(entered);
+        owner.shutdown_background();
+        let error = other.block_on(connect).unwrap_err();
+        assert!(volt::runtime::is_rt_shutdown_err(&error), "{error}");
     });
 }

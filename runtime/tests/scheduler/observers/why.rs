@@ -142,6 +142,25 @@ fn of_tasks_with_one_name_the_longest_waiting_one_is_explained() {
 }
 
 #[test]
+fn a_task_that_is_being_polled_is_not_called_queued() {
+    let (runtime, mut client) = runtime("polling");
+    let (open, is_open) = std::sync::mpsc::channel::<()>();
+    let (entered, has_entered) = std::sync::mpsc::channel();
+    let blocks = async move {
+        entered.send(()).unwrap();
+        assert!(is_open.recv().is_err(), "nothing is sent");
+    };
+    let task = volt::task::Builder::new().name("blocks").spawn_on(blocks, runtime.handle());
+    has_entered.recv().unwrap();
+    let id = task.id().to_string();
+    for task in ["blocks", &id] {
+        assert_eq!(why(&mut client, "polling", task, |_| true).links[0].state, State::Polled, "{task}");
+    }
+    drop(open);
+    runtime.block_on(task).unwrap();
+}
+
+#[test]
 fn the_answer_for_an_unknown_task_lists_the_possible_reasons() {
     let (_runtime, mut client) = runtime("unknowing");
     for task in ["18446744073709551615", "nobody", ""] {

@@ -1,5 +1,6 @@
 //! The settings of a runtime, set by reference as Tokio's are.
 
+use std::env::{self, VarError};
 use std::io;
 use std::time::Duration;
 
@@ -11,31 +12,38 @@ use super::{LocalRuntime, Runtime};
 /// and programs rely on it, for example to write files.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// The variable that sets the number of workers of a program that does not set it.
+const WORKER_THREADS: &str = "TOKIO_WORKER_THREADS";
+
 /// Builds a runtime with custom settings. See `volt::runtime::Builder`.
 #[derive(Debug)]
-pub struct Builder(volt::runtime::Builder);
+pub struct Builder {
+    volt: volt::runtime::Builder,
+    /// Whether `build` reads [`WORKER_THREADS`].
+    reads_environment: bool,
+}
 
 impl Builder {
     /// Returns a builder for a runtime of several threads.
     pub fn new_multi_thread() -> Self {
-        Self::of(volt::runtime::Builder::new_multi_thread())
+        Self::of(volt::runtime::Builder::new_multi_thread(), true)
     }
 
     /// Returns a builder for a runtime on the thread that calls `block_on`.
     pub fn new_current_thread() -> Self {
         let builder = volt::runtime::Builder::new_current_thread();
         // As on Tokio, `time::pause` works on this flavour only, and with this feature.
-        Self::of(if cfg!(feature = "test-util") { builder.test_clock(true) } else { builder })
+        Self::of(if cfg!(feature = "test-util") { builder.test_clock(true) } else { builder }, false)
     }
 
     /// Sets what differs between Tokio's defaults and Volt's.
-    fn of(builder: volt::runtime::Builder) -> Self {
-        Self(builder.shutdown_timeout(SHUTDOWN_TIMEOUT).disable_io().disable_time())
+    fn of(builder: volt::runtime::Builder, reads_environment: bool) -> Self {
+        Self { volt: builder.shutdown_timeout(SHUTDOWN_TIMEOUT).disable_io().disable_time(), reads_environment }
     }
 
     /// Changes a setting of Volt's builder, which is passed by value.
     fn set(&mut self, change: impl FnOnce(volt::runtime::Builder) -> volt::runtime::Builder) -> &mut Self {
-        self.0 = change(self.0.clone());
+        self.volt = change(self.volt.clone());
         self
     }
 
@@ -54,13 +62,15 @@ impl Builder {
         self.set(volt::runtime::Builder::enable_time)
     }
 
-    /// Sets the number of worker threads.
+    /// Sets the number of worker threads, which overrides the value of the environment variable
+    /// `TOKIO_WORKER_THREADS`. The default is one per processor.
     ///
     /// # Panics
     /// Panics if `val` is 0.
     #[track_caller]
     pub fn worker_threads(&mut self, val: usize) -> &mut Self {
         assert!(val > 0, "Worker threads cannot be set to 0");
+        self.reads_environment = false;
         self.set(|builder| builder.worker_threads(val))
     }
 
@@ -273,8 +283,17 @@ impl Builder {
     ///
     /// # Errors
     /// Returns an error if a setting is invalid, or if a thread or the I/O driver cannot be made.
+    ///
+    /// # Panics
+    /// Panics if `TOKIO_WORKER_THREADS` is read and is not a number from 1 on.
     pub fn build(&mut self) -> io::Result<Runtime> {
-        self.0.clone().build().map(Runtime::of).map_err(io::Error::from)
+        let mut builder = self.volt.clone();
+        if self.reads_environment
+            && let Some(workers) = workers_in_environment()
+        {
+            builder = builder.worker_threads(workers);
+        }
+        builder.build().map(Runtime::of).map_err(io::Error::from)
     }
 
     /// Builds a runtime that also runs futures that are not `Send`, on this thread only.
@@ -286,8 +305,22 @@ impl Builder {
     /// Panics if this is the builder of a runtime of several threads.
     #[track_caller]
     pub fn build_local(&mut self, options: LocalOptions) -> io::Result<LocalRuntime> {
-        self.0.clone().build_local(options).map(LocalRuntime::of).map_err(io::Error::from)
+        self.volt.clone().build_local(options).map(LocalRuntime::of).map_err(io::Error::from)
     }
+}
+
+/// Returns the value of [`WORKER_THREADS`], if it is set. Panics with Tokio's messages.
+fn workers_in_environment() -> Option<usize> {
+    let value = match env::var(WORKER_THREADS) {
+        Ok(value) => value,
+        Err(VarError::NotPresent) => return None,
+        Err(VarError::NotUnicode(value)) => panic!("\"{WORKER_THREADS}\" must be valid unicode, error: {value:?}"),
+    };
+    let workers = value
+        .parse::<usize>()
+        .unwrap_or_else(|error| panic!("\"{WORKER_THREADS}\" must be usize, error: {error}, value: {value}"));
+    assert!(workers > 0, "\"{WORKER_THREADS}\" cannot be set to 0");
+    Some(workers)
 }
 
 impl Runtime {

@@ -14,7 +14,7 @@
 //! the word counts the reports in its *tick*, and a clear takes effect only if the tick is
 //! unchanged since the check before the attempt.
 //!
-//! Shape. One 64-bit word, `| tick 56 | flags 8 |`, and the wakers of the waiting tasks behind a
+//! Shape. One 64-bit word, `| tick 55 | flags 9 |`, and the wakers of the waiting tasks behind a
 //! lock.
 //!
 //! | flag | meaning | set by | cleared by |
@@ -23,6 +23,8 @@
 //! | `PRIORITY` | the same for out-of-band data (`EPOLLPRI`), if registered for it | the driver | a task whose attempt would have blocked |
 //! | `ERROR` | an error is pending, or the error queue is not empty (`EPOLLERR`) | the driver | a task whose attempt would have blocked |
 //! | `READ_CLOSED` `WRITE_CLOSED` | no attempt will block again | the driver | a task whose attempt in that direction would have blocked nevertheless: a named pipe has a writer again, or a terminal is open again |
+//! | `MARKABLE` | a TCP stream: `EPOLLPRI` sets `MARKED`, and neither `PRIORITY` nor `READABLE` | the registration | never |
+//! | `MARKED` | urgent data was sent: a read ends at its mark, although there may be more data | the driver | never |
 //! | `SHUT_DOWN` | the runtime is shut down, no event will come: a wait fails, an attempt is still made if a flag is set | `shut_down` | never |
 //!
 //! The thread in the driver turn (`set`), the shutdown (`shut_down`) and tasks (`clear`, `refute`)
@@ -30,13 +32,15 @@
 //!
 //! Invariants:
 //! * *Edge*: the kernel reports a change once, so a flag is never cleared because of an attempt
-//!   that began before the last report. The tick counts reports. It has 56 bits, since a narrow one
+//!   that began before the last report. The tick counts reports. It has 55 bits, since a narrow one
 //!   that wraps around between a check and its clear would lose an event forever (tokio #6133,
 //!   #8331).
 //! * *Unlocked wakers*: no waker is called or dropped under the lock.
 //! * *No spin*: an attempt that would have blocked clears the flag that ended its wait. Otherwise
 //!   the next wait would end immediately, without end, within one poll. If it is unknown in which
 //!   direction the attempt was, a `_CLOSED` flag stays, and the task yields (`registration`).
+//! * *Marks*: urgent data of a TCP stream does not wake a reader. A read that begins at the mark
+//!   discards the urgent byte, which other code may be about to receive with `MSG_OOB`.
 //!
 //! Protocol:
 //! * Waiter: (1) lock; (2) read the word; (3) if not ready, leave a waker; (4) unlock.
@@ -70,7 +74,7 @@ use crate::coop;
 mod loom_models;
 
 /// Bits of the word below the tick.
-const TICK_SHIFT: u32 = 8;
+const TICK_SHIFT: u32 = 9;
 
 /// A set of the flags in the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,11 +92,15 @@ impl Flags {
     /// The peer reads no more.
     pub const WRITE_CLOSED: Flags = Flags(1 << 3);
     const SHUT_DOWN: Flags = Flags(1 << 4);
-    /// Urgent data arrived.
+    /// Priority data arrived.
     pub const PRIORITY: Flags = Flags(1 << 5);
     /// An error is pending. The driver also sets `READABLE` and `WRITABLE`, as an attempt in either
     /// direction returns the error.
     pub const ERROR: Flags = Flags(1 << 6);
+    /// Priority data is urgent data, which only sets `MARKED`. For TCP streams, from the start.
+    pub(crate) const MARKABLE: Flags = Flags(1 << 7);
+    /// Urgent data was sent, at whose mark a read ends.
+    pub(crate) const MARKED: Flags = Flags(1 << 8);
     /// The flags that `clear` clears, and `refute` if the direction of the attempt is unknown.
     const CLEARED: Flags = Self::READABLE.and(Self::WRITABLE).and(Self::PRIORITY).and(Self::ERROR);
 
@@ -117,7 +125,7 @@ impl Flags {
     }
 }
 
-const _: () = assert!(Flags::SHUT_DOWN.0 < 1 << TICK_SHIFT);
+const _: () = assert!(Flags::MARKED.0 < 1 << TICK_SHIFT);
 
 /// The direction of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +231,7 @@ impl Readiness {
 
     /// Reports an event: sets `flags` and collects the wakers of the tasks that wait for them.
     pub(crate) fn set(&self, flags: Flags, into: &mut Vec<Waker>) {
+        let flags = self.interpret(flags);
         let notify = |word: u64| Some((word | flags.0).wrapping_add(1 << TICK_SHIFT));
         // ORDERING: Release; pairs with the Acquire in `check`: an attempt that sees a flag comes
         // after the kernel's report. Relaxed on failure: a retry value.
@@ -240,6 +249,19 @@ impl Readiness {
                 into.extend(waiter.waker.take());
             }
         }
+    }
+
+    /// Returns the flags that an event with these flags sets.
+    fn interpret(&self, flags: Flags) -> Flags {
+        if !flags.intersects(Flags::PRIORITY) {
+            return flags;
+        }
+        // ORDERING: Relaxed; `MARKABLE` never changes.
+        if Flags(self.word.load(Ordering::Relaxed)).intersects(Flags::MARKABLE) {
+            return flags.without(Flags::PRIORITY).and(Flags::MARKED);
+        }
+        // An attempt to read may find the data, as in mio and Tokio.
+        flags.and(Flags::READABLE)
     }
 
     /// Sets `SHUT_DOWN`: no event will come, and every wait fails.
@@ -334,7 +356,7 @@ impl fmt::Debug for Readiness {
         // ORDERING: Relaxed; only for debug output.
         let word = self.word.load(Ordering::Relaxed);
         f.debug_struct("Readiness")
-            .field("flags", &format_args!("{:#08b}", word & ((1 << TICK_SHIFT) - 1)))
+            .field("flags", &format_args!("{:#011b}", word & ((1 << TICK_SHIFT) - 1)))
             .field("tick", &(word >> TICK_SHIFT))
             .finish_non_exhaustive()
     }

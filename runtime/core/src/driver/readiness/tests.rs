@@ -82,6 +82,22 @@ fn an_event_wakes_all_waiters_of_its_direction_only() {
 }
 
 #[test]
+fn urgent_data_marks_a_tcp_stream_and_wakes_no_reader() {
+    let wakes = Arc::new(Count::default());
+    let waker = Waker::from(wakes.clone());
+    let mut cx = Context::from_waker(&waker);
+    let any = Flags::READABLE.and(Flags::PRIORITY).and(Flags::MARKED);
+    for (begin, found) in [(Flags::MARKABLE, Flags::MARKED), (Flags::NONE, Flags::READABLE.and(Flags::PRIORITY))] {
+        let readiness = Readiness::new(begin);
+        assert!(readiness.poll_ready(&mut cx, Direction::Read).is_pending());
+        notify(&readiness, Flags::WRITABLE.and(Flags::PRIORITY));
+        assert_eq!(readiness.check_for_attempt(any).unwrap().found(), found);
+        let is_woken = wakes.0.swap(0, Ordering::Relaxed) > 0;
+        assert_eq!(is_woken, found.intersects(Flags::READABLE));
+    }
+}
+
+#[test]
 fn a_wait_that_is_dropped_leaves_no_waker_behind() {
     let readiness = Readiness::new(Flags::NONE);
     let count = Arc::new(Count::default());

@@ -18,8 +18,8 @@
 //! The program that replaces it finds seven runs that are locked, and some that have ended. That
 //! of the killed replica started first, but ended last, so its files are kept.
 //!
-//! Only regular files of this user are deleted, and no symbolic link is followed, so that the
-//! directory may be one that others can write to, such as `/dev/shm`.
+//! Only regular files of this user count and are deleted, and no symbolic link is followed, so that
+//! the directory may be one that others can write to, such as `/dev/shm`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -71,6 +71,13 @@ pub(super) fn create(dir: &Path, program: &str, runtime: &str, layout: Layout) -
         Errno::NOSPC | Errno::DQUOT => full(&shown, layout.ring_at(0)),
         error => format!("no file can be created in {shown}: {error}"),
     })?;
+    if !lock(&file, LOCK_TRIES) {
+        tracing::warn!(
+            target: "volt::observe", path = %dir.join(name.to_string()).display(),
+            "the black box is not locked, because another program locks it: until this program ends, others assume that \
+             it has ended already, and may delete the file"
+        );
+    }
     let prepared = rustix::fs::ftruncate(&file, layout.file_bytes() as u64)
         .map_err(io::Error::from)
         .and_then(|()| allocate(&file, 0, layout.ring_at(0)));
@@ -104,16 +111,21 @@ fn create_file(dir: &OwnedFd, name: &FileName) -> Result<OwnedFd, Errno> {
     let file = rustix::fs::openat(dir, name.to_string(), flags, mode)?;
     // The umask may have removed more than it should.
     rustix::fs::fchmod(&file, mode)?;
-    let lock = || rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    for _ in 0..LOCK_TRIES {
+    Ok(file)
+}
+
+/// Locks a file, if its file system has locks. Returns whether that succeeded: it fails if others
+/// have the lock at each of the tries.
+pub(super) fn lock(file: &OwnedFd, tries: usize) -> bool {
+    for _ in 0..tries {
         // Other errors are those of file systems without locks. Readers then compare the process
         // id.
-        if lock() != Err(Errno::WOULDBLOCK) {
-            break;
+        if rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK) {
+            return true;
         }
         std::thread::sleep(LOCK_PAUSE);
     }
-    Ok(file)
+    false
 }
 
 /// Has the kernel allocate pages, so that no store to them can fail.
@@ -142,16 +154,16 @@ pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Res
 fn make_room(dir: &OwnedFd, name: &mut FileName) {
     // Each run by its stamp, process id and start, with its files.
     let mut runs = BTreeMap::<(u64, u32, u64), Vec<FileName>>::new();
-    for found in names(dir).filter(|found| found.program == name.program) {
+    for found in names(dir).filter(|found| found.program == name.program && is_own(dir, found)) {
         runs.entry((found.stamp_ms, found.pid, found.start_time)).or_default().push(found);
     }
     let mut own = Vec::new();
     runs.retain(|_, files| {
-        let is_own = files.iter().any(|found| found.is_same_life(name));
-        if is_own {
+        let is_of_this_run = files.iter().any(|found| found.is_same_life(name));
+        if is_of_this_run {
             own.append(files);
         }
-        !is_own
+        !is_of_this_run
     });
     name.stamp_ms = own.iter().map(|found| found.stamp_ms).min().unwrap_or(name.stamp_ms);
     let mut ended: Vec<_> =
@@ -224,14 +236,19 @@ fn word_at(bytes: &[u8], index: usize) -> u64 {
     bytes.as_chunks::<8>().0.get(index).map_or(0, |word| u64::from_ne_bytes(*word))
 }
 
+/// Returns whether a name is that of a regular file of this user.
+fn is_own(dir: &OwnedFd, name: &FileName) -> bool {
+    rustix::fs::statat(dir, name.to_string(), AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        stat.st_uid == rustix::process::geteuid().as_raw()
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+    })
+}
+
 /// Deletes a regular file of this user.
 fn delete(dir: &OwnedFd, name: &FileName) {
-    let name = name.to_string();
-    let Ok(stat) = rustix::fs::statat(dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { return };
-    let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
-    if is_own && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+    if is_own(dir, name) {
         // If it cannot be deleted, there is one more than there should be.
-        let _best_effort = rustix::fs::unlinkat(dir, name, AtFlags::empty());
+        let _best_effort = rustix::fs::unlinkat(dir, name.to_string(), AtFlags::empty());
     }
 }
 

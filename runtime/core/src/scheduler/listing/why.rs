@@ -38,7 +38,8 @@ impl Shared {
         let mut left = TASKS_MAX;
         let mut seen = match task.strip_prefix('#').unwrap_or(task).parse() {
             Ok(id) => self.see(id, &mut left),
-            Err(_) => self.see_named(task),
+            // By its id, since a worker may be polling it.
+            Err(_) => self.see_named(task).and_then(|seen| self.see(seen.link.task, &mut left)),
         };
         let mut why = Why { runtime: self.identity.name.clone(), ..Why::default() };
         let mut led_at_ns = u64::MAX;

@@ -25,7 +25,6 @@ use super::census::processor_ns;
 use crate::clock;
 use crate::task::details::awaits::Awaits;
 use crate::task::registry::Registry;
-use volt_telemetry::listing::order;
 
 /// The number of awaited tasks beyond which no edge is reported.
 const JOINS_MAX: usize = 65_536;
@@ -105,7 +104,7 @@ fn walk(registry: &Registry, tasks_max: usize) -> Edges {
     if awaited.is_empty() || awaited.len() > JOINS_MAX || !is_complete {
         return edges;
     }
-    order::sort_by_key(&mut awaited, |awaited| awaited.joiner);
+    awaited.sort_unstable_by_key(|awaited| awaited.joiner);
     // Protocol (2).
     registry.walk_tasks(tasks_max, |task| {
         let (header, address) = (task.header(), task.as_raw().as_ptr().addr());

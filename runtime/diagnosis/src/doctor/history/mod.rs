@@ -358,10 +358,11 @@ impl Known {
     /// Returns whether this is a finding without a line whose only poll is this incident.
     fn is_of(&self, incident: &Incident) -> bool {
         let has_begun_with_it = self.first_at_ns.abs_diff(incident.began_at_ns) < SAME_POLL_NS;
-        // A worker has one poll at a time, so an incident that began during the poll is that poll.
-        // The beginning of an incident is later by the pauses of the machine.
+        // A worker has one poll at a time, so an incident that began during a poll that was not
+        // recorded yet is that poll. The beginning of an incident is later by the pauses of the
+        // machine.
         let is_one_poll = self.first_at_ns.abs_diff(self.finding.seen.first_at_ns) < SAME_POLL_NS
-            && self.finding.figure(SEEN_COUNT).is_none_or(|polls| polls == 1);
+            && self.finding.figure(SEEN_COUNT).is_none();
         let is_in_it = is_one_poll && incident.began_at_ns >= self.first_at_ns;
         has_no_line(&self.finding) && self.may_be(incident) && (has_begun_with_it || is_in_it)
     }

@@ -281,6 +281,8 @@ impl Stalls {
         match times.request_stack() {
             Ok(true) => {}
             Ok(false) if times.may_retry() && shared.sentinel.incidents.take_missed(id, cause) => times.retry(),
+            // Stacks of other causes may have used up the retries.
+            Ok(false) if !times.can_retry() => return shared.sentinel.incidents.end_requests(id),
             Ok(false) => return,
             Err(why) => return shared.sentinel.incidents.fill_in(id, cause, without_stack(why)),
         }

@@ -211,7 +211,10 @@ fn a_stack_that_was_missed_is_taken_later_in_the_poll() {
         let is_in = |function: &str| function.contains("sleep_until");
         incident.stack.iter().any(|frame| frame.function.as_deref().is_some_and(is_in))
     };
-    let sleeps = |incident: &Incident| incident.cause == Cause::Sleep && has_stack(incident);
+    let sleeps = |incident: &Incident| {
+        let is_last = shared.sentinel.incidents.last_cause(incident.id) == Some(Cause::Sleep);
+        is_last && incident.cause == Cause::Sleep && has_stack(incident)
+    };
     let id = sampled_until(1_000 * SECOND, &sleeps).id;
     // As if the thread had not provided it.
     shared.sentinel.incidents.miss(id, Cause::Sleep, "late".to_owned(), false);

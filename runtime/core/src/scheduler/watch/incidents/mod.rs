@@ -12,7 +12,8 @@
 //! incident has the time of each, and one of them is that of the incident (`stalls::times`). The
 //! first stack of each cause is kept, since the incident's cause may change until the poll is over.
 //! A reader gets the stack of the incident's cause, and the suspect line of each other one. A stack
-//! that was missed and will be requested again counts as not read yet, until the poll is over.
+//! that was missed counts as not read yet while it may be requested again: as long as its cause is
+//! that of the last sample, a limited number of times.
 //!
 //! Bounds: the latest `LATEST_MAX` incidents are kept, with a few stacks (`stalls::times`) of
 //! `STACK_FRAMES_MAX` frames; `STACKS_WAITING_MAX` stacks may wait to be resolved. For each *kind*,
@@ -73,20 +74,22 @@ struct CauseStack {
     cause: Cause,
     frames: Arc<[Frame]>,
     error: Option<String>,
-    /// Whether the thread did not provide it in time, and it can be requested again.
+    /// Whether the thread did not provide it in time, and it can be requested again while the poll
+    /// has this cause.
     is_missed: bool,
 }
 
 impl Kept {
     fn into_whole(self) -> Incident {
-        let mut incident = self.incident;
+        let (mut incident, last) = (self.incident, self.last);
         for CauseStack { cause, frames, error, is_missed } in self.stacks {
             let guilty = frames.iter().find(|frame| frame.is_user_code);
             if let Some(part) = incident.causes.iter_mut().find(|part| part.cause == cause) {
                 part.at = guilty.map(|frame| Place::of_frame(frame).at().to_owned());
             }
             if cause == incident.cause {
-                let error = error.filter(|_| !is_missed || incident.is_over);
+                // Only the stack of the present cause is requested again.
+                let error = error.filter(|_| !is_missed || incident.is_over || cause != last);
                 (incident.stack, incident.stack_error) = (frames.to_vec(), error);
             }
         }
@@ -260,6 +263,12 @@ impl Log {
             was_missed = kept.stacks.len() < stacks;
         });
         was_missed
+    }
+
+    /// Notes that no stack of an incident is requested again: the errors of those that were missed
+    /// are final.
+    pub(crate) fn end_requests(&self, id: u64) {
+        self.change_kept(id, |kept| kept.stacks.iter_mut().for_each(|stack| stack.is_missed = false));
     }
 
     /// Returns an incident as it is now, if it is still kept.

@@ -154,6 +154,10 @@ fn a_missed_stack_counts_as_not_read_yet_until_it_is_final() {
     let error = || log.get(id).unwrap().stack_error;
     log.miss(id, Cause::Io, "late".into(), false);
     assert_eq!(error(), None, "it will be requested again");
+    log.sample(id, Cause::Sleep, |_| ());
+    assert_eq!(error().as_deref(), Some("late"), "it is not requested while the poll has another cause");
+    log.sample(id, Cause::Io, |_| ());
+    assert_eq!(error(), None);
     assert!(!log.take_missed(id, Cause::Sleep) && log.take_missed(id, Cause::Io));
     assert!(!log.take_missed(id, Cause::Io), "the request is under way");
     log.miss(id, Cause::Io, "late again".into(), false);
@@ -162,6 +166,9 @@ fn a_missed_stack_counts_as_not_read_yet_until_it_is_final() {
     log.change(id, |incident| incident.is_over = false);
     log.miss(id, Cause::Io, "too late".into(), true);
     assert_eq!((error().as_deref(), log.take_missed(id, Cause::Io)), (Some("too late"), false));
+    log.miss(id, Cause::Io, "the last".into(), false);
+    log.end_requests(id);
+    assert_eq!((error().as_deref(), log.take_missed(id, Cause::Io)), (Some("the last"), false));
 }
 
 #[test]

@@ -104,6 +104,22 @@ fn a_stall_and_its_line_do_not_wait_for_the_next_check() {
     assert_eq!(lines, [1, 1, 1, 2, 2]);
 }
 
+#[test]
+fn a_recorded_stall_without_a_line_is_not_the_next_poll() {
+    let mut history = History::default();
+    history.check(&at(9));
+    let mut now = at(11);
+    let unknown = of_unknown_line(11, 400);
+    // It begins when the first one ends.
+    let began_at_ns = unknown.began_at_ns + unknown.for_ns;
+    let next = Incident { began_at_ns, spawned_at: "src/main.rs:1:1".into(), ..blocked(11, 22, true) };
+    now.incidents.latest.extend([unknown, next]);
+    history.check(&now);
+    let findings = history.findings(now.at_ns);
+    let places: Vec<_> = findings.iter().map(|finding| lines(finding)[0]).collect();
+    assert_eq!(places, ["src/main.rs:1:1", "src/pay.rs:22"], "{findings:#?}");
+}
+
 /// Returns what `course` reports of an outage in second 10 whose stack is read in second `read_at`:
 /// whether it began, when, and its places.
 fn reported(
