@@ -26,7 +26,7 @@ use crate::view;
 use crate::view::hits::Hits;
 use crate::view::theme::Theme;
 
-const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}語e\u{301}z";
+const EVIL: &str = "a\u{1b}]0;t\u{7}\u{9b}2J\r\n\u{202e}\u{200b}語e\u{301}\u{26a0}\u{fe0f}z";
 
 /// A change to one value of a message.
 #[derive(Clone, Debug)]

@@ -2,9 +2,11 @@
 //!
 //! | exit code | meaning |
 //! |---|---|
-//! | 0 | success, also if the reader of standard output has closed it; `doctor` then exits with its verdict |
+//! | 0 | success, also if the reader of standard output has closed it (not `doctor`, `check`) |
 //! | 1 | failure, with the reason on standard error; for `doctor` and `check`, a problem was found |
 //! | 2 | invalid arguments; for `doctor` and `check`, also if the check itself failed |
+//!
+//! If the reader closes standard output, `doctor` and `check` still exit with their verdict.
 //!
 //! If a signal ends the console, the program terminates with that signal. `record` finishes its
 //! file instead, and exits with 0.

@@ -30,12 +30,15 @@
 //!
 //! # Invariants
 //!
-//! *No long wait*: programs that are stopped delay a page by at most [`TIMEOUT`], however many
-//! there are. *Bounded*: at most [`PROGRAMS_MAX`] threads, each with at most one request and
+//! *One program, one thread*: a socket counts once, also if two of the directories are the same,
+//! such as `/run/volt` and `/var/run/volt`. Otherwise the page would have duplicate series. *No
+//! long wait*: programs that are stopped delay a page by at most [`TIMEOUT`], however many there
+//! are. *Bounded*: at most [`PROGRAMS_MAX`] threads, each with at most one request and
 //! [`ANSWERS_MAX`] replies in its channels. The thread of a program whose socket was removed may
 //! wait for a reply for a few more seconds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -167,7 +170,11 @@ impl Discovery {
 
     /// Starts a thread for each new socket, and drops the threads of sockets that no longer exist.
     fn attach(&mut self) {
-        let alive = self.list().into_iter().flat_map(|listing| listing.sockets).filter(|socket| socket.is_alive);
+        let mut files = HashSet::new();
+        let mut is_new =
+            |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|file| files.insert((file.dev(), file.ino())));
+        let found = self.list().into_iter().flat_map(|listing| listing.sockets);
+        let alive = found.filter(|socket| socket.is_alive && is_new(&socket.path));
         let alive: HashMap<PathBuf, u32> = alive.map(|socket| (socket.path, socket.pid)).collect();
         self.attached.retain(|path, _| alive.contains_key(path));
         self.programs.retain(|path, _| alive.contains_key(path));
@@ -281,6 +288,8 @@ fn serve(path: &Path, received: &Receiver<()>, to_page: &SyncSender<Answer>) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs::DirBuilder;
+    use std::os::unix::fs::{DirBuilderExt, symlink};
     use std::os::unix::net::UnixListener;
 
     use volt_telemetry::wire::{self, Hello, MAX_REPLY_BYTES, MAX_REQUEST_BYTES, Reply, Request};
@@ -324,6 +333,21 @@ mod tests {
         let seen = discovery.gather();
         let replied = seen.iter().filter_map(|seen| seen.program.as_ref()).map(|program| program.name.as_str());
         assert_eq!(replied.collect::<Vec<_>>(), ["new"]);
+    }
+
+    #[test]
+    fn a_socket_with_two_paths_is_one_program() {
+        let base = std::env::temp_dir().join(format!("volt-paths-{}", std::process::id()));
+        let (run, var) = (base.join("run"), base.join("var"));
+        DirBuilder::new().mode(0o700).recursive(true).create(&run).unwrap();
+        symlink(&base, &var).unwrap();
+        let socket = run.join(socket::file_name(7, 8));
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let environment = |dir| Environment { socket_dir: Some(dir), ..Environment::of_program() };
+        let mut discovery = Discovery::new(vec![environment(run), environment(var.join("run"))]);
+        discovery.attach();
+        assert_eq!(discovery.attached.keys().collect::<Vec<_>>(), [&socket]);
+        std::fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

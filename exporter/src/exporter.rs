@@ -105,7 +105,15 @@ impl Exporter {
         let runtime = runtime.map_err(|error| ServeError::system("runtime", error.to_string(), error.into()))?;
         let listener = {
             let _entered = runtime.handle().enter();
-            volt::net::TcpListener::from_std(listener).map_err(system)?
+            volt::net::TcpListener::from_std(listener)
+        };
+        let listener = match listener {
+            Ok(listener) => listener,
+            Err(error) => {
+                // Inside async code, a drop would panic.
+                runtime.shutdown_background();
+                return Err(system(error));
+            }
         };
         let router = router(scope.clone(), local_addr);
         let tasks = runtime.handle();

@@ -2,8 +2,9 @@
 //!
 //! Runs until SIGINT or SIGTERM, then pushes the metrics for the last time if there is a collector,
 //! and terminates with that signal; as process 1, with code 128 + signal. A second signal
-//! terminates it immediately. Exits with code 0 after `--help` or `--version`, with code 1 if it
-//! cannot start, with the reason on standard error, and with code 2 if the arguments are invalid.
+//! terminates it immediately. Exits with code 0 after `--help` or `--version`. Exits with code 1 if
+//! it cannot start, with the reason on standard error, also if an address, a directory or a URL in
+//! the arguments is invalid. Exits with code 2 after other invalid arguments.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -87,8 +88,9 @@ Examples:
     "
 Exit codes:
   0  The help or the version was printed
-  1  Cannot start, with the reason on standard error
-  2  Invalid arguments
+  1  Cannot start, with the reason on standard error; for example, an address,
+     a directory or a URL in the arguments is invalid
+  2  Other invalid arguments
 
   volt-exporter runs until SIGINT or SIGTERM and terminates with that signal; as
   process 1 of a container, with code 128 + the number of the signal.

@@ -63,10 +63,11 @@ pub mod tracing;
 /// Access to the data that the program exposes to consoles and exporters.
 ///
 /// [`program`](crate::observe::program) returns a snapshot of all runtimes of the program.
-/// [`dump`](crate::observe::dump) and [`tasks`](crate::observe::tasks) return what the tasks of a
-/// runtime wait for, and their numbers. The other functions return the path of the program's
-/// control socket, the address of its page of metrics, and the counters of the *observer*, the
-/// thread that serves the control socket.
+/// [`dump`](crate::observe::dump) returns what the tasks of a runtime wait for, and
+/// [`dump_async`](crate::observe::dump_async) does the same in async code.
+/// [`tasks`](crate::observe::tasks) returns the numbers of single tasks. The other functions return
+/// the path of the program's control socket, the address of its page of metrics, and the counters
+/// of the *observer*, the thread that serves the control socket.
 ///
 /// A [`Request`](crate::observe::Request) counts a request under its HTTP route, for servers other
 /// than axum. A [`ProcessSource`](crate::observe::ProcessSource) adds the processes of an actor

@@ -52,6 +52,8 @@ fn export_all(path: &Path, to: Option<&Path>, signals: &Signals, out: &mut impl 
         return Err(Error::broken(&why));
     }
     for part in parts {
+        // Creates no file unless the recording can be opened. The error has the reason.
+        Reader::open(part)?;
         match to {
             Some(to) if to == Path::new("-") => {
                 export(part, &mut UntilSignal { inner: &mut *out, signals }, signals, "standard output")?;
@@ -73,8 +75,6 @@ fn numbered(to: &Path, part: &Path) -> PathBuf {
 
 fn to_file(part: &Path, to: &Path, signals: &Signals) -> Result<(), Error> {
     let shown = to.display().to_string();
-    // Creates no file unless the recording can be opened.
-    Reader::open(part)?;
     let file = OpenOptions::new().write(true).create_new(true).open(to);
     let file = file.map_err(|error| Error::file(to, &error))?;
     match export(part, &mut BufWriter::new(UntilSignal { inner: file, signals }), signals, &shown) {

@@ -2,17 +2,24 @@
 //! otherwise.
 //!
 //! Invariants. *Nothing for quick operations*: the first line appears after `QUICK`. *One line*: it
-//! is overwritten in place and erased at the end, so that it does not mix with later output.
+//! is overwritten in place and erased at the end, so that it does not mix with later output. It is
+//! cut before the last column of the terminal, because a line that wraps cannot be overwritten.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
+
+use rustix::termios::tcgetwinsize;
+
+use crate::text::figures::left;
 
 /// Operations up to this length show no progress.
 const QUICK: Duration = Duration::from_millis(300);
 /// The time between two updates of the line.
 const APART: Duration = Duration::from_millis(100);
-/// The width of the line in columns.
-const WIDTH: usize = 78;
+/// The maximum width of the line in columns.
+const WIDTH_MAX: usize = 100;
+/// The assumed width of a terminal that does not report its own, in columns.
+const TERMINAL_WIDTH: u16 = 80;
 
 /// A running operation; dropped when it is done.
 #[derive(Debug)]
@@ -39,8 +46,7 @@ impl Progress {
         let now = Instant::now();
         if self.is_terminal && now >= self.due_at {
             (self.due_at, self.is_reported) = (now + APART, true);
-            // If stderr is closed, no user can read this.
-            let _ = write!(io::stderr(), "\r{:<WIDTH$}\r", line());
+            overwrite(&line());
         }
     }
 }
@@ -48,7 +54,35 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_reported {
-            let _ = write!(io::stderr(), "\r{:WIDTH$}\r", "");
+            overwrite("");
+        }
+    }
+}
+
+/// Replaces the line on the terminal.
+fn overwrite(line: &str) {
+    let columns = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    // If stderr is closed, no user can read this.
+    let _ = write!(io::stderr(), "\r{}\r", fitted(line, columns));
+}
+
+/// Cuts or pads the line for a terminal of this width; 0 if the width is unknown.
+fn fitted(line: &str, columns: u16) -> String {
+    let columns = if columns == 0 { TERMINAL_WIDTH } else { columns };
+    left(line, usize::from(columns - 1).min(WIDTH_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::figures::width;
+
+    #[test]
+    fn the_line_never_reaches_the_last_column() {
+        for (columns, expected) in [(0, 79), (1, 0), (60, 59), (80, 79), (500, 100)] {
+            for line in ["", "watching", &"recording ".repeat(20)] {
+                assert_eq!(width(&fitted(line, columns)), expected, "{columns} columns");
+            }
         }
     }
 }

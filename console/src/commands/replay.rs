@@ -8,8 +8,9 @@
 //! drives it instead of a connection. The left and right arrow keys step through the snapshots, and
 //! space plays and stops.
 //!
-//! Invariant *complete events are shown*: a recording that ends in the middle is shown up to there,
-//! and a message reports it.
+//! Invariants. *Complete events are shown*: a recording that ends in the middle is shown up to
+//! there, and one of several files that cannot be opened is left out. A message reports it. *The
+//! history continues*: it begins anew only with a snapshot that is not the next one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEventKind};
+use volt_recording::error::RecordingError;
 use volt_recording::files::parts_of;
 use volt_recording::reader::Reader;
 use volt_telemetry::recording::flush::Head;
@@ -42,7 +44,7 @@ struct Snapshots {
     readers: Vec<Reader>,
     /// The snapshots in order of time: the index of the reader, and the time.
     places: Vec<(usize, u64)>,
-    /// Why the recording ends early, if it does.
+    /// Why the recording is not shown as a whole, if it is not.
     broke: Option<String>,
     path: PathBuf,
 }
@@ -54,32 +56,33 @@ impl Snapshots {
         let mut snapshots =
             Snapshots { readers: Vec::new(), places: Vec::new(), broke: None, path: path.to_path_buf() };
         let mut progress = Progress::begin();
+        let mut broke = None;
         let count = parts.len();
-        for (index, part) in parts.into_iter().enumerate() {
-            let mut reader = Reader::open(&part)?;
-            loop {
-                progress.show("reading", (index as f64 + reader.progress_ratio()) / count as f64);
-                match reader.next_flush() {
-                    Ok(Some(flush)) => {
-                        let number = snapshots.readers.len();
-                        snapshots.places.extend(flush.snapshot.map(|snapshot| (number, snapshot.at_ns)));
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        snapshots.broke = Some(error.to_string());
-                        break;
-                    }
-                }
-            }
-            snapshots.readers.push(reader);
+        for (index, part) in parts.iter().enumerate() {
+            let read = snapshots.read(part, |ratio| progress.show("reading", (index as f64 + ratio) / count as f64));
+            broke = broke.or(read.err());
         }
         if snapshots.places.is_empty() {
-            return Err(match snapshots.broke {
-                Some(broke) => Error::broken(&broke),
-                None => Error::no_snapshot(path),
-            });
+            return Err(broke.map_or_else(|| Error::no_snapshot(path), Error::from));
         }
+        snapshots.broke = broke.map(|error| error.to_string());
         Ok(snapshots)
+    }
+
+    /// Reads the times of the snapshots of one file. After an error, those before it remain.
+    fn read(&mut self, part: &Path, mut show: impl FnMut(f64)) -> Result<(), RecordingError> {
+        let mut reader = Reader::open(part)?;
+        let number = self.readers.len();
+        let read = loop {
+            show(reader.progress_ratio());
+            match reader.next_flush() {
+                Ok(Some(flush)) => self.places.extend(flush.snapshot.map(|snapshot| (number, snapshot.at_ns))),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.readers.push(reader);
+        read
     }
 
     fn head(&self) -> &Head {
@@ -204,19 +207,24 @@ impl Player {
         self.index < self.last && self.playing_since.is_some_and(|since| since.elapsed() >= self.model.interval)
     }
 
-    /// Shows the snapshot with this index, with the rates since the previous one.
+    /// Shows the snapshot with this index, with the rates since the previous one. If it is shown
+    /// already, updates only the state of the player.
     fn go_to(&mut self, snapshots: &mut Snapshots, index: usize) -> Result<(), Error> {
         let index = index.min(self.last);
-        let is_next = index == self.index + 1;
-        let earlier = if is_next { None } else { Some(snapshots.program(index.saturating_sub(1))?) };
+        let former = std::mem::replace(&mut self.index, index);
         let (at, whole) = (snapshots.since_begin(index), snapshots.since_begin(self.last));
-        self.index = index;
         if self.playing_since.is_some() {
             self.playing_since = (index < self.last).then(Instant::now);
         }
         let is_playing = self.playing_since.is_some();
         let broke = snapshots.broke.as_deref().map(clean::text);
         let played = Played { at, whole, is_playing, broke };
+        if index == former && self.model.played.is_some() {
+            self.model.played = Some(played);
+            return Ok(());
+        }
+        let is_next = index == former + 1;
+        let earlier = if is_next { None } else { Some(snapshots.program(index.saturating_sub(1))?) };
         self.model.play(played, earlier, snapshots.program(index)?);
         Ok(())
     }
@@ -331,6 +339,36 @@ mod tests {
         assert!(is_playing(&player));
         assert_eq!(press(&mut player, &mut snapshots, KeyCode::Char(' ')), 0);
         assert!(!is_playing(&player) && !player.is_due());
+    }
+
+    #[test]
+    fn the_history_remains_after_a_stop_and_at_the_end() {
+        let recorded = Recorded::new("history", 1);
+        let mut snapshots = Snapshots::open(&recorded.0).unwrap();
+        let mut player = Player::new(&snapshots, None);
+        player.go_to(&mut snapshots, player.index).unwrap();
+        press(&mut player, &mut snapshots, KeyCode::Char(' '));
+        player.go_to(&mut snapshots, player.index + 1).unwrap();
+        press(&mut player, &mut snapshots, KeyCode::Char(' '));
+        assert_eq!(player.model.history().count(), 2, "stopped at the third snapshot");
+        for _ in 0..4 {
+            press(&mut player, &mut snapshots, KeyCode::Right);
+        }
+        assert_eq!(player.model.history().count(), 4, "the last snapshot is shown once");
+        press(&mut player, &mut snapshots, KeyCode::Left);
+        assert_eq!(player.model.history().count(), 1, "an earlier snapshot begins it anew");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_does_not_hide_the_others() {
+        let recorded = Recorded::new("empty", 9);
+        let parts = parts_of(&recorded.0);
+        std::fs::write(&parts[parts.len() - 1], "").unwrap();
+        let snapshots = Snapshots::open(&recorded.0).unwrap();
+        assert_eq!((parts.len(), snapshots.places.len()), (5, 4));
+        assert!(snapshots.broke.is_some_and(|broke| broke.contains(".0005.")));
+        parts.iter().for_each(|part| std::fs::write(part, "").unwrap());
+        assert!(Snapshots::open(&recorded.0).is_err_and(|error| error.is_recording()));
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub fn text(event: Event, texts: &Texts) -> String {
         Event::LifoHit { task: id } => format!("takes {} from the LIFO slot", task(id)),
         Event::LifoFlush { task: id } => format!("flushes the LIFO slot with {}", task(id)),
         Event::Steal { victim, count } => format!("steals {} from worker {victim}", tasks(count)),
-        Event::StealMiss { victims } => format!("finds nothing to steal from {} workers", count(victims.into())),
+        Event::StealMiss { victims } => {
+            format!("finds nothing to steal from other workers ({} tried)", count(victims.into()))
+        }
         Event::SearchBegin => "begins to search for work".into(),
         Event::SearchEnd { is_hit: true } => "finds work".into(),
         Event::SearchEnd { is_hit: false } => "finds no work".into(),
@@ -45,18 +47,18 @@ pub fn text(event: Event, texts: &Texts) -> String {
         Event::CoopYield { task: id } => format!("makes {} yield: its budget is used up", task(id)),
         Event::DriverIn => "begins to poll timers and I/O".into(),
         Event::DriverOut { events, timers } => {
-            format!("has polled timers and I/O: {} I/O events, {} timers", count(events), count(timers.into()))
+            format!("has polled timers and I/O (I/O events: {}, timers: {})", count(events), count(timers.into()))
         }
         Event::Stall { incident, worker } => match texts.incident(incident) {
             Some(line) => format!("worker {worker} is stuck (incident {incident}): {}", clean::text(line)),
             None => format!("worker {worker} is stuck (incident {incident})"),
         },
         Event::Replace { worker } => format!("begins to stand in for worker {worker}"),
-        Event::Retire { worker } => format!("worker {worker} is replaced"),
-        Event::Return => "returns from the poll in which it was stuck".into(),
+        Event::Retire { worker } => format!("worker {worker} is declared stuck"),
+        Event::Return => "returns from the poll in which it was stuck, or from block_in_place".into(),
         Event::ProcessStart { process: number, .. } => format!("starts {}", process(number)),
         Event::ProcessEnd { process: number, ending, steps } => {
-            format!("{} ends after {} steps: {}", process(number), count(steps.into()), ending.name())
+            format!("{} ends ({}; steps: {})", process(number), ending.name(), count(steps.into()))
         }
         Event::MessageLost { process: number, loss } => format!("message to {} is {}", process(number), loss.name()),
         Event::ProcessRestart { supervisor } => format!("{} restarts a child", process(supervisor)),

@@ -31,8 +31,8 @@ pub fn text(why: &Why) -> String {
     if has_later {
         text.push_str(
             "\"since then\": this task was woken again after it woke the task above it. The cause of the earlier\n\
-             poll is no longer known; the links below explain the latest one. A recording has every wake-up:\n\
-             see `volt-console record --help`.\n",
+             poll is no longer known; the lines below this task explain its latest poll. A recording has every\n\
+             wake-up: see `volt-console record --help`.\n",
         );
     }
     text

@@ -312,8 +312,7 @@ impl Model {
             self.incidents = super::IncidentList::default();
             self.tasks = super::TaskTable::default();
             self.processes = super::ProcessTable::default();
-            let requested = self.waits.requested + 1;
-            self.waits = super::WaitTable { requested, ..super::WaitTable::default() };
+            self.waits = self.waits.anew();
             self.latency.worker = None;
         }
     }

@@ -33,7 +33,7 @@ const OF_A_SNAPSHOT: usize = 8;
 /// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Happened {
-    /// The time since the console started.
+    /// When it was logged: [`Model::now`](super::Model::now).
     pub at: Duration,
     /// Its kind, in one word.
     pub kind: &'static str,

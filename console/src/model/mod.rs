@@ -3,7 +3,8 @@
 //!
 //! The loop in `attach` applies the messages one after the other. The model uses no terminal, no
 //! socket and no clock, so that it can be tested, and so that a recording can drive it. Time
-//! arrives with [`Message::Tick`], and the caller performs the returned [`Effect`].
+//! arrives with [`Message::Tick`], and in a replay with [`Model::play`]. The caller performs the
+//! returned [`Effect`].
 //!
 //! # Invariants
 //!
@@ -93,7 +94,7 @@ pub struct Played {
     pub whole: Duration,
     /// Whether it is playing.
     pub is_playing: bool,
-    /// Why the recording ends early, if it does.
+    /// Why the recording is not shown as a whole, if it is not.
     pub broke: Option<String>,
 }
 
@@ -145,7 +146,7 @@ pub struct Model {
     pub lost: u64,
     /// Time between two snapshots.
     pub interval: Duration,
-    /// The time since the console started.
+    /// The time since the console started; in a replay, [`Played::at`].
     pub now: Duration,
     /// The current screen.
     pub screen: Screen,
@@ -283,9 +284,10 @@ impl Model {
     /// Shows a moment of a recording. With `earlier`, the previous snapshot, forgets the current
     /// history.
     pub fn play(&mut self, played: Played, earlier: Option<Program>, program: Program) {
+        self.now = played.at;
         self.played = Some(played);
         if let Some(earlier) = earlier {
-            self.live = State::default();
+            (self.live, self.note) = (State::default(), None);
             self.take(earlier, 0);
         }
         self.take(program, 0);
@@ -361,8 +363,9 @@ impl Model {
         self.lost_in_subscription = lost;
         self.link = Link::Live;
         if self.live.program.as_ref().is_some_and(|former| former.pid != program.pid) {
-            // Another program numbers its incidents from the start.
+            // Another program numbers its incidents from the start, and has other tasks.
             self.incidents = IncidentList::default();
+            self.waits = self.waits.anew();
         }
         self.live.take(program, self.now);
         if self.selected_runtime.is_none() {

@@ -4,7 +4,8 @@
 //!
 //! *A selection follows its name*: an incident by its number, a location by its text, a task by its
 //! id, a process by its pid, while other rows come and go. *An open stack stays*: an incident whose
-//! stack is open is kept even when the program has dropped it for newer ones.
+//! stack is open stays in the list after its runtime ends, and after newer incidents have replaced
+//! it in the program.
 
 use std::time::Duration;
 
@@ -152,8 +153,15 @@ pub struct WaitTable {
     pub made_at: Duration,
     /// Why there is no dump.
     pub error: Option<String>,
-    /// The number of dumps that the user has requested.
+    /// The number of dumps that were requested.
     pub(super) requested: u64,
+}
+
+impl WaitTable {
+    /// Returns a state without a dump, in which another one is requested.
+    pub(super) fn anew(&self) -> WaitTable {
+        WaitTable { requested: self.requested + 1, ..WaitTable::default() }
+    }
 }
 
 /// A row of the waits screen: tasks that wait at the same place, a task that is running, or the
@@ -260,7 +268,10 @@ impl IncidentList {
     /// Updates the open incident from the program's incidents.
     pub(super) fn refresh(&mut self, incidents: &Incidents) {
         let Some((incident, call)) = &mut self.open else { return };
-        if let Some(now) = newest_first(incidents).find(|now| now.id == incident.id) {
+        // Each runtime numbers its incidents from 1, also one that was built anew with the same
+        // name. The ids of tasks are unique in the program.
+        let is_same = |now: &&Incident| (now.id, now.task_id) == (incident.id, incident.task_id);
+        if let Some(now) = newest_first(incidents).find(is_same) {
             if incident.stack.is_empty() && !now.stack.is_empty() {
                 *call = first_call(now);
             }

@@ -17,9 +17,10 @@
 //! 2. It connects, if it is not connected, sends the requests, and passes the replies to the
 //!    screen.
 //! 3. It repeats this after the interval, or immediately if the needs change. A dump is requested
-//!    only once, because the program polls each waiting task for it.
+//!    only once, because the program polls each waiting task for it. After that, it is no longer a
+//!    need.
 //! 4. Without needs it closes its connection, because a program accepts only a limited number of
-//!    connections.
+//!    connections, and because the next request may be for a program that was started anew.
 //! 5. It exits when its [`Requester`] is dropped, at the latest after the reply that it waits for.
 //!
 //! # Invariants
@@ -161,11 +162,11 @@ impl Thread {
                 return Ok(None);
             }
         }
-        if let Some((runtime, query, number)) = &self.needs.dump {
-            let wanted = (runtime.clone(), *number);
+        if let Some((runtime, query, number)) = self.needs.dump.take() {
+            let wanted = (runtime, number);
             if self.dumped.as_ref() != Some(&wanted) {
-                self.dumped = Some(wanted);
-                let mut dump = client.dump(Some(runtime), query)?;
+                let (runtime, _) = self.dumped.insert(wanted);
+                let mut dump = client.dump(Some(runtime.as_str()), &query)?;
                 Sources::of_program(client.hello().pid).fill_in(&mut dump);
                 if self.to_screen.send(Message::Dump(Box::new(dump))).is_err() {
                     return Ok(None);

@@ -157,21 +157,27 @@ pub fn head(text: &str, columns: usize) -> String {
 /// Cuts `text` to `columns`, and pads it with spaces on the right.
 pub fn left(text: &str, columns: usize) -> String {
     let text = head(text, columns);
-    let fill = columns - width(&text);
+    let fill = columns.saturating_sub(width(&text));
     text + &" ".repeat(fill)
 }
 
 /// Cuts `text` to `columns`, and pads it with spaces on the left.
 pub fn right(text: &str, columns: usize) -> String {
     let text = head(text, columns);
-    " ".repeat(columns - width(&text)) + &text
+    " ".repeat(columns.saturating_sub(width(&text))) + &text
 }
 
-/// Returns the first of `chars` that fit into `columns` with one column left over.
+/// Returns the first of `chars` that fit into `columns` with one column left over. Counts at least
+/// as many columns as [`width`] does, which depends on sequences of characters.
 fn fitting(chars: impl Iterator<Item = char>, columns: usize) -> impl Iterator<Item = char> {
     let mut used = 1;
     chars.take_while(move |c| {
-        used += c.width().unwrap_or(0);
+        used += match c {
+            // Such a selector can make the character before it wider by one column, as in ⚠️.
+            '\u{fe01}' | '\u{fe0f}' => 1,
+            // In a text, a control character has one column.
+            c => c.width().unwrap_or(1),
+        };
         used <= columns
     })
 }
@@ -332,5 +338,23 @@ mod tests {
         assert_eq!(head("数据库任务", 6), "数据…");
         assert_eq!(tail("数据库任务", 6), "…任务");
         assert_eq!((left("数据", 6), right("数据", 6)), ("数据  ".into(), "  数据".into()));
+    }
+
+    #[test]
+    fn text_with_variation_selectors_is_cut_to_the_columns() {
+        let keycaps = "1\u{fe0f}\u{20e3}".repeat(9);
+        for text in ["\u{26a0}\u{fe0f} payments-service", "\u{201c}\u{fe01}quoted-service", "a\r\n\t\tb", &keycaps] {
+            for columns in 0..12 {
+                assert_eq!(
+                    [left(text, columns), right(text, columns)].map(|text| width(&text)),
+                    [columns; 2],
+                    "{text:?}"
+                );
+                assert!(
+                    [head(text, columns), tail(text, columns)].iter().all(|text| width(text) <= columns),
+                    "{text:?}"
+                );
+            }
+        }
     }
 }

@@ -60,11 +60,11 @@ fn a_file_that_is_no_recording_is_neither_shown_nor_exported() {
     let folder = Folder::new();
     let file = folder.socket(9).with_extension("voltrec");
     let path = file.to_str().unwrap();
-    for verb in [&["replay", "--once", path][..], &["export", path]] {
+    for verb in [&["replay", "--once", path][..], &["export", path], &["export", path, "-o", "-"]] {
         assert_refused(&mut folder.console(verb), &["there is no recording", path]);
     }
     std::fs::write(&file, "{}").unwrap();
-    for verb in [&["replay", "--json", path][..], &["export", path]] {
+    for verb in [&["replay", "--json", path][..], &["export", path], &["export", path, "-o", "-"]] {
         assert_refused(&mut folder.console(verb), &["is not a Volt recording"]);
     }
     assert!(!file.with_extension("json").exists(), "nothing was made");

@@ -1,11 +1,15 @@
-//! Tests of the kept connection: its messages when a program exits and when it is back.
+//! Tests of the connections to a program that exits and comes back: the messages of the kept one,
+//! and the replies to requests.
 
 use std::time::Duration;
 
-use volt_console::model::Message;
+use volt_console::model::{Message, Needs};
 use volt_console::programs::again::Again;
 use volt_console::programs::connection::Connection;
+use volt_console::programs::requester::Requester;
 use volt_telemetry::client::Client;
+use volt_telemetry::dump::Query;
+use volt_telemetry::socket::Environment;
 
 use crate::program::{Folder, Named, Program, VOLT};
 
@@ -45,6 +49,24 @@ fn updates_missed_during_a_disconnect_are_counted_once() {
         Message::Missed(updates) => panic!("once more: {updates}"),
         message => is_snapshot(message),
     });
+}
+
+#[test]
+fn a_dump_is_requested_from_a_program_that_was_started_anew() {
+    let folder = Folder::new();
+    let path = folder.socket(0);
+    let program = Program::start(&path, "shop", VOLT);
+    let locate = Again::Path(path.clone()).locate(Environment::of_program());
+    let mut requester = Requester::start(locate).unwrap();
+    let mut reply = |number| {
+        requester.set_needs(Needs { dump: Some(("app".into(), Query::default(), number)), ..Needs::default() });
+        requester.messages.recv_timeout(LONG).expect("a reply")
+    };
+    let first = reply(1);
+    drop(program);
+    let _again = Program::start(&path, "shop", VOLT);
+    let second = reply(2);
+    assert!([&first, &second].iter().all(|reply| matches!(reply, Message::Dump(_))), "{first:?}, {second:?}");
 }
 
 #[test]

@@ -70,7 +70,9 @@ fn a_recording_is_complete_when_the_program_exits() {
     drop(program);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("The program or its runtime has exited.\n"));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).starts_with("The program has exited, or the runtime was shut down.\n")
+    );
     assert!(assert_shown(&folder, &path).stderr.is_empty(), "it is whole");
 }
 

@@ -6,7 +6,7 @@
 //! and from then on adds the point of each response that it gets (`/live.json`).
 //!
 //! Bounds: [`POINTS_MAX`] points of [`RUNTIMES_MAX`] runtimes, about 1.5 MB. A runtime that was
-//! shut down stays until its points are older than [`KEPT`].
+//! shut down stays until its points are older than [`KEPT`], or until another needs its place.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,6 +22,8 @@ const KEPT: Duration = Duration::from_secs(600);
 const POINTS_MAX: usize = (KEPT.as_secs() / STEP.as_secs()) as usize;
 /// Runtimes beyond these have no history until others have ended.
 const RUNTIMES_MAX: usize = 64;
+/// A runtime without points for longer has ended, or its program does not reply.
+const ENDED_AFTER: Duration = Duration::from_secs(3 * STEP.as_secs());
 
 /// The values of a runtime that the charts show. `None` if there is no rate yet, or no value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -93,11 +95,12 @@ impl History {
     pub(crate) fn add(&mut self, pid: u32, runtime: &Snapshot, point: Point) {
         // A clock that is set far back begins a new history. Otherwise the runtimes that were shut
         // down would stay until it reaches their last point again.
-        self.0.retain(|past| past.points.back().is_some_and(|last| (point.at - last.at).abs() < KEPT.as_secs_f64()));
+        self.0.retain(|past| past.silence(point.at) < KEPT);
         let is_it = |past: &&mut Past| {
             (past.pid, &past.runtime, past.started_at_ns) == (pid, &runtime.runtime, runtime.started_at_ns)
         };
         let Some(past) = self.0.iter_mut().find(is_it) else {
+            self.make_room(point.at);
             if self.0.len() < RUNTIMES_MAX {
                 let (runtime, started_at_ns) = (runtime.runtime.clone(), runtime.started_at_ns);
                 self.0.push(Past { pid, runtime, started_at_ns, points: VecDeque::from([point]) });
@@ -114,9 +117,29 @@ impl History {
         past.points.push_back(point);
     }
 
+    /// If all places are taken, drops the runtime that ended first.
+    fn make_room(&mut self, now: f64) {
+        if self.0.len() < RUNTIMES_MAX {
+            return;
+        }
+        let ended =
+            self.0.iter().map(|past| past.silence(now)).enumerate().filter(|(_, silence)| *silence > ENDED_AFTER);
+        if let Some((index, _)) = ended.max_by_key(|(_, silence)| *silence) {
+            self.0.remove(index);
+        }
+    }
+
     /// Returns all points as JSON.
     pub(crate) fn json(&self) -> String {
         serde_json::to_string(&self.0).expect("plain data has a JSON form")
+    }
+}
+
+impl Past {
+    /// Returns the time between the last point and `now`, which may be before it.
+    fn silence(&self, now: f64) -> Duration {
+        let seconds = self.points.back().map(|last| (now - last.at).abs());
+        seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(Duration::MAX)
     }
 }
 
@@ -157,6 +180,23 @@ mod tests {
         history.add(0, &runtime("other"), point(605));
         let left: Vec<_> = history.0.iter().map(|past| (past.pid, past.runtime.as_str())).collect();
         assert_eq!(left, [(0, "main"), (0, "other")]);
+    }
+
+    #[test]
+    fn a_new_runtime_takes_the_place_of_one_that_has_ended() {
+        let mut history = History::default();
+        for pid in 0..RUNTIMES_MAX as u32 {
+            history.add(pid, &runtime("main"), point(u64::from(pid.min(2))));
+        }
+        for pid in 2..RUNTIMES_MAX as u32 {
+            history.add(pid, &runtime("main"), point(30));
+        }
+        for pid in [100, 101, 102] {
+            history.add(pid, &runtime("main"), point(30));
+        }
+        let has = |pid: u32| history.0.iter().any(|past| past.pid == pid);
+        assert_eq!([0, 1, 2, 100, 101, 102].map(has), [false, false, true, true, true, false]);
+        assert_eq!(history.0.len(), RUNTIMES_MAX);
     }
 
     #[test]

@@ -51,6 +51,7 @@ const CHARTS = [
 // runtime key -> [times, values of each curve…], in the order of CHARTS
 const histories = new Map();
 let chosen = null; // the key of the selected runtime
+let listed = []; // the runtimes on the page
 let plots = [];
 let isRecalled = false; // whether the history of the exporter was added
 
@@ -99,6 +100,8 @@ function isolated(plot, series) {
 }
 
 function makePlots() {
+  // uPlot keeps each chart, and moves its cursor, until it is destroyed.
+  plots.forEach((plot) => plot.destroy());
   $("charts").replaceChildren();
   const [text, line] = [color("--dim"), color("--line")];
   // All figures are added first, because the width of each depends on its neighbours.
@@ -310,26 +313,36 @@ function choose(key) {
   drawPlots();
 }
 
+function buttonOf(key) {
+  const button = element("button");
+  button.dataset.key = key;
+  button.addEventListener("click", () => {
+    choose(key);
+    show(listed);
+  });
+  return button;
+}
+
 function showChoice(runtimes) {
   if (!runtimes.some(({ key }) => key === chosen)) {
     // Prefers any other runtime to the exporter's.
     const first = runtimes.find(({ runtime }) => runtime.runtime !== "exporter") || runtimes[0];
     choose(first.key);
   }
-  $("runtimes").replaceChildren(
-    ...runtimes.map(({ key, name, runtime }) => {
-      const button = element("button", "", badge(runtime) ? `${name} (${badge(runtime)}!)` : name);
-      button.setAttribute("aria-pressed", String(key === chosen));
-      button.addEventListener("click", () => {
-        choose(key);
-        show(runtimes);
-      });
-      return button;
-    }),
-  );
+  // A runtime keeps its button: one that is replaced loses the focus, and a click that has begun.
+  const former = [...$("runtimes").children];
+  const buttons = runtimes.map(({ key, name, runtime }) => {
+    const button = former.find((button) => button.dataset.key === key) || buttonOf(key);
+    button.textContent = badge(runtime) ? `${name} (${badge(runtime)}!)` : name;
+    button.setAttribute("aria-pressed", String(key === chosen));
+    return button;
+  });
+  const isSame = buttons.length === former.length && buttons.every((button, i) => button === former[i]);
+  if (!isSame) $("runtimes").replaceChildren(...buttons);
 }
 
 function show(runtimes) {
+  listed = runtimes;
   showChoice(runtimes);
   const { program, runtime } = runtimes.find(({ key }) => key === chosen);
   document.title = (badge(runtime) ? `(${badge(runtime)}!) ` : "") + `${program.program}: ${runtime.runtime} - Volt`;
@@ -357,19 +370,28 @@ async function refresh() {
     if (!answer.ok) throw new Error(`the exporter returned ${answer.status}`);
     const programs = await answer.json();
     const now = Date.now() / 1000;
+    // A program that did not respond has no runtimes. Those on the page stay, with their history.
+    const silent = new Set(programs.filter((program) => !program.runtimes.length).map(({ pid }) => pid));
     const runtimes = programs.flatMap((program) =>
-      program.runtimes.map((runtime) => ({
-        key: keyOf(program.pid, runtime.runtime, runtime.started_at_ns),
-        name: programs.length > 1 ? `${program.program} ${program.pid} ${runtime.runtime}` : runtime.runtime,
-        program,
-        runtime,
-      })),
+      silent.has(program.pid)
+        ? listed.filter((old) => old.program.pid === program.pid)
+        : program.runtimes.map((runtime) => ({
+            key: keyOf(program.pid, runtime.runtime, runtime.started_at_ns),
+            name: programs.length > 1 ? `${program.program} ${program.pid} ${runtime.runtime}` : runtime.runtime,
+            program,
+            runtime,
+          })),
     );
-    for (const key of histories.keys()) if (!runtimes.some((shown) => shown.key === key)) histories.delete(key);
+    // The first part of a key is the pid.
+    const isKept = (of) => silent.has(parseInt(of)) || runtimes.some(({ key }) => key === of);
+    for (const key of histories.keys()) if (!isKept(key)) histories.delete(key);
     for (const { key, runtime } of runtimes) remember(key, runtime.point);
     answeredAt = now;
-    link(runtimes.length ? "● live" : "no Volt runtime is running", !runtimes.length);
     if (runtimes.length) show(runtimes);
+    const program = runtimes.find(({ key }) => key === chosen)?.program;
+    if (!program) link("no Volt runtime responds", true);
+    else if (silent.has(program.pid)) link(`no numbers from ${program.program}`, true);
+    else link("● live", false);
   } catch (error) {
     const since = answeredAt === null ? "" : ` for ${Math.round(Date.now() / 1000 - answeredAt)} s`;
     link(`no response${since}: ${error.message}`, true);

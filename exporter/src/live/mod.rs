@@ -8,7 +8,9 @@
 //! opened ([`history`]). What the tasks wait for is read only on request ([`tasks`]). This module
 //! keeps only the last snapshots. It computes rates and ratios between two snapshots with
 //! `volt_diagnosis`, as the other tools do. Findings come from the observed program, or from a
-//! [`Watch`] if that is too old to send them.
+//! [`Watch`] if that is too old to send them. A program that did not reply, or could
+//! not send a snapshot, is in the response without runtimes, and the page keeps their numbers. One
+//! that has exited is not in it.
 //!
 //! # Invariants
 //!
@@ -97,7 +99,7 @@ pub(crate) struct Live {
     turns: Turns,
 }
 
-/// One program, as the script gets it.
+/// One program, as the script gets it. Without runtimes if it sent no snapshot.
 #[derive(Serialize)]
 struct Shown<'a> {
     program: &'a str,
@@ -137,10 +139,15 @@ impl Live {
                 continue;
             };
             let mut watch = former.remove(origin).unwrap_or_default();
-            self.last.insert(origin.clone(), watch.filled(program).into_owned());
+            // A program that could not send a snapshot has no runtimes. The watch keeps its
+            // findings.
+            let is_empty = program.runtimes.is_empty();
+            let filled = if is_empty { program.clone() } else { watch.filled(program).into_owned() };
+            self.last.insert(origin.clone(), filled);
             self.watches.insert(origin.clone(), watch);
         }
         let mut shown: Vec<_> = self.last.iter().map(|(origin, program)| show(last.get(origin), program)).collect();
+        shown.extend(seen.iter().filter_map(silent));
         shown.sort_by_key(|program| program.pid);
         for program in &shown {
             for runtime in &program.runtimes {
@@ -163,6 +170,12 @@ impl Live {
     }
 }
 
+/// Returns a program that did not reply.
+fn silent(seen: &Seen) -> Option<Shown<'_>> {
+    let ([name, pid], None) = (&seen.origin[..], &seen.program) else { return None };
+    Some(Shown { program: name, pid: pid.parse().ok()?, at_ns: 0, runtimes: Vec::new() })
+}
+
 fn show<'a>(before: Option<&Program>, now: &'a Program) -> Shown<'a> {
     let before = before.filter(|before| now.at_ns.saturating_sub(before.at_ns) < STALE_NS);
     let rates = match before {
@@ -182,7 +195,7 @@ fn show<'a>(before: Option<&Program>, now: &'a Program) -> Shown<'a> {
 
 #[cfg(test)]
 mod tests {
-    use volt_telemetry::snapshot::Worker;
+    use volt_telemetry::snapshot::{Sentinel, Worker};
 
     use super::*;
 
@@ -197,5 +210,38 @@ mod tests {
         let verdict = &reported[0]["runtimes"][0]["verdict"];
         assert_eq!(*verdict, "OK: no findings", "also for a program that sends no findings");
         assert_eq!((parked.len(), parked.iter().filter(|is_parked| **is_parked == true).count()), (64, 63));
+    }
+
+    #[test]
+    fn a_program_that_does_not_reply_has_no_runtimes() {
+        let origin = vec!["shop".to_string(), "7".to_string()];
+        let mut live = Live::default();
+        let mut runtimes = |replies: bool| {
+            let program = || Program { pid: 7, runtimes: vec![Snapshot::default()], ..Program::default() };
+            let answer = live.answer(&[Seen { origin: origin.clone(), program: replies.then(program) }]);
+            let reported: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!((reported.as_array().unwrap().len(), &reported[0]["pid"]), (1, &7_u32.into()));
+            reported[0]["runtimes"].as_array().unwrap().len()
+        };
+        assert_eq!([true, false, true].map(&mut runtimes), [1, 0, 1]);
+        assert_eq!(live.answer(&[]), "[]", "it has exited");
+    }
+
+    #[test]
+    fn a_failed_snapshot_does_not_erase_the_findings() {
+        const SECOND: u64 = 1_000_000_000;
+        // An older program that computes no findings, and was paused once.
+        let paused = |second: u64, pauses: u64| {
+            let sentinel = Sentinel { pauses, ..Sentinel::default() };
+            let runtime = Snapshot { at_ns: second * SECOND, sentinel, ..Snapshot::default() };
+            Program { runtimes: vec![runtime], ..Program::default() }
+        };
+        let mut live = Live::default();
+        let mut answer = |program| live.answer(&[Seen { origin: Origin::new(), program: Some(program) }]);
+        answer(paused(20, 0));
+        answer(paused(35, 1));
+        answer(Program::default());
+        let reported: serde_json::Value = serde_json::from_str(&answer(paused(37, 1))).unwrap();
+        assert_eq!(reported[0]["runtimes"][0]["findings"].as_array().map(Vec::len), Some(1), "{reported}");
     }
 }

@@ -12,7 +12,8 @@ function element(name, className, text) {
   return made;
 }
 
-// A number that rounds to the next unit has that unit: 1.00 ms, not 1.00e+3 µs.
+// A number that rounds to the next unit has that unit: 1.00 ms, not 1.00e+3 µs. No text has an
+// exponent.
 const ROUNDS_UP = 0.9995;
 
 // From a minute on, two units, as in the console: 2 min 10 s.
@@ -35,10 +36,12 @@ function duration(ns) {
 
 function count(n) {
   if (n === null || n === undefined) return "-";
-  if (n >= 1e9 * ROUNDS_UP) return (n / 1e9).toPrecision(3) + "G";
-  if (n >= 1e6 * ROUNDS_UP) return (n / 1e6).toPrecision(3) + "M";
-  if (n >= 1e4) return (n / 1e3).toPrecision(3) + "k";
-  return n >= 100 || Number.isInteger(n) ? String(Math.round(n)) : n.toPrecision(2);
+  for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6]]) {
+    if (n >= size * ROUNDS_UP) return (n / size).toPrecision(3) + unit;
+  }
+  if (n >= 9999.5) return (n / 1e3).toPrecision(3) + "k";
+  if (n >= 99.5 || Number.isInteger(n)) return String(Math.round(n));
+  return n < 0.001 ? "<0.001" : n.toPrecision(2);
 }
 
 // Formats seconds since 1970 as local time.

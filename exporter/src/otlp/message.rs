@@ -5,9 +5,10 @@
 //! Each program becomes a resource, which has every metric of the catalog that has samples of that
 //! program.
 //!
-//! Invariant *a start does not move*: the time since which a counter counts is computed once for
-//! each runtime and then kept. The clocks that it is computed from drift apart, and the receiver
-//! would read a start that moves as a restart.
+//! Invariant *a start does not move*: the time since which a counter counts is computed once, for
+//! each runtime and for each program, and then kept, also while the program does not reply. The
+//! clocks that it is computed from drift apart, and the receiver would read a start that moves as a
+//! restart.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -24,7 +25,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message;
 use volt_diagnosis::catalog::{self, BUCKETS_NS, Kind, METRICS, Sample, Value};
-use volt_diagnosis::exposition::{Life, Origin, Samples};
+use volt_diagnosis::exposition::{Life, Origin, Samples, origin_labels};
 use volt_telemetry::snapshot::Program;
 
 use crate::discovery::Seen;
@@ -37,8 +38,45 @@ pub(super) struct Messages {
     service_name: Option<String>,
     host: Option<String>,
     samples: Samples,
-    /// When each current runtime was built, in ns since 1970.
-    starts: HashMap<Life, u64>,
+    /// Of every program of the last request.
+    starts: HashMap<Origin, Starts>,
+}
+
+/// The times since which the counters of one program count, in ns since 1970.
+#[derive(Default)]
+struct Starts {
+    /// When the oldest of its first runtimes was built, or the time of the first request if it had
+    /// none. Its own counters continue when that runtime is shut down. `None` until it has replied.
+    program: Option<u64>,
+    /// When each runtime was built, by its label: on the clock of the program, which identifies it,
+    /// and in ns since 1970.
+    runtimes: HashMap<String, (u64, u64)>,
+}
+
+impl Starts {
+    /// Adds what is new in `program`, and removes its runtimes that were shut down.
+    fn update(&mut self, origin: &Origin, program: &Program, now: u64) {
+        // A program that could not send a snapshot has no runtimes. It may reply the next time.
+        if !program.runtimes.is_empty() {
+            let former = std::mem::take(&mut self.runtimes);
+            self.runtimes.extend(Life::all(origin, program).zip(&program.runtimes).map(|(life, runtime)| {
+                let (label, built_at) = (life.label(), runtime.started_at_ns);
+                let kept = former.get(&label).filter(|(former, _)| *former == built_at).map(|(_, start)| *start);
+                let age = runtime.at_ns.saturating_sub(built_at);
+                (label, (built_at, kept.unwrap_or(now.saturating_sub(age))))
+            }));
+        }
+        let oldest = self.runtimes.values().map(|(_, start)| *start).min();
+        self.program.get_or_insert(oldest.unwrap_or(now));
+    }
+
+    /// Returns the start of the runtime whose series `sample` belongs to, or of the program.
+    fn of(&self, metric: &catalog::Metric, sample: &Sample) -> Option<u64> {
+        match metric.labels.iter().position(|label| *label == "runtime") {
+            Some(at) => self.runtimes.get(&sample.labels[at]).map(|(_, start)| *start),
+            None => self.program,
+        }
+    }
 }
 
 impl Messages {
@@ -52,14 +90,18 @@ impl Messages {
     /// Encodes a request for what was just collected.
     pub(super) fn encode(&mut self, seen: &[Seen]) -> Vec<u8> {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
+        self.encode_at(seen, u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn encode_at(&mut self, seen: &[Seen], now: u64) -> Vec<u8> {
         let programs: Vec<_> = seen.iter().map(|seen| (seen.origin.clone(), seen.program.as_ref())).collect();
         let samples = self.samples.read(&programs);
-        self.remember_starts(&programs, now);
+        self.update_starts(&programs, now);
         let resource_metrics = programs.iter().map(|(origin, program)| {
+            let (labels, starts) = (origin_labels(origin), &self.starts[origin]);
             let metrics = METRICS.iter().zip(&samples).filter_map(|(metric, samples)| {
-                let its: Vec<_> = samples.iter().filter(|sample| sample.labels.ends_with(origin)).collect();
-                let start = |sample: &Sample| self.start(metric, sample, origin, now);
+                let its: Vec<_> = samples.iter().filter(|sample| sample.labels.ends_with(&labels)).collect();
+                let start = |sample: &Sample| starts.of(metric, sample).unwrap_or(now);
                 (!its.is_empty()).then(|| of_metric(metric, &its, start, now))
             });
             let scope = InstrumentationScope {
@@ -74,31 +116,16 @@ impl Messages {
         ExportMetricsServiceRequest { resource_metrics: resource_metrics.collect() }.encode_to_vec()
     }
 
-    /// Stores the starts of new runtimes, and drops those of runtimes that no longer exist.
-    fn remember_starts(&mut self, programs: &[(Origin, Option<&Program>)], now: u64) {
-        let former = std::mem::take(&mut self.starts);
+    /// Updates the starts, and drops those of programs that no longer exist.
+    fn update_starts(&mut self, programs: &[(Origin, Option<&Program>)], now: u64) {
+        let mut former = std::mem::take(&mut self.starts);
         for (origin, program) in programs {
-            let Some(program) = program else {
-                self.starts.extend(
-                    former.iter().filter(|(life, _)| life.origin == *origin).map(|(life, at)| (life.clone(), *at)),
-                );
-                continue;
-            };
-            for (life, runtime) in Life::all(origin, program).zip(&program.runtimes) {
-                let age = runtime.at_ns.saturating_sub(runtime.started_at_ns);
-                let at = former.get(&life).copied().unwrap_or(now.saturating_sub(age));
-                self.starts.insert(life, at);
+            let mut starts = former.remove(origin).unwrap_or_default();
+            if let Some(program) = program {
+                starts.update(origin, program, now);
             }
+            self.starts.insert(origin.clone(), starts);
         }
-    }
-
-    /// Returns the time since which `sample` counts: the start of its runtime, or of the oldest
-    /// runtime of its program.
-    fn start(&self, metric: &catalog::Metric, sample: &Sample, origin: &Origin, now: u64) -> u64 {
-        let name = metric.labels.iter().position(|label| *label == "runtime").map(|at| &sample.labels[at]);
-        let its =
-            self.starts.iter().filter(|(life, _)| life.origin == *origin && name.is_none_or(|name| life.name == *name));
-        its.map(|(_, at)| *at).min().unwrap_or(now)
     }
 
     fn resource(&self, origin: &Origin, program: Option<&Program>) -> Resource {
@@ -183,4 +210,75 @@ fn point(value: &Value) -> Point {
 
 fn attribute(key: &str, value: Any) -> KeyValue {
     KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }), ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use volt_telemetry::{Health, Snapshot};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Returns a program with runtimes that were built at these seconds. It is second 1,000.
+    fn seen(name: &str, runtimes: &[(&str, u64)]) -> Seen {
+        let runtime = |(name, second): &(&str, u64)| Snapshot {
+            runtime: (*name).into(),
+            at_ns: 1_000 * SECOND,
+            started_at_ns: second * SECOND,
+            ..Snapshot::default()
+        };
+        let runtimes = runtimes.iter().map(runtime).collect();
+        let program = Program { runtimes, observer: Some(Health::default()), ..Program::default() };
+        Seen { origin: vec![name.into(), "7".into()], program: Some(program) }
+    }
+
+    /// Pushes at this second since 1970. Returns the seconds at which the sums of this name start.
+    fn starts(messages: &mut Messages, second: u64, seen: Seen, name: &str) -> Vec<u64> {
+        let request = messages.encode_at(&[seen], second * SECOND);
+        let request = ExportMetricsServiceRequest::decode(&*request).unwrap();
+        let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
+        let sums = metrics.iter().filter(|metric| metric.name == name).filter_map(|metric| match &metric.data {
+            Some(Data::Sum(sum)) => Some(sum),
+            _ => None,
+        });
+        sums.flat_map(|sum| &sum.data_points).map(|point| point.start_time_unix_nano / SECOND).collect()
+    }
+
+    #[test]
+    fn the_start_of_a_program_stays_when_its_oldest_runtime_ends() {
+        let mut messages = Messages::new(None);
+        let mut program = |second, runtimes: &[(&str, u64)]| {
+            starts(&mut messages, second, seen("shop", runtimes), "volt.observer.throttles")
+        };
+        assert_eq!(program(2_000, &[("old", 100), ("new", 900)]), [1_100]);
+        assert_eq!(program(2_001, &[("new", 900)]), [1_100]);
+        assert_eq!(program(2_002, &[]), [1_100]);
+    }
+
+    #[test]
+    fn a_program_without_selected_runtimes_has_one_start() {
+        let mut messages = Messages::new(None);
+        let mut program = |second| starts(&mut messages, second, seen("shop", &[]), "volt.observer.throttles");
+        assert_eq!([program(2_000), program(2_001)], [[2_000], [2_000]]);
+    }
+
+    #[test]
+    fn a_missing_snapshot_does_not_move_a_start() {
+        let mut messages = Messages::new(None);
+        let mut runtime = |second, seen| starts(&mut messages, second, seen, "volt.tasks.spawned");
+        assert_eq!(runtime(2_000, seen("shop", &[("main", 100)])), [1_100]);
+        assert!(runtime(2_001, seen("shop", &[])).is_empty(), "it replied with an error");
+        assert!(runtime(2_002, Seen { program: None, ..seen("shop", &[]) }).is_empty(), "it did not reply");
+        assert_eq!(runtime(2_003, seen("shop", &[("main", 100)])), [1_100]);
+        assert_eq!(runtime(2_004, seen("shop", &[("main", 900)])), [1_904], "another runtime of the name");
+    }
+
+    #[test]
+    fn escaped_names_keep_their_metrics_and_starts() {
+        let mut messages = Messages::new(None);
+        let mut runtime =
+            |second| starts(&mut messages, second, seen("a\u{1b}b", &[("c\nd", 100)]), "volt.tasks.spawned");
+        assert_eq!([runtime(2_000), runtime(2_001)], [[1_100], [1_100]]);
+    }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Place {
     pub(crate) port: u16,
     /// Host and port as the user wrote them.
     pub(crate) authority: String,
+    /// With the query.
     pub(crate) path: String,
 }
 
@@ -36,17 +37,24 @@ impl Place {
         if authority.as_str().contains('@') {
             return Err("the endpoint has a user or a password: pass them in the header `authorization`".into());
         }
+        // The host is empty in `http://:4318`, for example if a variable in a script is not set.
+        let host = authority.host().trim_matches(['[', ']']);
+        if host.is_empty() {
+            return Err(format!("the endpoint has no host: {EXAMPLE}"));
+        }
         let after_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
         if !after_host.is_empty() && authority.port_u16().is_none() {
             return Err(format!("the endpoint has no valid port after the host {}: {EXAMPLE}", authority.host()));
         }
-        let path = uri.path_and_query().map(|path| path.as_str()).filter(|path| is_exact || *path != "/");
+        // Also `/` for a URL without a path, such as `http://collector?tenant=1`.
+        let path = if uri.path() == "/" && !is_exact { PATH } else { uri.path() };
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         Ok(Self {
             is_tls,
-            host: authority.host().trim_matches(['[', ']']).into(),
+            host: host.into(),
             port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             authority: authority.as_str().into(),
-            path: path.unwrap_or(PATH).into(),
+            path: format!("{path}{query}"),
         })
     }
 
@@ -100,6 +108,10 @@ mod tests {
             assert_eq!((&*host, port, &*path), ("collector", 4318, "/v1/metrics"));
             assert_eq!(Place::parse(endpoint, true).unwrap().path, "/");
         }
+        for endpoint in ["http://collector?key=1", "http://collector/?key=1"] {
+            assert_eq!(place(endpoint).path, "/v1/metrics?key=1");
+            assert_eq!(Place::parse(endpoint, true).unwrap().path, "/?key=1", "a path begins with `/`");
+        }
         assert_eq!(place("http://collector/tenant/metrics?key=1").path, "/tenant/metrics?key=1");
         assert_eq!((place("http://[::1]:4318").host, place("http://collector").port), ("::1".into(), 80));
         assert_eq!((place("https://collector").port, place("https://collector").is_tls), (443, true));
@@ -113,6 +125,9 @@ mod tests {
             ("http://user:hunter2@collector", "header `authorization`"),
             ("http://collector:43180000/v1?key=hunter2", "no valid port after the host collector"),
             ("http://collector:/v1?key=hunter2", "no valid port after the host collector"),
+            ("http://:4318/v1?key=hunter2", "has no host"),
+            ("http://[]:4318/v1?key=hunter2", "has no host"),
+            ("http://:/v1?key=hunter2", "has no host"),
             ("not a url?key=hunter2", "is not a URL"),
             ("", "is not a URL"),
         ] {
@@ -124,9 +139,12 @@ mod tests {
     #[test]
     fn a_redirect_stays_at_the_same_server() {
         let from = place("https://collector/v1/metrics");
-        for (location, path) in
-            [("/v2?tenant=1", "/v2?tenant=1"), ("https://collector/v2", "/v2"), ("https://collector:443/", "/")]
-        {
+        for (location, path) in [
+            ("/v2?tenant=1", "/v2?tenant=1"),
+            ("https://collector/v2", "/v2"),
+            ("https://collector:443/", "/"),
+            ("https://collector?x", "/?x"),
+        ] {
             assert_eq!(from.moved(location).unwrap().path, path);
         }
         for (location, reported) in [

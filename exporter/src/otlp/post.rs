@@ -4,8 +4,10 @@
 //!
 //! *Bounded*: the response is read up to [`ANSWER_BYTES_MAX`], and at most [`REDIRECTS_MAX`]
 //! redirects are followed. Everything, including the name resolution, takes at most the time limit;
-//! then the connection is closed, whatever the collector does. *No secrets in errors*: they name
-//! hosts, not URLs, and no header.
+//! then the connection is closed, whatever the collector does. *The status decides*: the body of a
+//! failure or of a redirect is not read, so a body that is too long, incomplete or slow hides
+//! neither the status nor the headers. *No secrets in errors*: they name hosts, not URLs, and no
+//! header.
 //!
 //! Source: RFC 9110, "Redirection 3xx", "Retry-After"; OTLP/HTTP, "Failures".
 
@@ -47,10 +49,11 @@ impl From<String> for Failure {
     }
 }
 
-/// A response, up to its limit.
+/// A response.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
+    /// Empty if the push failed.
     body: Bytes,
 }
 
@@ -114,9 +117,12 @@ async fn send(
     connections.spawn(connection);
     let response = sender.send_request(request).await.map_err(|error| failed("no response", error))?;
     let (head, body) = response.into_parts();
-    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| format!("incomplete response: {error}"))?.to_bytes();
-    Ok(Answer { status: head.status, headers: head.headers, body })
+    let mut answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
+    if answer.status.is_success() {
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        answer.body = body.map_err(|error| format!("incomplete response: {error}"))?.to_bytes();
+    }
+    Ok(answer)
 }
 
 fn judge(answer: &Answer) -> Result<(), Failure> {

@@ -221,7 +221,7 @@ fn a_program_without_a_recorder_may_install_one_later() {
 }
 
 #[test]
-fn dropping_a_publisher_publishes_last_and_ends_its_thread() {
+fn dropping_a_publisher_publishes_once_more_and_ends_its_thread() {
     watchdog::alone(|| {
         watchdog::watched(|| {
             let recorder = PrometheusBuilder::new().install_recorder().unwrap();

@@ -132,7 +132,7 @@ fn the_runbook_of_each_alert_is_served_at_its_anchor() {
 }
 
 #[test]
-fn health_is_a_word_and_other_paths_are_not_found() {
+fn healthz_responds_ok_and_unknown_paths_are_not_found() {
     let _watchdog = watchdog();
     let exporter = exporter();
     let (status, text) = get(exporter.local_addr(), "/healthz");
@@ -255,7 +255,7 @@ fn the_live_page_has_rates_from_the_second_answer_on() {
 }
 
 #[test]
-fn it_is_ready_while_the_required_runtimes_exist() {
+fn an_exporter_is_ready_while_the_required_runtimes_exist() {
     let _watchdog = watchdog();
     let exporter = Exporter::builder().listen("127.0.0.1:0").runtimes(["late"]).serve().unwrap();
     let ready = || get(exporter.local_addr(), "/readyz");
@@ -404,7 +404,7 @@ fn a_dropped_exporter_frees_its_port() {
 }
 
 #[test]
-fn it_may_be_started_and_dropped_in_async_code() {
+fn an_exporter_may_be_started_and_dropped_in_async_code() {
     let _watchdog = watchdog();
     let runtime = volt::Builder::new_multi_thread().worker_threads(1).name("async").build().unwrap();
     let address = runtime.block_on(async {

@@ -144,9 +144,9 @@ impl Sleep {
 
     /// Returns whether the sleep has ended: a poll has completed it, or its timer has fired.
     ///
-    /// A sleep that was neither polled nor [reset](Self::reset) returns false, even after its
-    /// deadline. One that was reset and not polled since has no timer, if it had ended or was never
-    /// polled. It has ended once its deadline has passed.
+    /// Returns false for a sleep that was neither polled nor [reset](Self::reset), even after its
+    /// deadline. A reset arms no timer if the sleep had ended or was never polled. Until its next
+    /// poll, such a sleep counts as ended once its new deadline has passed.
     ///
     /// ```
     /// # use volt_core as volt;

@@ -256,8 +256,8 @@ pub fn simplex(max_buf_size: usize) -> (ReadHalf<SimplexStream>, WriteHalf<Simpl
 /// not shut `writer` down. For another buffer size, see [`copy_buf`].
 ///
 /// # Errors
-/// Returns the first error of the reader or the writer. An operation that returns `Interrupted` is
-/// repeated.
+/// Returns the first error of the reader or the writer. A read or a write that returns
+/// `Interrupted` is repeated; a flush is not.
 ///
 /// # Cancel safety
 /// Not cancel safe: bytes that were read but not yet written are lost.

@@ -29,8 +29,13 @@ impl Lock {
         // First without the queue of the semaphore, which takes three times as many instructions.
         // This is fair: a permit is available only if no operation waits for it.
         if let Ok(permit) = self.permit.try_acquire() {
+            if coop::try_proceed() {
+                return self.own(permit, at, guard);
+            }
             poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
-            return self.own(permit, at, guard);
+            self.own(permit, at, guard);
+            // Others may have begun to wait meanwhile, and know no holder.
+            return self.holder.copy_again();
         }
         let own = |permit: Result<SemaphorePermit<'_>, _>, _| self.own(permit.expect(NEVER_CLOSED), at, guard);
         spend_queued_at(at, Awaits::Lock, Wait::new(&self.holder), || None, self.permit.acquire(), own).await;

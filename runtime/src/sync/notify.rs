@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ impl Notify {
     #[track_caller]
     pub fn notified(&self) -> Notified<'_> {
         let pending = Pending::new(Awaits::Notice, Location::caller());
-        Notified { waiter: self.0.notified(), pending, notify: (&raw const *self).addr() }
+        Notified { waiter: self.0.notified(), pending, place: Place::of(&self.0) }
     }
 
     /// Waits for a notification like [`notified`](Self::notified), with a future that can be moved
@@ -74,8 +75,8 @@ impl Notify {
     /// Same as [`notified`](Self::notified).
     #[track_caller]
     pub fn notified_owned(self: Arc<Self>) -> OwnedNotified {
-        let (notify, pending) = (Arc::as_ptr(&self).addr(), Pending::new(Awaits::Notice, Location::caller()));
-        OwnedNotified { waiter: unwrap_arc(self).notified_owned(), pending, notify }
+        let (notify, pending) = (unwrap_arc(self), Pending::new(Awaits::Notice, Location::caller()));
+        OwnedNotified { waiter: notify.clone().notified_owned(), pending, place: Place::of(notify) }
     }
 
     /// Notifies the task that has waited longest, or stores one notification for the next waiter.
@@ -114,7 +115,7 @@ pin_project! {
         #[pin]
         waiter: tokio::sync::futures::Notified<'a>,
         pending: Pending,
-        notify: usize,
+        place: Place<&'a tokio::sync::Notify>,
     }
 }
 
@@ -125,7 +126,10 @@ impl Notified<'_> {
     /// To avoid missing a notification, call `enable`, then check the condition to wait for, and
     /// then `.await` the future.
     pub fn enable(self: Pin<&mut Self>) -> bool {
-        self.project().waiter.enable()
+        let this = self.project();
+        // The caller gets a notification that the future has received, so its drop passes none on.
+        (this.place.has_joined, this.place.is_refused) = (true, false);
+        this.waiter.enable()
     }
 }
 
@@ -140,7 +144,7 @@ impl Future for Notified<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_notified(this.waiter, this.pending, *this.notify, cx)
+        poll_notified(this.waiter, tokio::sync::futures::Notified::enable, this.pending, this.place, cx)
     }
 }
 
@@ -151,14 +155,17 @@ pin_project! {
         #[pin]
         waiter: tokio::sync::futures::OwnedNotified,
         pending: Pending,
-        notify: usize,
+        place: Place<Arc<tokio::sync::Notify>>,
     }
 }
 
 impl OwnedNotified {
     /// Joins the queue of waiters before the first poll; see [`Notified::enable`].
     pub fn enable(self: Pin<&mut Self>) -> bool {
-        self.project().waiter.enable()
+        let this = self.project();
+        // The caller gets a notification that the future has received, so its drop passes none on.
+        (this.place.has_joined, this.place.is_refused) = (true, false);
+        this.waiter.enable()
     }
 }
 
@@ -173,20 +180,59 @@ impl Future for OwnedNotified {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
-        poll_notified(this.waiter, this.pending, *this.notify, cx)
+        poll_notified(this.waiter, tokio::sync::futures::OwnedNotified::enable, this.pending, this.place, cx)
     }
 }
 
-/// Polls a future of the `Notify` at this address.
-fn poll_notified(
-    waiter: Pin<&mut impl Future<Output = ()>>,
+/// The place of a future in the queue of its `Notify`.
+struct Place<N: Deref<Target = tokio::sync::Notify>> {
+    notify: N,
+    /// Whether the future has joined the queue, or received a notification instead.
+    has_joined: bool,
+    /// Whether the future has received a notification, but could not complete, because no budget
+    /// was left.
+    is_refused: bool,
+}
+
+impl<N: Deref<Target = tokio::sync::Notify>> Place<N> {
+    fn of(notify: N) -> Self {
+        Self { notify, has_joined: false, is_refused: false }
+    }
+}
+
+impl<N: Deref<Target = tokio::sync::Notify>> Drop for Place<N> {
+    fn drop(&mut self) {
+        // Tokio's future only passes on a notification that it received in the queue. One of
+        // `notify_waiters` cannot be distinguished here, and leaves a superfluous notification.
+        if self.is_refused {
+            self.notify.notify_one();
+        }
+    }
+}
+
+/// Polls `waiter`. If no budget is left, the first poll joins the queue nevertheless, by `enable`:
+/// later notifications must find the future there.
+fn poll_notified<W: Future<Output = ()>, N: Deref<Target = tokio::sync::Notify>>(
+    mut waiter: Pin<&mut W>,
+    enable: impl FnOnce(Pin<&mut W>) -> bool,
     pending: &mut Pending,
-    notify: usize,
+    place: &mut Place<N>,
     cx: &mut Context<'_>,
 ) -> Poll<()> {
-    let polled = poll_pending(pending, cx, |cx| waiter.poll(cx));
-    if polled.is_pending() {
-        resources::note(|| Some(Awaited::new(Key::Address(notify), "notify", Resource::default())));
+    let mut is_polled = false;
+    let polled = poll_pending(pending, cx, |cx| {
+        is_polled = true;
+        waiter.as_mut().poll(cx)
+    });
+    if !is_polled && !place.has_joined {
+        // The refusal has woken the task: its next poll adds the waker.
+        place.is_refused = enable(waiter);
+    }
+    place.has_joined = true;
+    if polled.is_ready() {
+        place.is_refused = false;
+    } else {
+        resources::note(|| Some(Awaited::new(Key::of(&*place.notify), "notify", Resource::default())));
     }
     polled
 }

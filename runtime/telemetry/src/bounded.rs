@@ -3,7 +3,8 @@
 //! A frame is bounded in bytes, but the memory of its decoded form is not. Missing fields take
 //! their default. A worker can therefore be a single byte on the wire (an empty map) and ten
 //! thousand bytes in memory, with its histograms. A frame of 1 MiB of such workers would take 10
-//! GiB. The messages of real programs stay far below the limits.
+//! GiB. So workers and HTTP routes are counted over all runtimes of a message. The messages of real
+//! programs stay far below the limits.
 //!
 //! Invariant: BOUNDED WHILE READING. The element that exceeds the limit ends decoding with an
 //! error; elements beyond the limit are never stored.
@@ -72,6 +73,7 @@ impl<'de, E: Deserialize<'de>, T> Visitor<'de> for List<E, T> {
 mod tests {
     use serde::Serialize;
 
+    use crate::snapshot::routes::{MAX_ROUTES, Route};
     use crate::snapshot::{MAX_RUNTIMES, MAX_WORKERS, Program, Snapshot, Worker};
     use crate::wire::{self, MAX_REPLY_BYTES};
 
@@ -112,6 +114,26 @@ mod tests {
     }
 
     #[test]
+    fn routes_are_counted_over_all_runtimes() {
+        #[derive(Serialize, Clone)]
+        struct Routes {
+            routes: Vec<Nothing>,
+        }
+        #[derive(Serialize)]
+        struct Sent {
+            runtimes: Vec<Routes>,
+        }
+
+        let read = |runtimes: usize| {
+            let routes = Routes { routes: vec![Nothing {}; MAX_ROUTES + 1] };
+            let frame = wire::encode(&Sent { runtimes: vec![routes; runtimes] }, MAX_REPLY_BYTES).unwrap();
+            wire::decode::<Program>(&frame[4..])
+        };
+        assert!(read(8).is_ok());
+        assert!(read(100).is_err(), "each is within its bound, all together are not");
+    }
+
+    #[test]
     fn the_largest_message_of_a_program_stays_below_the_bounds() {
         let worker = |index| Worker { index, ..Worker::default() };
         let fits = |workers: u32| {
@@ -121,5 +143,8 @@ mod tests {
         assert!(!fits(MAX_WORKERS as u32), "a frame is full before");
         let runtimes = vec![Snapshot::default(); MAX_RUNTIMES];
         assert!(wire::encode(&Program { runtimes, ..Program::default() }, MAX_REPLY_BYTES).is_err());
+        // Four of them count as one worker.
+        let routes = vec![Route::default(); 4 * (MAX_RUNTIMES + MAX_WORKERS)];
+        assert!(wire::encode(&routes, MAX_REPLY_BYTES).is_err());
     }
 }

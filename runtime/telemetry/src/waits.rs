@@ -34,8 +34,10 @@ pub const MAX_PERMIT_HOLDERS: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Deadlock {
-    /// Whether nothing but an abort can wake these tasks. Otherwise something else may still wake
-    /// one of them, such as a timeout, or another task may release a guard that was moved to it.
+    /// Whether nothing but an abort can wake these tasks, apart from a call of `add_permits` or
+    /// `close` if they wait for the only permit of a semaphore. Otherwise something else may still
+    /// wake one of them, such as a timeout, or another task may release a guard that was moved to
+    /// it.
     pub is_certain: bool,
     /// For how long all of them have waited, ns.
     pub for_ns: u64,
@@ -269,7 +271,7 @@ pub fn awaited(name: &str) -> &str {
         "message" => "a message",
         "room" => "room in a channel",
         "value" => "a value",
-        "others" => "other tasks: at a barrier, or until one ends or sets a value",
+        "others" => "other tasks (at a barrier, or until one ends or sets a value)",
         newer => newer,
     }
 }

@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -213,6 +214,61 @@ fn a_forked_childs_sockets_and_wakers_do_not_affect_the_parent() {
             runtime.block_on(accepting).unwrap().unwrap();
             waker.wake();
             runtime.block_on(waiting).unwrap();
+        });
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn block_in_place_in_a_child_starts_no_thread() {
+    alone(|| {
+        watched(|| {
+            let runtime = runtime(1);
+            let task = runtime.spawn(async {
+                in_child(|| {
+                    volt::task::block_in_place(|| {
+                        // Another one would run the copies of the parent's tasks.
+                        let threads = std::fs::read_dir("/proc/self/task").unwrap().count();
+                        assert_eq!(threads, 1);
+                    });
+                });
+            });
+            runtime.block_on(task).unwrap();
+        });
+    });
+}
+
+/// Returns a sleep whose timer is armed on the current runtime.
+fn armed() -> Pin<Box<volt::time::Sleep>> {
+    let mut sleep = Box::pin(volt::time::sleep(std::time::Duration::from_secs(3600)));
+    assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    sleep
+}
+
+#[test]
+fn a_child_drops_a_sleep_of_its_parent() {
+    alone(|| {
+        watched(|| {
+            let runtime = runtime(1);
+            let _entered = runtime.enter();
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let _stop = StopAtLast(&stop);
+                // So that the lock of the timers is taken when the program forks.
+                let (stop, handle) = (&stop, runtime.handle());
+                for _ in 0..2 {
+                    scope.spawn(move || {
+                        let _entered = handle.enter();
+                        while !stop.load(Ordering::Relaxed) {
+                            drop((0..64).map(|_| armed()).collect::<Vec<_>>());
+                        }
+                    });
+                }
+                for _ in 0..100 {
+                    let mut sleep = Some(armed());
+                    in_child(|| drop(sleep.take()));
+                }
+            });
         });
     });
 }

@@ -86,6 +86,20 @@ fn the_clock_is_paused_while_work_remains() {
 }
 
 #[test]
+fn a_paused_clock_advances_though_an_old_waker_is_kept() {
+    with_paused(|runtime| {
+        let mut task = runtime.spawn(std::future::pending::<()>());
+        // The task keeps the waker of this `block_on`.
+        assert!(runtime.block_on(async { timeout(HOUR, &mut task).await }).is_err());
+        runtime.block_on(async {
+            let began = Instant::now();
+            sleep(HOUR).await;
+            assert_eq!(began.elapsed(), HOUR);
+        });
+    });
+}
+
+#[test]
 fn advancing_fires_what_is_due_and_nothing_else() {
     with_paused(|runtime| {
         runtime.block_on(async {

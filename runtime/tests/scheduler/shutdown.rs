@@ -164,6 +164,27 @@ fn wait_for_workers(handle: &Handle) {
 }
 
 #[test]
+fn a_shield_protects_no_longer_than_the_limit_of_a_shutdown() {
+    watched(|| {
+        for shuts_down in
+            [|runtime: Runtime| runtime.shutdown_timeout(Duration::from_millis(50)), Runtime::shutdown_background]
+        {
+            let runtime = runtime(2);
+            let handle = runtime.handle().clone();
+            let (entered, has_entered) = mpsc::channel();
+            let task = runtime.spawn(volt::task::shield(async move {
+                entered.send(()).unwrap();
+                pending::<()>().await;
+            }));
+            has_entered.recv().unwrap();
+            shuts_down(runtime);
+            assert!(watchdog::runtime(1).block_on(task).unwrap_err().is_cancelled());
+            wait_for_workers(&handle);
+        }
+    });
+}
+
+#[test]
 fn timers_and_sockets_work_until_the_last_blocking_job_ends() {
     watched(|| {
         // With a limit that is never reached.

@@ -89,8 +89,8 @@ volt-console replay shop.voltrec --json",
     (
         "Exit codes",
         "\
-0  The screen was quit with q, or the snapshot was printed, even if the
-   recording is truncated
+0  The screen was quit with q or Ctrl-C, or the snapshot was printed, even if
+   the recording is truncated
 1  There is no such recording, or it cannot be read; or without --once and
    --json, there is no terminal
 2  Invalid arguments",
@@ -141,7 +141,8 @@ volt-console replay end.voltrec",
         "Exit codes",
         "\
 0  Success, however the program ended
-1  There is no black box, or it cannot be read
+1  There is no black box, or one cannot be read; or the recording of --output
+   exists already, could not be written, or would be of several black boxes
 2  Invalid arguments",
     ),
     (

@@ -59,6 +59,9 @@ A program creates its control socket in the first of these directories:
   $VOLT_SOCKET_DIR          if VOLT_SOCKET_DIR is set
   $XDG_RUNTIME_DIR/volt     if XDG_RUNTIME_DIR is set
   /tmp/volt-UID             otherwise
+The console searches $VOLT_SOCKET_DIR or, if that is not set, all of
+$XDG_RUNTIME_DIR/volt, /run/user/UID/volt and /tmp/volt-UID: the environment
+of a service may differ from that of a shell.
 The name of the socket is PID-STARTTIME.sock. Only the program's user and root
 can connect. A client cannot change what the program does, except that it can
 switch the flight recorder on and off, and request a dump, which polls each

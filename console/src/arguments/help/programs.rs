@@ -34,7 +34,7 @@ volt-console attach shop --interval 100ms",
     (
         "Exit codes",
         "\
-0  The screen was quit with q
+0  The screen was quit with q or Ctrl-C
 1  There is no terminal, no such program, or several programs to choose from;
    or the terminal was closed
 2  Invalid arguments

@@ -6,7 +6,9 @@
 //! 1. Take a first snapshot. Polls and delays are counted from there.
 //! 2. Take a snapshot every [`SNAPSHOT_INTERVAL`] until the time is over. Completed polls are in
 //!    the histograms; unfinished polls are in the snapshots.
-//! 3. Take one more snapshot and compute the verdicts; see [`tally`].
+//! 3. If none arrives for [`REPLY_TIMEOUT`], request one. That fails if the program has stopped
+//!    responding. If it was only paused, step 2 continues.
+//! 4. Take one more snapshot and compute the verdicts; see [`tally`].
 //!
 //! Invariant *no pass without a snapshot*: if the program exited before the time was over, stopped
 //! responding, or did nothing at all, the check does not pass. That is an error, unless a limit was
@@ -64,8 +66,8 @@ pub struct Options {
 /// exceeded before; [`Error::is_not_checked`] if there was nothing to measure; and if the output
 /// cannot be written. An output that its reader closes is no error.
 pub fn run(client: &mut Client, options: &Options, out: &mut impl Write) -> Result<bool, Error> {
-    let mut watch = Watch { tally: Tally::default(), first: None, last: None, began: Instant::now() };
-    let broke = watch.watch(client, options.watch).err();
+    let mut watch = Watch::begin();
+    let broke = watch.watch(client, options.watch, REPLY_TIMEOUT).err();
     let verdicts = watch.tally.judge(options.runtime.as_deref(), &options.limits);
     let is_exceeded = verdicts.iter().any(|verdict| verdict.is_exceeded);
     if !is_exceeded {
@@ -126,7 +128,13 @@ struct Watch {
 }
 
 impl Watch {
-    fn watch(&mut self, client: &mut Client, how_long: Duration) -> Result<(), ConnectError> {
+    fn begin() -> Watch {
+        Watch { tally: Tally::default(), first: None, last: None, began: Instant::now() }
+    }
+
+    /// Watches the program for `how_long`. If no snapshot arrives for longer than `silence_max`,
+    /// requests one.
+    fn watch(&mut self, client: &mut Client, how_long: Duration, silence_max: Duration) -> Result<(), ConnectError> {
         client.subscribe(SNAPSHOT_INTERVAL)?;
         let mut received_at = Instant::now();
         let mut progress = Progress::begin();
@@ -137,7 +145,11 @@ impl Watch {
                     received_at = Instant::now();
                     self.take(update.program);
                 }
-                Ok(None) if received_at.elapsed() > REPLY_TIMEOUT => break,
+                // This fails if the program has stopped responding.
+                Ok(None) if received_at.elapsed() > silence_max => {
+                    self.take(client.snapshot()?);
+                    received_at = Instant::now();
+                }
                 Ok(None) => {}
                 // The program could not take this snapshot; the next may succeed, and the last one
                 // must.
@@ -147,8 +159,7 @@ impl Watch {
             let watched = duration(nanos(self.began.elapsed()));
             progress.print_line(|| format!("watching: {watched} of {}; Ctrl-C cancels", span(how_long)));
         }
-        // One more, because a stall may have begun just now. If the program has stopped responding,
-        // this snapshot fails.
+        // One more, because a stall may have begun just now. Without it, the check does not pass.
         let last = client.snapshot()?;
         self.take(last);
         Ok(())
@@ -296,3 +307,6 @@ fn json(program: &Program, watched: Duration, broke: Option<&str>, verdicts: &[V
         "limits": verdicts.iter().map(verdict).collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,7 +75,7 @@ fn the_report_names_worker_task_line_and_time() {
         "killed or crashed at about 2025-11-26 05:30:04.199 UTC (last sign of life), after 4.1s",
         "executable /usr/bin/shop, build id c0ffee, Volt 1.2.3",
         "  worker 0  thread 70  polled task checkout #42 for 3.2s, spawned at src/shop.rs:12:5",
-        "  worker 1  thread 70  slept for 200ms",
+        "  worker 1  thread 70  was parked for 200ms",
         "  resident 1.5 MiB",
         "  control group 5.0 MiB, limit 6.0 MiB",
         "Findings, 300ms before the last sign of life:",
@@ -102,7 +102,7 @@ fn each_ending_has_its_own_verdict() {
     let mut idle = found(How::Killed);
     assert!(!report(&idle).contains("may have ended later"));
     idle.black_box.workers[0] = idle.black_box.workers[1].clone();
-    assert!(report(&idle).contains("all workers slept, so it may have ended later"));
+    assert!(report(&idle).contains("all workers were parked, so it may have ended later"));
 }
 
 #[test]

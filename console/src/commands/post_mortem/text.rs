@@ -73,7 +73,7 @@ fn verdict(found: &Found) -> String {
                 Some(1..) => "; since then, the OOM killer has killed a process of its control group",
                 _ => "",
             };
-            let idle = if was_idle(black_box) { "; all workers slept, so it may have ended later" } else { "" };
+            let idle = if was_idle(black_box) { "; all workers were parked, so it may have ended later" } else { "" };
             format!("killed or crashed at about {last} (last sign of life), after {lived}{idle}{memory}{restarted}")
         }
     }
@@ -96,8 +96,8 @@ fn workers(black_box: &BlackBox) -> String {
                 match worker.phase {
                     Phase::Busy => "between two polls".into(),
                     Phase::Searching => format!("searched for work for {for_ns}"),
-                    Phase::Parked => format!("slept for {for_ns}"),
-                    Phase::Driver => format!("slept in the I/O driver for {for_ns}"),
+                    Phase::Parked => format!("was parked for {for_ns}"),
+                    Phase::Driver => format!("was parked in the I/O driver for {for_ns}"),
                     Phase::Maintenance => format!("polled timers and I/O for {for_ns}"),
                     _ => "had not started, or had ended".into(),
                 }

@@ -9,8 +9,9 @@
 //! # Invariants
 //!
 //! *Recorded events are kept*: after a signal, on a full disk, or when the program exits, the file
-//! is finished properly. *Bounded*: the size of a file, the number of files, and the events in
-//! memory (`HELD_WEIGHT_MAX`) have limits.
+//! is finished properly. *Windows are complete*: unless the recording ends first, a window ends
+//! after all of its events are written. *Bounded*: the size of a file, the number of files, and the
+//! events in memory (`HELD_WEIGHT_MAX`) have limits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -263,16 +264,18 @@ impl Recording {
     }
 
     /// Adds a flush. Returns whether the recording continues.
-    fn take(&mut self, mut flush: Flush) -> Result<bool, volt_recording::error::RecordingError> {
+    fn take(&mut self, flush: Flush) -> Result<bool, volt_recording::error::RecordingError> {
         if self.triggers.is_empty() {
             self.write(&flush)?;
             return Ok(true);
         }
-        let found = self.found_in(&flush);
-        let mut has_closed = false;
-        for (at_ns, trigger) in found {
-            if let Some(window) = self.windows.due(at_ns) {
-                has_closed |= self.end_window(&window)?;
+        for (at_ns, trigger) in self.found_in(&flush) {
+            // The last events of the window are in this flush, or in a later piece of it.
+            if let Some(window) = self.windows.due(at_ns.min(flush.complete_until_ns)) {
+                self.write_with_texts(flush.clone())?;
+                if !self.end_window(&window)? {
+                    return Ok(false);
+                }
             }
             if self.windows.fire(at_ns, trigger) == Verdict::Opened {
                 let from_ns = self.windows.open().map_or(0, |window| window.from_ns);
@@ -282,16 +285,16 @@ impl Recording {
                 self.held_weight = 0;
             }
         }
-        if self.windows.open().is_some() {
-            let complete_until_ns = flush.complete_until_ns;
-            self.write_with_texts(std::mem::take(&mut flush))?;
-            if let Some(window) = self.windows.due(complete_until_ns) {
-                has_closed |= self.end_window(&window)?;
-            }
-        } else {
+        if self.windows.open().is_none() {
             self.hold(flush);
+            return Ok(true);
         }
-        Ok(!(has_closed && self.is_single_file))
+        let complete_until_ns = flush.complete_until_ns;
+        self.write_with_texts(flush)?;
+        match self.windows.due(complete_until_ns) {
+            Some(window) => self.end_window(&window),
+            None => Ok(true),
+        }
     }
 
     /// Returns the triggers that occurred in a flush, in the order of time.
@@ -389,16 +392,17 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes the trigger of the window, and ends the file if the next window gets another one.
-    /// Returns `true`: a window has closed.
+    /// Writes the trigger of the window. Then ends the file if the next window gets another one.
+    /// Returns whether the recording continues: a single file has only one window.
     fn end_window(&mut self, window: &Window) -> Result<bool, volt_recording::error::RecordingError> {
         let Window { at_ns, ref trigger, from_ns, until_ns, .. } = *window;
         let mark = Mark { at_ns, trigger: trigger.clone(), from_ns, until_ns };
         self.write(&Flush { at_ns: until_ns, marks: vec![mark], ..Flush::default() })?;
         self.windows_written += 1;
-        if let Some(writer) = &mut self.writer
-            && !self.is_single_file
-        {
+        if self.is_single_file {
+            return Ok(false);
+        }
+        if let Some(writer) = &mut self.writer {
             writer.end_file()?;
         }
         Ok(true)
@@ -440,7 +444,7 @@ impl Recording {
             Why::Full => {
                 "The file is full. Increase --max-size, or use --files to keep the newest of several files.\n".into()
             }
-            Why::ProgramEnded => "The program or its runtime has exited.\n".into(),
+            Why::ProgramEnded => "The program has exited, or the runtime was shut down.\n".into(),
         };
         if !self.triggers.is_empty() && self.windows_written == 0 {
             text.push_str("No trigger fired.\n");

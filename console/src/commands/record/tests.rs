@@ -91,6 +91,35 @@ fn each_window_has_its_own_file_if_there_may_be_several() {
 }
 
 #[test]
+fn the_flush_in_which_a_window_ends_is_in_its_file() {
+    let panicked = |ms: u64| {
+        let end = Event::PollEnd { task: 1, location: 0, outcome: Outcome::Panicked, took_ns: 1 };
+        Record::new(ms * MS, end)
+    };
+    // The window of the first panic ends at 120 ms. The second worker's event may follow in a
+    // separate piece.
+    let chunks = vec![
+        Chunk { track: 0, lost: 0, records: vec![panicked(100), panicked(150)] },
+        Chunk { track: 1, lost: 0, records: vec![Record::new(110 * MS, Event::LifoHit { task: 1 })] },
+    ];
+    let whole = Flush { at_ns: 160 * MS, complete_until_ns: 160 * MS, chunks, ..Flush::default() };
+    for (max_files, max_records) in [(1, 3), (1, 2), (3, 3), (3, 2)] {
+        let scratch = Scratch::new(&format!("end-{max_files}-{max_records}"));
+        let mut recording = scratch.recording(&[On::Panic], max_files);
+        let mut pieces = whole.clone().into_pieces(max_records).into_iter();
+        while pieces.next().is_some_and(|piece| recording.take(piece).unwrap()) {}
+        recording.close().unwrap();
+        let mut reader = Reader::open(&recording.files[0]).unwrap();
+        let mut times = Vec::new();
+        while let Some(flush) = reader.next_flush().unwrap() {
+            times.extend(flush.chunks.iter().flat_map(|chunk| &chunk.records).map(|record| record.at_ns() / MS));
+        }
+        assert_eq!(times, [100, 150, 110], "{max_files} files, pieces of {max_records} records");
+        assert_eq!(recording.windows_written, 1);
+    }
+}
+
+#[test]
 fn a_buffered_snapshot_is_charged_its_size_in_memory() {
     let scratch = Scratch::new("held");
     let mut recording = scratch.recording(&[On::Stall], 1);

@@ -90,6 +90,23 @@ fn a_lasting_condition_is_one_event_in_ten_seconds_with_a_count() {
 }
 
 #[test]
+fn in_a_replay_events_have_the_times_of_the_recording() {
+    let mut model = Model::new(STEP);
+    let program = |step, panicked| {
+        let mut program = fixture::program(2, step);
+        program.runtimes[0].tasks.panicked = panicked;
+        program
+    };
+    let [first, second, whole] = [1, 31, 90].map(Duration::from_secs);
+    let played = |at| Played { at, whole, is_playing: true, broke: None };
+    model.play(played(first), Some(program(1, 0)), program(2, 1));
+    model.play(played(second), None, program(3, 2));
+    let panics = model.state().log.newest_first().filter(|event| event.kind == "panic");
+    assert_eq!(panics.map(|event| event.at).collect::<Vec<_>>(), [second, first]);
+    assert_eq!(model.now, second);
+}
+
+#[test]
 fn a_stuck_worker_without_a_spare_is_not_logged_as_replaced() {
     let mut model = fixture::model(2, 2);
     let mut program = fixture::program(2, 3);

@@ -140,6 +140,34 @@ fn another_program_or_runtime_has_its_own_incidents() {
 }
 
 #[test]
+fn an_open_stack_stays_when_the_runtime_is_built_anew() {
+    let mut model = fixture::stalled_model(2, 2);
+    act(&mut model, Action::Show(Screen::Incidents));
+    act(&mut model, Action::ToggleDetail);
+    let opened = model.incidents.selected(&[]).cloned();
+    assert!(opened.is_some());
+    let mut program = fixture::stalled(fixture::program(2, 3), 7);
+    program.runtimes[0].started_at_ns += 1;
+    program.runtimes[0].incidents.latest.iter_mut().for_each(|incident| incident.task_id += 1_000);
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
+    assert_eq!(model.incidents.selected(&[]), opened.as_ref());
+}
+
+#[test]
+fn a_dump_is_not_shown_for_the_next_program() {
+    let mut model = fixture::model(2, 2);
+    act(&mut model, Action::Show(Screen::Waits));
+    model.update(Message::Dump(Box::new(fixture::dump())));
+    let requested = model.needs().dump;
+    assert!(model.dump().is_some() && requested.is_some());
+    model.update(snapshot(2, 3));
+    assert!(model.dump().is_some() && model.needs().dump == requested);
+    let program = Program { pid: 99, ..fixture::program(2, 4) };
+    model.update(Message::Snapshot { program: Box::new(program), lost: 0 });
+    assert!(model.dump().is_none() && model.needs().dump.is_some() && model.needs().dump != requested);
+}
+
+#[test]
 fn a_paused_screen_keeps_its_incidents() {
     let mut model = fixture::stalled_model(2, 2);
     act(&mut model, Action::Show(Screen::Incidents));

@@ -18,6 +18,8 @@ use crate::view::theme::Theme;
 const MARK_WIDTH: usize = 1;
 /// The text if no worker matches the filter.
 pub const NONE_MATCHES: &str = "No worker matches the filter; Esc shows all.";
+/// The text if there is no worker.
+pub const NONE: &str = "The snapshot contains no workers.";
 /// The smallest width at which the titles of groups are shown.
 const GROUPS_FROM: u16 = 100;
 

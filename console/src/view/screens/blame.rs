@@ -43,7 +43,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>,
             let MainAwait { awaits, awaits_at, tasks } = main;
             let alive = row.item.alive.unwrap_or(*tasks);
             // Of a task, the location is that of its spawn.
-            let at = if awaits == "others" { format!(" ({awaits_at})") } else { format!(" at {awaits_at}") };
+            let at = if awaits == "others" { format!(", spawned at {awaits_at}") } else { format!(" at {awaits_at}") };
             format!("{tasks} of {alive} tasks: {}{at}", awaited(awaits, None))
         });
         let awaits = awaits.map(|text| fact("await", &text));

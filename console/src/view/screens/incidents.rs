@@ -36,10 +36,10 @@ const LIST_MIN: u16 = 4;
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
     let incidents = &scene.snapshot.incidents;
-    let [counts, healing, longest, rest] =
+    let [counts, remedies, longest, rest] =
         rows(area, [Constraint::Length(1), Constraint::Length(1), Constraint::Length(1), Constraint::Fill(1)]);
     let columns = usize::from(area.width) - 1;
-    for (line, group) in [(counts, scene.incidents()), (healing, scene.sentinel())] {
+    for (line, group) in [(counts, scene.incidents()), (remedies, scene.sentinel())] {
         let mut facts = fact_line(&group, TITLE_WIDTH - 1, columns, theme);
         facts.spans.insert(0, Span::raw(" "));
         frame.render_widget(facts, line);

@@ -45,7 +45,8 @@ const CURVE_MAX: u16 = 4;
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, scene: &Scene<'_>, theme: Theme, hits: &mut Hits) {
     if model.worker_rows().is_empty() {
-        return draw_message(frame, area, workers::NONE_MATCHES, theme);
+        let text = if model.list().filter.is_empty() { workers::NONE } else { workers::NONE_MATCHES };
+        return draw_message(frame, area, text, theme);
     }
     let curves = CURVES.len() as u16;
     // The rule, the poll, the groups of facts, and the queues.

@@ -156,6 +156,17 @@ fn a_filter_is_shown_while_it_is_typed_and_afterwards() {
 }
 
 #[test]
+fn a_runtime_without_workers_is_not_called_filtered() {
+    let mut model = fixture::model(0, 2);
+    show(&mut model, Screen::Workers);
+    let drawn = screen(&model, (80, 24));
+    assert!(drawn.contains("The snapshot contains no workers."), "{drawn}");
+    model.update(Message::Do(Action::Type('x')));
+    let drawn = screen(&model, (80, 24));
+    assert!(drawn.contains("No worker matches the filter"), "{drawn}");
+}
+
+#[test]
 fn a_lost_connection_shows_its_time_and_reason() {
     let mut model = fixture::model(2, 4);
     let reason = "there is no socket /run/user/1000/volt/48213-77.sock".to_string();

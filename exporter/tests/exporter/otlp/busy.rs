@@ -70,6 +70,22 @@ fn a_requested_pause_outlasts_the_interval() {
 }
 
 #[test]
+fn a_long_error_page_hides_neither_the_status_nor_the_pause() {
+    let _watchdog = watchdog();
+    let log = log();
+    // One byte more than the exporter reads.
+    let page = vec![b'x'; 64 * 1024 + 1];
+    let (address, pushes) = collector(move |_| ("503 Service Unavailable\r\nRetry-After: 3600", page.clone()));
+    let exporter = Exporter::builder().listen("127.0.0.1:0").otlp(push_to(address)).serve().unwrap();
+    pushes.recv_timeout(LONG).unwrap();
+    assert!(pushes.recv_timeout(20 * OFTEN).is_err(), "it was pushed during the pause");
+    drop(exporter);
+    pushes.recv_timeout(LONG).expect("the last push");
+    let reported = log.about(address);
+    assert!(reported[0].contains("the collector returned 503"), "{}", reported[0]);
+}
+
+#[test]
 fn a_busy_collector_gets_the_next_push_when_it_requests_it() {
     let _watchdog = watchdog();
     let (address, pushes) = collector(|number| match number % 2 {

@@ -139,8 +139,8 @@ fn receive<S: Read + Write>(stream: S, answer: impl FnOnce() -> (&'static str, V
     let request = ExportMetricsServiceRequest::decode(&*body).expect("a request of OTLP's");
     let (status, body) = answer();
     write!(stream.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
-    stream.get_mut().write_all(&body).unwrap();
-    stream.get_mut().flush().unwrap();
+    // Fails if the exporter needs no more than the status, and has closed the connection.
+    let _result = stream.get_mut().write_all(&body).and_then(|()| stream.get_mut().flush());
     Pushed { line, headers, request }
 }
 

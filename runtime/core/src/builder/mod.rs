@@ -365,11 +365,14 @@ impl Builder {
             shared.worker_starts();
         }
         if let Some(interval) = shared.config.sentinel_interval {
-            let entered = program::enter(&shared, interval);
-            let entered = entered.map_err(|error| BuildError::system("thread volt-sentinel cannot be started", error));
-            runtime.add_sentinel(entered?);
+            match program::enter(&shared, interval) {
+                Ok(entered) => runtime.add_sentinel(entered),
+                Err(error) => {
+                    runtime.discard();
+                    return Err(BuildError::system("thread volt-sentinel cannot be started", error));
+                }
+            }
         }
-        // If a worker cannot be started, dropping `runtime` ends those that were.
         for (index, core) in cores.into_iter().enumerate() {
             let worker = Worker::new(shared.clone(), index, core);
             shared.worker_starts();
@@ -378,6 +381,8 @@ impl Builder {
                 Ok(thread) => runtime.add_thread(thread),
                 Err(error) => {
                     shared.worker_ended();
+                    // Ends the workers that were started.
+                    runtime.discard();
                     return Err(failed(&name, error));
                 }
             }

@@ -94,3 +94,14 @@ fn the_variable_for_spare_workers_is_a_count_or_an_error() {
         assert_eq!(of(bad), Err(expected));
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "no stack is too large for its threads")]
+fn a_build_that_fails_inside_async_code_returns_its_error() {
+    let outer = Builder::new_current_thread().control_socket(false).build().unwrap();
+    let inner = Builder::new_multi_thread().worker_threads(1).control_socket(false);
+    // More than a process can address.
+    let inner = inner.thread_stack_size(usize::MAX >> 4);
+    let error = outer.block_on(async { inner.build().unwrap_err() });
+    assert!(error.to_string().starts_with("thread worker-0 of 1 workers cannot be started"), "{error}");
+}

@@ -233,6 +233,9 @@ fn block_on_as_worker<F: Future>(handle: &Handle, shared_core: &SharedCore<Core>
     let output = context::in_block_on(handle, Within::BlockOnOfTasks, || {
         let shared = handle.shared();
         let main = Main::new(shared, location);
+        let test_clock = shared.workers.driver.test_clock.as_ref();
+        // On a paused clock, a thread that waits for the core counts as one in `block_on`.
+        let mut outsider = test_clock.map(|clock| clock.add_outsider(&main.parker));
         let registered = shared.readers.main_futures.register(location, Waker::from(main.clone()));
         let mut future = pin!(future);
         let mut output = None;
@@ -246,12 +249,10 @@ fn block_on_as_worker<F: Future>(handle: &Handle, shared_core: &SharedCore<Core>
             };
             output.is_some()
         };
-        // On a paused clock, a thread that waits for the core counts as one in `block_on`.
-        let test_clock = shared.workers.driver.test_clock.as_ref();
-        test_clock.inspect(|clock| clock.add_outsider(&main.parker));
         loop {
             if let Some(core) = shared_core.take(&main.parker) {
-                test_clock.inspect(|clock| clock.remove_outsider(&main.parker));
+                // From here on it is the worker.
+                drop(outsider.take());
                 let mut worker = Worker::new(shared.clone(), 0, core);
                 worker.run_in_block_on(&main, &mut poll);
                 shared_core.put_back(worker.into_core());
@@ -293,9 +294,8 @@ fn block_on<F: Future>(handle: &Handle, future: F) -> F::Output {
     assert!(handle.shared().seeded.is_none(), "{BLOCK_ON_WITH_SEED}");
     context::in_block_on(handle, Within::BlockOn, || {
         let thread = Arc::new(ThreadWaker(Arc::new(Parker::new())));
-        if let Some(clock) = &handle.shared().workers.driver.test_clock {
-            clock.add_outsider(&thread.0);
-        }
+        let test_clock = handle.shared().workers.driver.test_clock.as_ref();
+        let _outsider = test_clock.map(|clock| clock.add_outsider(&thread.0));
         let registered = handle.shared().readers.main_futures.register(location, Waker::from(thread.clone()));
         let config = &handle.shared().config;
         let mut future = pin!(future);

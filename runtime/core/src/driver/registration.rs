@@ -205,7 +205,8 @@ impl<S: AsRawFd> Registration<S> {
     /// that has arrived can still be read.
     ///
     /// # Errors
-    /// `ErrorKind::WouldBlock` if the socket is not ready, or the error of the operation.
+    /// Returns `ErrorKind::WouldBlock` if the socket is not ready. Otherwise returns the error of
+    /// the operation.
     pub fn try_run<R>(&self, awaited: impl Into<Flags>, operation: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
         let awaited = awaited.into();
         let seen = self.readiness.check_for_attempt(awaited).ok_or(io::ErrorKind::WouldBlock)?;

@@ -10,16 +10,17 @@
 //!
 //! *At rest* is determined exactly. All workers are parked, none of them has found a task to wake,
 //! and no queue contains a task (the worker in the driver checks, see `scheduler/worker/park`). No
-//! job runs on a thread for blocking work or waits for one. Every thread in `block_on` sleeps. Only
-//! three things could wake a task then: a timer; the kernel, which is polled first; or a thread
-//! that the program started itself, which is not detected.
+//! job runs on a thread for blocking work or waits for one. Every thread in `block_on` sleeps; it
+//! counts until it leaves the call (`Outsider`), and not for as long as its waker is kept
+//! somewhere. Only three things could wake a task then: a timer; the kernel, which is polled first;
+//! or a thread that the program started itself, which is not detected.
 //!
 //! Rejected: pausing any runtime at any time, even one that was not built for it. `block_on` would
 //! have to register itself in a list only for tests.
 //!
 //! [`advance`]: TestClock::advance
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use volt_shim::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering};
@@ -45,7 +46,8 @@ pub struct TestClock {
     /// An instant, and this clock's time at that instant.
     base: Both,
     state: Mutex<State>,
-    outsiders: Mutex<Vec<Weak<Parker>>>,
+    /// The parkers of the threads in `block_on`.
+    outsiders: Mutex<Vec<Arc<Parker>>>,
     /// Workers that have collected wakers in the driver and not called them yet. In that state they
     /// appear to be parked there.
     waking: AtomicUsize,
@@ -132,16 +134,10 @@ impl TestClock {
         }
     }
 
-    /// Registers a thread in `block_on`, for as long as its parker exists.
-    pub(crate) fn add_outsider(&self, parker: &Arc<Parker>) {
-        let mut outsiders = self.outsiders.lock();
-        outsiders.retain(|outsider| outsider.strong_count() > 0);
-        outsiders.push(Arc::downgrade(parker));
-    }
-
-    /// Removes a thread that has become a worker.
-    pub(crate) fn remove_outsider(&self, parker: &Arc<Parker>) {
-        self.outsiders.lock().retain(|outsider| outsider.as_ptr() != Arc::as_ptr(parker));
+    /// Registers a thread in `block_on`, until the result is dropped.
+    pub(crate) fn add_outsider<'a>(&'a self, parker: &'a Arc<Parker>) -> Outsider<'a> {
+        self.outsiders.lock().push(parker.clone());
+        Outsider { clock: self, parker }
     }
 
     /// Records that a worker has collected wakers in the driver. It still has the driver turn.
@@ -164,12 +160,29 @@ impl TestClock {
             return false;
         }
         let outsiders = self.outsiders.lock();
-        outsiders.iter().filter_map(Weak::upgrade).all(|parker| parker.is_parked())
+        outsiders.iter().all(|parker| parker.is_parked())
     }
 }
 
+/// A thread in `block_on`, until this is dropped: when it leaves the call, or becomes a worker. Its
+/// wakers own the parker, too, and may exist for longer.
+#[must_use = "the thread is registered until this is dropped"]
+pub(crate) struct Outsider<'a> {
+    clock: &'a TestClock,
+    parker: &'a Arc<Parker>,
+}
+
+impl Drop for Outsider<'_> {
+    fn drop(&mut self) {
+        self.clock.outsiders.lock().retain(|parker| !Arc::ptr_eq(parker, self.parker));
+    }
+}
+
+/// Returns the time of a clock that is ahead of the program's. At the end of its range it stands
+/// still.
 fn shifted(ahead_ns: i128) -> u64 {
-    u64::try_from(i128::from(clock::now_ns()) + ahead_ns).unwrap_or(0)
+    let now_ns = i128::from(clock::now_ns()) + ahead_ns;
+    u64::try_from(now_ns.max(0)).unwrap_or(u64::MAX)
 }
 
 fn paused_at(state: &MutexGuard<'_, State>) -> Result<u64, WrongState> {
@@ -203,11 +216,24 @@ mod tests {
     }
 
     #[test]
-    fn an_awake_thread_outside_prevents_rest_until_it_is_dropped() {
+    fn a_clock_that_runs_past_its_range_does_not_go_back() {
+        let clock = TestClock::new(true);
+        clock.advance(Duration::MAX).unwrap();
+        let end = clock.now();
+        clock.resume().unwrap();
+        let resumed_ns = clock::now_ns();
+        while clock::now_ns() <= resumed_ns {
+            std::thread::yield_now();
+        }
+        assert_eq!((clock.now_ns(), clock.now().now), (u64::MAX, end.now));
+    }
+
+    #[test]
+    fn an_awake_thread_outside_prevents_rest_until_it_leaves() {
         let clock = TestClock::new(true);
         assert!(clock.are_outsiders_at_rest());
         let parker = Arc::new(Parker::new());
-        clock.add_outsider(&parker);
+        let outsider = clock.add_outsider(&parker);
         assert!(!clock.are_outsiders_at_rest(), "it is awake");
         let sleeper = parker.clone();
         let thread = std::thread::spawn(move || sleeper.sleep(None));
@@ -217,7 +243,7 @@ mod tests {
         _ = parker.unpark();
         thread.join().unwrap();
         assert!(!clock.are_outsiders_at_rest(), "it is awake again");
-        drop(parker);
-        assert!(clock.are_outsiders_at_rest());
+        drop(outsider);
+        assert!(clock.are_outsiders_at_rest(), "though wakers may own its parker");
     }
 }

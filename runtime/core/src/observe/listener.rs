@@ -112,7 +112,7 @@ impl Listener {
     /// Returns the next waiting connection.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none, or an error of the kernel.
+    /// Returns `WouldBlock` if there is none. Also returns the errors of the kernel.
     pub(super) fn accept(&self) -> io::Result<UnixStream> {
         // Not mio's listener: its `accept` panics if the path of the client has 108 bytes, the most
         // that Linux allows.

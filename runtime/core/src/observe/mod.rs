@@ -19,12 +19,13 @@
 //! * `quit`: the dump on SIGQUIT, with a separate thread.
 //!
 //! Invariants:
-//! * *Never a worker*: `volt-observer` and `volt-metrics` are plain threads. They share two locks
-//!   with workers: that of the registry shard with a polled task's name, and that of the blocking
-//!   pool. Both are held for a few instructions and never across user code, so they respond while
-//!   every worker is stuck. `volt-quit` is a plain thread, too, but it waits for workers.
+//! * *Never a worker*: `volt-observer` and `volt-metrics` are plain threads. The locks that they
+//!   share with workers, such as those of the registry's shards, of the table of waits and of the
+//!   blocking pool, are held for some µs at most and never across user code. So these threads
+//!   respond while every worker is stuck. `volt-quit` is a plain thread, too, but it waits for
+//!   workers.
 //! * *Read-only*: no request changes scheduling. A client can only change whether the flight
-//!   recorder records the workers' events.
+//!   recorder records the workers' events, and request a dump, which polls each waiting task once.
 //! * *Bounded*: clients, frames, queues and waits each have a limit. A client, frame or item beyond
 //!   it is dropped and counted.
 //! * *Asleep without clients*: without a client there is no wake-up, except one or two after the

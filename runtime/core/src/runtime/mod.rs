@@ -12,7 +12,8 @@
 //! 5. Waits for sockets that outlive the runtime return errors. Awaiting a timer that outlives it
 //!    panics.
 //!
-//! If the limit passes, the rest is reported by a `tracing` event and continues without the
+//! If the limit passes, shields protect no task any more, so that the workers drop the futures of
+//! tasks that wait behind them. The rest is reported by a `tracing` event and continues without the
 //! runtime. A companion Tokio runtime (`compat`) is shut down last.
 //!
 //! Usually the threads end immediately, and the thread that shuts the runtime down joins them. A
@@ -209,8 +210,9 @@ impl Runtime {
     /// Shuts the runtime down: cancels all tasks, drops their futures, and waits until everything
     /// has ended, but at most for `limit`.
     ///
-    /// If something is still running then (a task that does not return from its poll, a blocking
-    /// job, a destructor on a worker's thread), it is named in a `tracing` event, and its threads
+    /// A [`Shield`](crate::task::control::shield::Shield) protects a task up to that limit. If
+    /// something is still running then (a task that does not return from its poll, a blocking job,
+    /// a destructor on a worker's thread), it is named in a `tracing` event, and its threads
     /// continue without the runtime. If a blocking job of this runtime calls this method, the
     /// shutdown does not wait for that job.
     ///
@@ -241,8 +243,8 @@ impl Runtime {
     }
 
     /// Shuts the runtime down as [`shutdown_timeout`](Self::shutdown_timeout) does, but without
-    /// waiting. Running polls, jobs and destructors continue until they end. May be called inside a
-    /// task or a `block_on`.
+    /// waiting. Running polls, jobs and destructors continue until they end. Shields protect no
+    /// task. May be called inside a task or a `block_on`.
     ///
     /// In a current-thread runtime, this thread drops the futures of the tasks before the call
     /// returns.
@@ -260,11 +262,20 @@ impl Runtime {
         }
     }
 
+    /// Shuts a runtime down that could not be built completely. Unlike a drop, this may be called
+    /// inside async code, where it does not wait.
+    pub(crate) fn discard(mut self) {
+        let limit = self.handle.shared().config.shutdown_timeout;
+        self.shutdown(if context::is_async() { Duration::ZERO } else { limit });
+    }
+
     /// Gives the runtime up in a forked child. Its threads belong to the parent, so they must not
     /// even be detached here, and there is no console to notify.
     fn forget(&mut self) {
         self.registration = None;
-        let spares = self.handle.shared().spares.take_threads();
+        // The threads of the spares stay in the shared state, whose memory is therefore kept: a
+        // thread of the parent may have had their lock when the program forked.
+        let spares = (!self.threads.is_empty()).then(|| self.handle.shared().clone());
         std::mem::forget((std::mem::take(&mut self.threads), self.sentinel.take(), spares));
     }
 
@@ -305,6 +316,11 @@ impl Runtime {
         }
         let has_passed = || deadline.is_some_and(|deadline| deadline <= Instant::now());
         let workers = shared.wait_for_workers(deadline);
+        // For the report, which names the tasks that the limit ends, too.
+        let remaining = (workers > 0).then(|| shared.remaining_tasks(REMAINING_NAMED));
+        if workers > 0 {
+            shared.end_shields();
+        }
         let is_watched = self.sentinel.is_some();
         let (mut joiner, mut reader) = (None, None);
         if workers == 0 {
@@ -350,7 +366,7 @@ impl Runtime {
             shared.failures().log_rest();
         }
         if workers + blocking + ending > 0 {
-            let (tasks, named) = shared.remaining_tasks(REMAINING_NAMED);
+            let (tasks, named) = remaining.unwrap_or_default();
             let named = named.join(", ");
             tracing::warn!(
                 target: "volt", runtime = %shared.identity.name, workers, tasks, blocking_threads = blocking,

@@ -16,8 +16,8 @@
 //! worker may begin to block right after it was chosen; then a thief takes the task, as from a
 //! ring.
 //!
-//! Spares are never chosen. A stand-in is active only for a moment, and it steals from inboxes like
-//! any thief.
+//! Spares are never chosen, since a spare leaves soon after the last stall. It steals from inboxes
+//! like any thief.
 //!
 //! The least-loaded scan starts at a rotating index (otherwise all ties would go to worker 0) and
 //! ends at the first idle worker. Two choices: Mitzenmacher, "The Power of Two Choices in

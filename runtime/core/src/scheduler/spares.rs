@@ -100,3 +100,37 @@ impl Spares {
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
+
+#[cfg(all(test, unix, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+    use crate::builder::Builder;
+
+    unsafe extern "C" {
+        fn fork() -> i32;
+        fn alarm(seconds: u32) -> u32;
+        fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+        fn _exit(status: i32) -> !;
+    }
+
+    #[test]
+    fn a_forked_child_drops_a_runtime_whose_spares_are_locked() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).control_socket(false).build().unwrap();
+        let shared = runtime.handle().shared().clone();
+        let locked = lock(&shared.spares.threads);
+        // SAFETY: a function of the C library. The child only drops its copy of the runtime.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            // SAFETY: a function of the C library; the signal's default is to end the program.
+            unsafe { alarm(8) };
+            drop(runtime);
+            // SAFETY: a function of the C library; nothing of the parent's may be torn down here.
+            unsafe { _exit(0) };
+        }
+        drop(locked);
+        let mut status = -1;
+        // SAFETY: a function of the C library, which writes to `status`.
+        let ended = unsafe { waitpid(pid, &raw mut status, 0) };
+        assert_eq!((ended, status), (pid, 0), "the child hangs");
+    }
+}

@@ -183,7 +183,8 @@ impl Shared {
     fn keep_in_registry(&self, task: &Task) {
         let worker = current::with_worker(|worker| worker.filter(|worker| worker.is_of(self)).map(Worker::index));
         if self.workers.registry.keep(task, worker.unwrap_or(task.header().id.as_u64() as usize)) {
-            let wake = task.header().state.cancel();
+            let state = &task.header().state;
+            let wake = if self.have_shields_ended() { state.cancel_unshielded() } else { state.cancel() };
             debug_assert_eq!(wake, Wake::Nothing, "it is about to be submitted, or runs");
         }
     }
@@ -246,6 +247,10 @@ impl Schedule for Lease<Shared> {
     #[inline]
     fn is_closing(&self) -> bool {
         self.is_closed()
+    }
+
+    fn have_shields_ended(&self) -> bool {
+        Shared::have_shields_ended(self)
     }
 
     #[inline]

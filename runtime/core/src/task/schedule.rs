@@ -47,6 +47,11 @@ pub trait Schedule: Send + Sync + 'static {
     /// Returns whether the scheduler is shutting down, so that tasks are cancelled instead of
     /// polled.
     fn is_closing(&self) -> bool;
+    /// Returns whether shields protect no task any more, because the time limit of the shutdown has
+    /// passed. Called while the scheduler is shutting down.
+    fn have_shields_ended(&self) -> bool {
+        false
+    }
     /// Called by the runner when the task is about to wait, or is woken again while the scheduler
     /// is shutting down. The scheduler keeps a reference to it from then on, unless it has one
     /// already, so that the task is not freed before it has ended. If the scheduler is shutting

@@ -3,12 +3,12 @@
 //! | what | target, level | used by |
 //! |---|---|---|
 //! | span `volt.task{id, name, spawn}` | `volt::task`, INFO for a task with a name, DEBUG for one without | log lines: polls enter it |
-//! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; for a blocking job `tokio::task::blocking` | tokio-console: polls enter it, and it ends with the task. `kind` is `task`, `local` or `blocking` |
+//! | span `runtime.spawn{kind, task.name, task.id, loc.file, loc.line, loc.col}` | `tokio::task`, TRACE; for a blocking job `tokio::task::blocking` | tokio-console: polls enter it |
 //! | event `{op, task.id}`, with the id of the span, not of the task | `tokio::task::waker`, TRACE | tokio-console: `waker.wake`, `waker.wake_by_ref`, `waker.clone`, `waker.drop` |
 //!
 //! The names and fields of the last two are those that tokio-console's subscriber expects (crate
-//! `console-subscriber`, `visitors`). The span outlives the last poll until the JoinHandle is
-//! dropped.
+//! `console-subscriber`, `visitors`). `kind` is `task`, `local` or `blocking`. Both spans close
+//! when the task is freed: after its last poll, once its JoinHandle and its wakers are dropped.
 //!
 //! Invariant: *Free without a subscriber*: a spawn and each operation of a waker check the maximum
 //! level of all subscribers with one relaxed load, and allocate nothing.

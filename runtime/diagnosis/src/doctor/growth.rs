@@ -11,9 +11,9 @@
 //! # Definition of a leak
 //!
 //! Over a window, the location grows by [`LEAK_GROWN_MIN`] or more. It also grows at every step, by
-//! at least [`STEADY_RATIO`] of the mean step. A leak continues. A program that warms up, or a
-//! burst, comes to an end, and then has steps without growth. A location whose tasks end as fast as
-//! they are spawned does not grow.
+//! at least [`STEADY_RATIO`] of the mean step. A leak continues. A warm-up or a burst comes to an
+//! end, and steps without growth follow. A location whose tasks end as fast as they are spawned
+//! does not grow.
 //!
 //! There are two windows. For `LONG_NS` this is the only condition. Over [`SHORT_NS`] a rising load
 //! looks the same, but its tasks end. The short window therefore requires that few tasks of the

@@ -10,6 +10,12 @@
 //! not be read, and a poll without an incident, are counted at the spawn location, whatever the
 //! other polls of that location did. The evidence names the incidents of these.
 //!
+//! An ordinary case: two tasks of one spawn location block two workers. One poll is recorded, and
+//! the other one is only counted. That is one problem, so it is one finding: that of the recorded
+//! poll, whose evidence lists the other one. This holds only if all recent incidents of the spawn
+//! location are at one line, with one cause, and one of them was an outage, as the other poll is
+//! now.
+//!
 //! # Several causes
 //!
 //! A poll may wait for a lock and then sleep. It is counted at the line and cause that lasted
@@ -24,7 +30,7 @@ use volt_telemetry::finding::{Finding, Place, Severity};
 use volt_telemetry::incident::{Blame, Cause, CauseTime, Incident, Remedy};
 use volt_telemetry::listing::order;
 use volt_telemetry::rule::Rule;
-use volt_telemetry::snapshot::{Phase, Snapshot, Worker};
+use volt_telemetry::snapshot::{InFlight, Phase, Snapshot, Worker};
 use volt_telemetry::text::{counted, duration, percent};
 
 use super::case::{Case, Span, poll_for_ns};
@@ -82,10 +88,11 @@ pub(super) fn stalled_poll_threshold() -> String {
     )
 }
 
+/// A spawn location, a cause, and a [`site`].
+type Group<'a> = (&'a str, Cause, Cow<'static, str>);
+
 pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
-    let mut findings: Vec<_> =
-        unrecorded(case).filter_map(|(worker, poll)| of_unrecorded(case, worker, poll)).collect();
-    let mut groups: BTreeMap<(&str, Cause, Cow<'_, str>), Vec<&Incident>> = BTreeMap::new();
+    let mut groups: BTreeMap<Group<'_>, Vec<&Incident>> = BTreeMap::new();
     let mut suppressed: BTreeMap<(&str, Cause), u64> = BTreeMap::new();
     for incident in case.now.incidents.latest.iter().filter(|incident| is_of_the_task(incident.cause)) {
         let kind = (incident.spawned_at.as_str(), incident.cause);
@@ -93,14 +100,57 @@ pub(super) fn stalled_poll(case: &Case<'_>) -> Vec<Finding> {
         *count = count.saturating_add(incident.suppressed);
         groups.entry((kind.0, kind.1, site(incident))).or_default().push(incident);
     }
-    findings.extend(groups.iter().filter_map(|((spawned_at, cause, _), incidents)| {
-        of_incidents(case, incidents, suppressed.get(&(*spawned_at, *cause)).copied().unwrap_or(0))
+    let mut recorded: BTreeMap<&Group<'_>, Finding> = BTreeMap::new();
+    for (group, incidents) in &groups {
+        let suppressed = suppressed.get(&(group.0, group.1)).copied().unwrap_or(0);
+        recorded.extend(of_incidents(case, incidents, suppressed).map(|finding| (group, finding)));
+    }
+    let mut findings = Vec::new();
+    let mut similar: BTreeMap<&Group<'_>, Vec<String>> = BTreeMap::new();
+    for (worker, poll) in unrecorded(case) {
+        let Some(finding) = of_unrecorded(case, worker, poll) else { continue };
+        match outage_of(&groups, &poll.spawned_at, case.now.at_ns).filter(|group| recorded.contains_key(group)) {
+            Some(group) => similar.entry(group).or_default().push(short(worker, poll)),
+            None => findings.push(finding),
+        }
+    }
+    findings.extend(recorded.into_iter().map(|(group, finding)| match similar.get(group) {
+        Some(polls) => with_similar(finding, polls, case.now.at_ns),
+        None => finding,
     }));
     order::sort_by_key(&mut findings, |finding| {
         (std::cmp::Reverse(finding.severity), std::cmp::Reverse(finding.seen.last_at_ns))
     });
     findings.truncate(FINDINGS_MAX);
     findings
+}
+
+/// Returns the only group of recent incidents of a spawn location, if each has one cause, it has a
+/// line, or will have one, and one of its polls was an outage.
+fn outage_of<'g, 'a>(
+    groups: &'g BTreeMap<Group<'a>, Vec<&Incident>>,
+    spawned_at: &str,
+    now_ns: u64,
+) -> Option<&'g Group<'a>> {
+    let is_recent = |incident: &&Incident| !incident.is_over || ended_at_ns(incident) >= now_ns.saturating_sub(LIKE_NS);
+    let mut recent = groups.iter().filter(|((at, ..), incidents)| *at == spawned_at && incidents.iter().any(is_recent));
+    let (Some((group, incidents)), None) = (recent.next(), recent.next()) else { return None };
+    let was_outage = incidents.iter().any(|incident| is_recent(incident) && of_the_task_ns(incident) >= OUTAGE_NS);
+    let has_one_cause = incidents.iter().all(|incident| incident.main_causes().is_empty());
+    (was_outage && has_one_cause && !group.2.is_empty()).then_some(group)
+}
+
+fn short(worker: &Worker, poll: &InFlight) -> String {
+    let who = task(poll.task_id, poll.task_name.as_deref());
+    format!("{who} blocked worker {} for {}", worker.index, duration(poll.for_ns))
+}
+
+/// Adds polls in flight that were not recorded to the finding of recorded polls of the same kind.
+fn with_similar(finding: Finding, polls: &[String], now_ns: u64) -> Finding {
+    let mut finding = finding.word("similar_polls", "similar polls, not recorded", polls.join(", "));
+    (finding.severity, finding.seen.worst) = (Severity::Critical, Severity::Critical);
+    finding.seen.last_at_ns = now_ns.max(1);
+    finding
 }
 
 /// Returns the key by which incidents of one spawn location and cause are grouped into findings.

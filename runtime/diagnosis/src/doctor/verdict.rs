@@ -2,12 +2,13 @@
 //!
 //! The console's header, `volt-console top` and the live page show the same line. It counts the
 //! current findings by severity, and names the rule and the line of the worst. Of equally severe
-//! findings, one with a line is named, because a line can be acted on, and rather not a poll that
-//! waits for a lock while another one, which may hold it, was stuck as well. If no critical finding
-//! has a line, but a warning has one, the warning is named, too. If there is nothing to act on, it
-//! states for how long that has been so, from the times of past findings. But it does so only if no
-//! worker is stuck at this moment. A poll that blocks its worker for the first time is an info, or
-//! is not found before the next check; all is not well during that time.
+//! findings, it names one with a line, because a line can be acted on. Of those, it names a poll
+//! that waited for a lock last, if another poll, which may hold the lock, was stuck meanwhile.
+//! If no critical finding has a line, but a warning has one, it names the warning, too. If there
+//! is nothing to act on, it states for how long that has been so, from the times of past
+//! findings. But it does so only if no worker is stuck at this moment. A poll that blocks its
+//! worker for the first time is an info, or is not found before the next check; all is not well
+//! during that time.
 //!
 //! A pure function of the findings, workers and incidents in snapshots. For programs that send no
 //! findings, a [`Watch`](super::Watch) adds them first.

@@ -15,5 +15,5 @@ mod samples;
 mod text;
 
 pub use host::is_local_host;
-pub use samples::{Life, ORIGIN_LABELS, Origin, Samples};
+pub use samples::{Life, ORIGIN_LABELS, Origin, Samples, origin_labels};
 pub use text::{CONTENT_TYPE, write};

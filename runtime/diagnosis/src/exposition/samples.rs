@@ -21,6 +21,20 @@ pub type Origin = Vec<String>;
 /// The labels that a page of several programs adds.
 pub const ORIGIN_LABELS: [&str; 2] = ["program", "pid"];
 
+/// Returns the values of [`ORIGIN_LABELS`] of a program's series: its origin, with the characters
+/// escaped that would control a terminal.
+///
+/// ```
+/// use volt_diagnosis::exposition::origin_labels;
+///
+/// assert_eq!(origin_labels(&vec!["a\nb".into(), "7".into()]), [r"a\u{a}b", "7"]);
+/// ```
+pub fn origin_labels(origin: &Origin) -> Vec<String> {
+    let mut labels = origin.clone();
+    labels.iter_mut().for_each(make_harmless);
+    labels
+}
+
 /// A runtime from its creation to its shutdown. Another runtime of the same name counts from 0
 /// again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

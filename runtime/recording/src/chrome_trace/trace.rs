@@ -307,7 +307,7 @@ fn point(lane: &mut Lane, lines: &mut Vec<Line>, at_ns: u64, event: Event, texts
             line.arg_if("text", texts.incident(incident))
         }),
         Event::Replace { worker } => put("stands in", &|line| line.arg("worker", u64::from(worker))),
-        Event::Retire { worker } => put("retired", &|line| line.arg("worker", u64::from(worker))),
+        Event::Retire { worker } => put("declared stuck", &|line| line.arg("worker", u64::from(worker))),
         Event::Return => put("returned", &|line| line),
         Event::ProcessStart { process, parent } => put("process start", &|line| {
             let line = of_process(line, process, texts);

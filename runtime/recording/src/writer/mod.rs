@@ -243,12 +243,14 @@ impl Writer {
     }
 
     fn keep(&mut self, text: &Text) {
-        if text.table == Table::Unknown {
+        // Spawn locations have 16-bit numbers, so no event refers to a higher one.
+        let is_impossible = text.table == Table::Location && text.number > u64::from(u16::MAX);
+        if text.table == Table::Unknown || is_impossible {
             return;
         }
         let Text { table, number, text } = Text::new(text.table, text.number, text.text.as_str());
         self.kept.insert((table, number), text);
-        // Spawn locations have 16-bit numbers; the other texts grow while the program runs.
+        // Locations are bounded by their numbers; the other texts grow while the program runs.
         if self.kept.len() > MAX_KEPT_TEXTS + usize::from(u16::MAX)
             && let Some(oldest) = self.kept.range((Table::Task, 0)..).next().map(|(key, _)| *key)
         {

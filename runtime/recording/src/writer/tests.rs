@@ -315,6 +315,15 @@ fn a_snapshot_that_is_too_large_is_left_out_and_counted() {
 }
 
 #[test]
+fn a_location_of_an_impossible_number_is_not_kept() {
+    let disk = Disk { space_bytes: usize::MAX, ..Disk::default() };
+    let mut writer = Writer::with_store(Box::new(disk), settings("x".into(), 2), Head::default()).unwrap();
+    let texts = [7, 1 << 16].map(|number| Text::new(Table::Location, number, "src/main.rs:1:1")).to_vec();
+    writer.write(&Flush { texts, ..Flush::default() }).unwrap();
+    assert_eq!(writer.kept.keys().map(|(_, number)| *number).collect::<Vec<_>>(), [7]);
+}
+
+#[test]
 fn parts_are_found_in_order_and_nothing_else() {
     let scratch = Scratch::new();
     let path = scratch.path().join("a.rec");

@@ -59,8 +59,13 @@ impl SharedLock {
         // First without the queue, as in `sync::lock`: permits are available only if no operation
         // waits for them.
         if let Ok(permit) = self.permits.try_acquire_many(self.permits_of(access)) {
+            if coop::try_proceed() {
+                return self.own(permit, access, at, guard);
+            }
             poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
-            return self.own(permit, access, at, guard);
+            self.own(permit, access, at, guard);
+            // Others may have begun to wait meanwhile, and know no holder, or another reader.
+            return self.holder.copy_again();
         }
         let own = |permit: Result<_, _>, _| self.own(permit.expect(NEVER_CLOSED), access, at, guard);
         let acquire = self.permits.acquire_many(self.permits_of(access));

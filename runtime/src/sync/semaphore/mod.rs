@@ -1,9 +1,7 @@
 //! A counting semaphore.
 //!
-//! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. Once
-//! permits were added or forgotten, the semaphore is no longer a lock, and no holder is recorded.
-//! In a semaphore that is no lock, each acquisition has a record (`task::waits` in the engine),
-//! which its permit owns. Permits that were added or forgotten have none.
+//! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. In
+//! any other, each acquisition has a record, which its permit owns (`owners`).
 
 use std::fmt::{self, Debug};
 use std::future::poll_fn;
@@ -306,11 +304,13 @@ impl Semaphore {
     ) -> Result<Acquired, AcquireError> {
         if let Some(permit) = permit {
             poll_fn(|cx| coop::poll_proceed(cx).map(Unit::made_progress)).await;
-            return Ok(self.own(permit, at, guard));
+            let acquired = self.own(permit, at, guard);
+            self.owners.copy_again();
+            return Ok(acquired);
         }
         let own = |permit: Result<_, _>, _| permit.map(|permit| self.own(permit, at, guard));
         let acquire = self.permits.acquire_many(permits);
-        spend_queued_at(at, Awaits::Permits, self.owners.wait(), || self.awaited(permits), acquire, own).await
+        spend_queued_at(at, Awaits::Permits, self.owners.wait(permits), || self.awaited(permits), acquire, own).await
     }
 
     /// Acquires permits like [`wait`](Self::wait), and blocks the thread meanwhile.
@@ -320,7 +320,7 @@ impl Semaphore {
         permits: u32,
         guard: Guard,
     ) -> Result<Acquired, AcquireError> {
-        let mut wait = self.owners.wait();
+        let mut wait = self.owners.wait(permits);
         if self.available_permits() < permits as usize {
             wait.blocking(Awaits::Permits, at);
         }

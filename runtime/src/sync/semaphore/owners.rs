@@ -3,7 +3,8 @@
 //! A semaphore of a single permit is used as a lock, so its holder is recorded like a mutex's. In
 //! any other semaphore, each acquisition has a record, which its permit owns. Once permits were
 //! added or forgotten, a semaphore of a single permit is no longer a lock. Its permits then have
-//! records of the second kind.
+//! records of the second kind, and operations that began to wait before learn that it has no holder
+//! (step 5 of `task::waits` in the engine).
 //!
 //! An acquisition costs a few stores to memory of the thread, or of the semaphore.
 
@@ -28,11 +29,12 @@ impl Owners {
         Self { holder: Holder::new(), id: SemaphoreId::new(), total: permits, has_all }
     }
 
-    /// Returns a wait for permits that has not begun yet.
-    pub(super) fn wait(&self) -> Wait<'_> {
+    /// Returns a wait for this number of permits that has not begun yet.
+    pub(super) fn wait(&self, permits: u32) -> Wait<'_> {
         match self.holder() {
-            Some(holder) => Wait::new(holder),
-            None => Wait::for_permits(&self.holder, self.id.get()),
+            Some(holder) if permits <= 1 => Wait::new(holder),
+            // The release of the only permit does not end a wait for several.
+            _ => Wait::for_permits(&self.holder, self.id.get()),
         }
     }
 
@@ -54,6 +56,15 @@ impl Owners {
         acquired.release();
         if self.total == 1 {
             self.holder.released();
+        }
+    }
+
+    /// Corrects what operations that wait know of the holder, if there can be only one: they began
+    /// to wait before the calling task, which has the permit, has recorded that.
+    #[cold]
+    pub(super) fn copy_again(&self) {
+        if let Some(holder) = self.holder() {
+            holder.copy_again();
         }
     }
 
@@ -81,6 +92,10 @@ impl Owners {
     pub(super) fn lose_total(&self) {
         // ORDERING: Relaxed: as in `total`.
         self.has_all.store(false, Ordering::Relaxed);
-        self.holder.released();
+        if self.holder.is_recorded() {
+            self.holder.released();
+            // No operation that waits is handed the permit, as it would be by a release.
+            self.holder.copy_again();
+        }
     }
 }

@@ -90,8 +90,9 @@ impl Cgroup {
             return None;
         }
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let levels = levels(&groups, &mounts);
+        // Any file system of the machine may be mounted at a path that is not UTF-8.
+        let mounts = fs::read("/proc/self/mountinfo").ok()?;
+        let levels = levels(&groups, &String::from_utf8_lossy(&mounts));
         let cgroup = Self { levels };
         // In version 2 the controller may be off, at this level and above. Then nothing can be
         // throttled.

@@ -165,7 +165,11 @@ impl ThreadProbe {
     fn read<'a>(&self, source: Source, buffer: &'a mut [u8; FILE_MAX_BYTES]) -> io::Result<&'a str> {
         // The kernel generates the contents anew for each read from offset 0.
         let len = self.file(source)?.read_at(buffer, 0)?;
-        std::str::from_utf8(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+        let text = &mut buffer[..len];
+        // Only the name of the thread, in `stat`, may have other characters. It is not needed, and
+        // the kernel keeps 15 bytes of it, which may end inside a character.
+        text.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
+        std::str::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 }
 
@@ -420,6 +424,16 @@ mod tests {
         assert_eq!(WaitChannel::parse("0"), None);
         assert_eq!(WaitChannel::parse("anon_pipe_read").unwrap().as_str(), "anon_pipe_read");
         assert_eq!(WaitChannel::parse(&"ä".repeat(80)).unwrap().as_str(), "ä".repeat(CHANNEL_MAX_BYTES / 2));
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_name_that_is_cut_inside_a_character_hides_no_state() {
+        // 16 bytes, of which the kernel keeps 15.
+        let named = std::thread::Builder::new().name("ж".repeat(8));
+        let thread = named.spawn(|| ThreadProbe::new(own_id().unwrap()).sample().unwrap()).unwrap();
+        let sample = thread.join().unwrap();
+        assert_eq!((sample.state, sample.major_faults.is_some()), (Some(ThreadState::Runnable), true));
     }
 
     #[test]

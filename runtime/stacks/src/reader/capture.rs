@@ -212,7 +212,8 @@ impl Sampler {
     /// stays installed as long as the program runs, since a signal may arrive late.
     ///
     /// # Errors
-    /// If the signal reports faults, cannot be handled, or is reserved by the C library.
+    /// Returns an error if the signal reports faults, cannot be handled, or is reserved by the C
+    /// library.
     pub fn new(signal: Option<i32>) -> io::Result<Self> {
         if SHARED.get().is_none() {
             let (slot, requester) = request::pair(Page::blank);
@@ -225,8 +226,8 @@ impl Sampler {
     /// Registering a thread again returns the same registration.
     ///
     /// # Errors
-    /// If the C library does not provide the bounds of the stack, or if the thread is ending and
-    /// has destroyed its thread-locals.
+    /// Returns an error if the C library does not provide the bounds of the stack, or if the thread
+    /// is ending and has destroyed its thread-locals.
     pub fn register(&self) -> io::Result<Registered> {
         let registered = OWN.try_with(|own| {
             let mut own = own.borrow_mut();

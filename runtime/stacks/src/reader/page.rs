@@ -170,7 +170,8 @@ pub(super) unsafe fn copy_words(from: *const u64, to: *mut u64, count: usize) {
 /// kernel, which takes longer than the start of a runtime.
 ///
 /// # Errors
-/// If the C library does not provide them, or if the thread has destroyed its thread-locals.
+/// Returns an error if the C library does not provide them, or if the thread has destroyed its
+/// thread-locals.
 pub(super) fn own_stack() -> io::Result<Range<usize>> {
     thread_local!(static OWN: OnceCell<Range<usize>> = const { OnceCell::new() });
     let found = OWN.try_with(|own| match own.get() {

@@ -78,7 +78,8 @@ impl Signal {
     /// handler.
     ///
     /// # Errors
-    /// If the signal reports faults, cannot be handled, or is reserved by the C library.
+    /// Returns an error if the signal reports faults, cannot be handled, or is reserved by the C
+    /// library.
     pub(super) fn handled(number: Option<c_int>, handler: Handler) -> io::Result<Self> {
         let number = number.unwrap_or(libc::SIGURG);
         let former = former(number).filter(|_| !UNUSABLE.contains(&number)).ok_or_else(|| {
@@ -139,7 +140,7 @@ impl Signal {
     /// Sends the signal to thread `tid` of this program, with Volt's mark.
     ///
     /// # Errors
-    /// If there is no such thread, or the kernel does not allow it.
+    /// Returns an error if there is no such thread, or the kernel does not allow it.
     pub(super) fn send(self, tid: u32) -> io::Result<()> {
         let info = Info::ours(self.number);
         // SAFETY: the kernel reads `info`, which has the layout and size of its `siginfo_t`.

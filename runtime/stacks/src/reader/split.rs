@@ -20,7 +20,7 @@ use super::sections::{self, Bytes, Unit, Unpacked};
 /// Does nothing if there is none: the information was left where the program was built.
 ///
 /// # Errors
-/// If the information is damaged. `then` may have been called.
+/// Returns an error if the information is damaged. `then` may have been called before.
 pub(super) fn read(
     program: &Path,
     skeleton: UnitRef<'_, Bytes<'_>>,

@@ -9,7 +9,8 @@
 //! A resolver unwinds the stack ([`unwind`](super::unwind)). It looks up calls that are not cached
 //! yet in the symbol table and the debug information of the files that they were loaded from
 //! ([`lines`](super::lines)). A file is mapped at the first lookup of one of its addresses. Results
-//! are cached.
+//! are cached. When a library was loaded or unloaded, the cached addresses are cleared, and the
+//! files of libraries are closed: the same path may lead to another file now.
 //!
 //! A resolver is used by one thread at a time; nothing here is shared. The first stack takes a few
 //! ms, a stack of cached calls some tens of µs.
@@ -188,10 +189,13 @@ impl Resolver {
         })
     }
 
-    /// Forgets what is known about addresses if a module was loaded or unloaded, or if it is too
-    /// much.
+    /// Clears the cached addresses if a module was loaded or unloaded, or if there are too many.
     fn refresh(&mut self) {
-        if self.unwinding.refresh() || self.known.len() > ADDRESSES_MAX {
+        let has_changed = self.unwinding.refresh();
+        if has_changed {
+            self.files.close_libraries();
+        }
+        if has_changed || self.known.len() > ADDRESSES_MAX {
             self.known.clear();
         }
     }
@@ -271,6 +275,8 @@ fn lack(name: &str, file: Result<FileState, &str>, frames: &[Frame]) -> Option<S
 /// A file from which code was loaded.
 struct File {
     path: PathBuf,
+    /// Whether it contains the runtime, so that it is never unloaded.
+    is_home: bool,
     /// Its contents, or why it cannot be read.
     lines: Result<Lines, String>,
     /// For the program itself: the folder of Volt's crates, as written in its debug information.
@@ -284,7 +290,7 @@ impl File {
             let own = lines.find(&[modules::own_code().wrapping_sub(module.bias)]).pop()?;
             Some(own.places.first()?.file.as_deref()?.strip_suffix(modules::OWN_FILE)?.to_owned())
         });
-        Self { path: module.file.clone(), lines, volt_folder }
+        Self { path: module.file.clone(), is_home: module.is_home, lines, volt_folder }
     }
 
     /// Returns the frames of each of these calls, with the lookup address of the call.
@@ -350,6 +356,12 @@ impl Files {
         &self.open[self.open.len() - 1]
     }
 
+    /// Closes the files of libraries that may have been unloaded and loaded again, perhaps from
+    /// another file of the same path.
+    fn close_libraries(&mut self) {
+        self.open.retain(|file| file.is_home);
+    }
+
     /// Returns whether the module's file can be read, or why not if opening it failed.
     fn state(&self, module: &Module) -> Result<FileState, &str> {
         let file = self.open.iter().find(|file| file.path == module.file);
@@ -388,6 +400,27 @@ mod tests {
         let again = resolver.resolve(stack, Some(Tape::marker()));
         assert_eq!(again, first);
         assert!(resolver.files.open.is_empty(), "a file was read");
+    }
+
+    #[test]
+    fn a_library_that_is_loaded_again_is_read_again() {
+        let name = |which: &str| format!("volt-again-{}-{which}", std::process::id());
+        let [link, other] = ["link", "other"].map(|which| std::env::temp_dir().join(name(which)));
+        std::fs::write(&other, "not an ELF file").unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let mut resolver = Resolver::new();
+        resolver.refresh();
+        let mut library = resolver.unwinding.modules.find(modules::own_code()).unwrap().clone();
+        (library.file, library.is_home) = (link.clone(), false);
+        assert!(resolver.files.get(&library).lines.is_err());
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("/proc/self/exe", &link).unwrap();
+        // As after a change of the loader's list.
+        resolver.unwinding = Unwinding::default();
+        resolver.refresh();
+        let is_read = resolver.files.get(&library).lines.is_ok();
+        [link, other].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        assert!(is_read, "it was resolved by its former file");
     }
 
     #[test]

@@ -455,7 +455,7 @@ impl Client {
         let message = if self.hello.magic.is_empty() {
             format!(
                 "{name} closed the connection without a hello: its program is exiting, is not a Volt program, or runs \
-                 in a container that cannot see this process: there, run this command in the container's PID namespace"
+                 in a container with another PID namespace; if it is in a container, run this command in there"
             )
         } else {
             format!("{name} closed the connection: the program has exited, or its last runtime was shut down")

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{BlockOn, Dump, Group, Link, Running, TaskRef};
+use super::{BlockOn, Dump, Group, Link, MAX_LINKS, Running, TaskRef};
 use crate::text::{counted, duration};
 use crate::waits::permit_holders;
 
@@ -38,7 +38,7 @@ impl Dump {
             let tasks = counted(self.progressed, "task");
             notes.push(format!("{tasks} made progress during the dump and {} not shown", is_or_are(self.progressed)));
         }
-        let unread = self.waiting.saturating_sub(self.read + self.progressed);
+        let unread = self.waiting.saturating_sub(self.read.saturating_add(self.progressed));
         if unread > 0 {
             notes.push(format!("{} of {} not read", counted(unread, "task"), self.waiting));
         }
@@ -199,12 +199,14 @@ pub fn rows(chain: &[Link]) -> Vec<[String; 3]> {
 /// Returns the name of a link, with its branch of the tree, its place and its source line.
 fn row(chain: &[Link], at: usize, link: &Link) -> [String; 3] {
     let mut name = String::from("  ");
-    if link.depth > 0 {
+    // No chain is deeper than it is long, but a hostile program may send any depth.
+    let link_depth = link.depth.min(MAX_LINKS as u32);
+    if link_depth > 0 {
         // Whether links of a smaller depth continue below is shown by a bar.
-        for depth in 1..link.depth {
+        for depth in 1..link_depth {
             name.push_str(if has_sibling(chain, at, depth) { "│ " } else { "  " });
         }
-        name.push_str(if has_sibling(chain, at, link.depth) { "├ " } else { "└ " });
+        name.push_str(if has_sibling(chain, at, link_depth) { "├ " } else { "└ " });
     }
     name.push_str(link.function.as_deref().unwrap_or("(name unknown)"));
     if link.times > 1 {
@@ -330,6 +332,18 @@ block_on being polled, called at src/main.rs:4:1
         let text = dump.text();
         let wanted = "runtime shop: 33 tasks: 32 waiting, 1 queued; 2 running when the dump ended\n";
         assert!(text.starts_with(wanted), "{text}");
+    }
+
+    #[test]
+    fn a_depth_beyond_any_chain_does_not_fill_the_memory() {
+        let [name, ..] = &rows(&[link(1_000_000, "shop::serve", 1)])[0];
+        assert!(name.ends_with("└ shop::serve") && name.len() < 8 * MAX_LINKS, "{} bytes", name.len());
+    }
+
+    #[test]
+    fn impossible_numbers_of_tasks_do_not_panic() {
+        let dump = Dump { waiting: 9, read: u64::MAX, progressed: 1, ..Dump::default() };
+        assert!(!dump.notes().iter().any(|note| note.contains("not read")), "{:?}", dump.notes());
     }
 
     #[test]

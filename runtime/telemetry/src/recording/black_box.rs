@@ -302,9 +302,12 @@ impl FileName {
         (found.to_string() == name).then_some(found)
     }
 
-    /// Returns whether both belong to the same run of a program.
+    /// Returns whether both belong to the same run of a program: whether they only differ in the
+    /// runtime. The stamp matters, because programs in containers often have the same process id,
+    /// and two of them may start within the same clock tick.
     pub fn is_same_life(&self, other: &Self) -> bool {
-        (&self.program, self.pid, self.start_time) == (&other.program, other.pid, other.start_time)
+        let life = |name: &Self| (name.stamp_ms, name.pid, name.start_time);
+        self.program == other.program && life(self) == life(other)
     }
 }
 

@@ -255,17 +255,19 @@ pub enum Event {
         /// The stuck worker.
         worker: u16,
     },
-    /// This thread began to stand in for a stuck worker.
+    /// This spare worker began to stand in for a worker that is stuck or in `block_in_place`.
     Replace {
-        /// The stuck worker's index.
+        /// The index of that worker.
         worker: u16,
     },
-    /// This thread was retired: a spare worker took its place. Recorded by the sentinel.
+    /// A worker was declared stuck. A spare worker replaces it, if one is available. Recorded by
+    /// the sentinel.
     Retire {
-        /// The index of the retired worker.
+        /// The index of the stuck worker.
         worker: u16,
     },
-    /// This thread returned from the poll in which it was stuck, after it was retired.
+    /// This worker returned from the poll for which it was declared stuck, or from
+    /// `block_in_place`.
     Return,
     /// A process (a state machine with a mailbox) was started. Pids of processes have the form
     /// `index << 32 | generation` here.

@@ -34,6 +34,9 @@ pub const MAX_WORKERS: usize = 2048;
 /// Together with [`MAX_WORKERS`], the maximum number of runtimes and workers that a reader accepts
 /// from one program. This many runtimes without workers do not fit into a message.
 pub const MAX_RUNTIMES: usize = 2048;
+/// Number of HTTP routes that count as one worker in that maximum, since a route also has a
+/// histogram. Even if a message only contained routes, they would stay below the maximum.
+const ROUTES_PER_WORKER: usize = 4;
 /// Maximum number of spawn locations that a reader accepts from one runtime; more than a runtime
 /// counts.
 const MAX_BLAME: usize = 16 * 1024;
@@ -397,7 +400,8 @@ impl Snapshot {
 }
 
 fn runtimes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Snapshot>, D::Error> {
-    bounded::list(deserializer, MAX_RUNTIMES + MAX_WORKERS, |runtime: &Snapshot| 1 + runtime.workers.len())
+    let weigh = |runtime: &Snapshot| 1 + runtime.workers.len() + runtime.routes.len().div_ceil(ROUTES_PER_WORKER);
+    bounded::list(deserializer, MAX_RUNTIMES + MAX_WORKERS, weigh)
 }
 
 fn workers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Worker>, D::Error> {

@@ -26,10 +26,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::listing::order;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+
+mod found;
+
+pub use found::{Candidate, Listing, list};
 
 /// Maximum length of a socket path in bytes: the kernel's `sun_path` without its terminating zero.
 pub const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
@@ -390,61 +393,6 @@ pub fn is_listening(path: &Path) -> io::Result<bool> {
         Err(Errno::CONNREFUSED) => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// A control socket that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The path of the socket.
-    pub path: PathBuf,
-    /// The process id of the program that created it.
-    pub pid: u32,
-    /// The start time of that program.
-    pub start_time: u64,
-    /// Whether a program listens on it. Otherwise it is stale: its program ended without removing
-    /// it. In a rare case, its program has created it and does not listen yet.
-    pub is_alive: bool,
-}
-
-/// The control sockets of a user.
-#[derive(Debug, Default)]
-pub struct Listing {
-    /// The sockets, sorted by pid, then start time.
-    pub sockets: Vec<Candidate>,
-    /// Directories and sockets that exist but could not be read.
-    pub refused: Vec<SocketError>,
-}
-
-/// Lists the control sockets that a user with this environment may connect to.
-///
-/// Connects briefly to each socket to find out whether it is stale.
-pub fn list(environment: &Environment) -> Listing {
-    let mut listing = Listing::default();
-    for dir in environment.directories() {
-        match list_directory(&dir, environment.user_id, &mut listing) {
-            Ok(()) => {}
-            Err(error) if error.is_missing() => {}
-            Err(error) => listing.refused.push(error),
-        }
-    }
-    order::sort_by_key(&mut listing.sockets, |found| (found.pid, found.start_time));
-    listing
-}
-
-fn list_directory(path: &Path, user_id: u32, listing: &mut Listing) -> Result<(), SocketError> {
-    let dir = open_directory(path, user_id)?;
-    for (pid, start_time) in sockets_in(path, &dir, &mut listing.refused)? {
-        let file = path.join(file_name(pid, start_time));
-        match is_listening(&file) {
-            Ok(is_alive) => listing.sockets.push(Candidate { path: file, pid, start_time, is_alive }),
-            // The socket was removed after the directory was read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                listing.refused.push(SocketError::new(Kind::Io, format!("{}: {error}", file.display())));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Removes the sockets of `user_id`'s programs that have exited, and returns how many were removed.

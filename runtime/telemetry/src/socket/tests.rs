@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
+use super::found::list_in;
 use super::*;
 use crate::scratch::Scratch;
 
@@ -163,6 +164,19 @@ fn live_sockets_are_distinguished_from_stale_and_foreign() {
     let found: Vec<_> = listing.sockets.iter().map(|found| (found.pid, found.is_alive)).collect();
     assert_eq!(found, [(10, false), (20, true)]);
     assert!(listing.refused.is_empty());
+}
+
+#[test]
+fn a_directory_with_two_paths_is_listed_once() {
+    let scratch = Scratch::new();
+    let [run, var] = ["run", "var"].map(|name| scratch.path().join(name));
+    std::fs::create_dir(&run).unwrap();
+    symlink(&run, &var).unwrap();
+    let dirs = [run.join("volt"), var.join("volt")];
+    create_directory(&dirs[0], own_user()).unwrap();
+    let _living = UnixListener::bind(dirs[0].join("20-1.sock")).unwrap();
+    let found: Vec<_> = list_in(&dirs, own_user()).sockets.into_iter().map(|found| found.path).collect();
+    assert_eq!(found, [dirs[0].join("20-1.sock")]);
 }
 
 #[test]

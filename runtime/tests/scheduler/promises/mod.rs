@@ -335,6 +335,22 @@ fn without_stealing_everything_still_runs() {
 }
 
 #[test]
+fn block_in_place_moves_tasks_without_stealing_too() {
+    watched(|| {
+        for workers in [1, 2] {
+            let runtime = builder(workers).enable_stealing(false).build().unwrap();
+            let task = runtime.spawn(async {
+                let handle = volt::Handle::current();
+                // In the LIFO slot of this worker.
+                let other = volt::spawn(async { 3 });
+                volt::task::block_in_place(|| handle.block_on(other)).unwrap()
+            });
+            assert_eq!(runtime.block_on(task).unwrap(), 3);
+        }
+    });
+}
+
+#[test]
 fn slow_polls_do_not_stop_the_clock() {
     with_one_worker(|runtime| {
         let (stop, polls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));

@@ -2,7 +2,7 @@
 //! incidents, whatever the application's log does.
 
 mod debugger;
-mod healing;
 mod incidents;
+mod replaced;
 mod sentinel;
 mod stuck_log;

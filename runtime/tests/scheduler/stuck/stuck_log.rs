@@ -1,6 +1,6 @@
-//! A log that blocks or panics when it is written to stops neither healing nor the end of a
-//! runtime, nor later log lines. Each test runs in a separate program, since it receives the log of
-//! the whole program.
+//! A log that blocks or panics when it is written to prevents neither the replacement of stuck
+//! workers nor the end of a runtime, nor later log lines. Each test runs in a separate program,
+//! since it receives the log of the whole program.
 
 use std::fmt::Debug;
 use std::sync::mpsc;
@@ -91,7 +91,7 @@ fn runtime(has_stacks: bool) -> Runtime {
 }
 
 #[test]
-fn a_blocking_or_panicking_logger_delays_no_healing_or_shutdown() {
+fn a_blocking_or_panicking_logger_delays_no_spare_or_shutdown() {
     alone(|| {
         tracing::subscriber::set_global_default(Log).unwrap();
         for has_stacks in [false, true] {
@@ -136,7 +136,7 @@ fn a_blocking_or_panicking_logger_delays_no_healing_or_shutdown() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_thread_start_failure_is_logged_off_the_healing_threads() {
+fn neither_sentinel_nor_worker_logs_a_failed_thread_start() {
     alone(|| {
         tracing::subscriber::set_global_default(Log).unwrap();
         watched(|| {

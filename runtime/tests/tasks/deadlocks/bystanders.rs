@@ -1,5 +1,6 @@
-//! Many deadlocks, and others that wait for their locks.
+//! Many deadlocks, others that wait for their locks, and permits that no task holds any more.
 
+use volt::sync::Notify;
 use volt::telemetry::waits::MAX_DEADLOCKS;
 
 use super::*;
@@ -63,7 +64,7 @@ fn a_thread_that_also_waits_hides_no_deadlock() {
 fn a_loop_that_passes_owned_permits_on_is_not_reported() {
     watched(|| {
         let runtime = builder(2).build().unwrap();
-        let (limit, ends) = (Arc::new(Semaphore::new(1)), Arc::new(volt::sync::Notify::new()));
+        let (limit, ends) = (Arc::new(Semaphore::new(1)), Arc::new(Notify::new()));
         let ended = ends.clone();
         let jobs = runtime.spawn(async move {
             for _ in 0..2 {
@@ -80,4 +81,44 @@ fn a_loop_that_passes_owned_permits_on_is_not_reported() {
         runtime.block_on(jobs).unwrap();
         ends.notify_one();
     });
+}
+
+/// Spawns a task that acquires the only permit, and forgets or releases it while another task waits
+/// for `wanted` permits. Then it awaits the other task. Checks that no cycle is reported, and that
+/// the wait ends with a new permit.
+fn is_no_deadlock(wanted: u32, is_forgotten: bool) {
+    let runtime = builder(1).build().unwrap();
+    let tokens = Arc::new(Semaphore::new(1));
+    let own = tokens.clone();
+    let first = runtime.spawn(async move {
+        let token = own.acquire().await.unwrap();
+        let begins = Arc::new(Notify::new());
+        let (next, begun) = (own.clone(), begins.clone());
+        let second = volt::spawn(async move {
+            begun.notify_one();
+            drop(next.acquire_many(wanted).await.unwrap());
+        });
+        // There is only one worker, so the other task waits when this one continues.
+        begins.notified().await;
+        if is_forgotten {
+            token.forget();
+        } else {
+            drop(token);
+        }
+        second.await.unwrap();
+    });
+    assert_eq!(reported(&runtime), []);
+    assert_eq!(runtime.handle().snapshot().held_locks, Some(Vec::new()));
+    tokens.add_permits(1);
+    runtime.block_on(first).unwrap();
+}
+
+#[test]
+fn a_forgotten_permit_is_not_held_by_its_task() {
+    watched(|| is_no_deadlock(1, true));
+}
+
+#[test]
+fn a_released_permit_is_not_held_while_several_are_awaited() {
+    watched(|| is_no_deadlock(2, false));
 }

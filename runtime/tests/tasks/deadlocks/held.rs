@@ -1,6 +1,7 @@
 //! Locks that a task holds for long while others wait.
 
 use volt::sync::{Notify, RwLock, oneshot};
+use volt::telemetry::waits::MAX_HELD_LOCKS;
 
 use super::*;
 
@@ -84,6 +85,70 @@ fn a_long_queue_for_a_lock_is_not_reported() {
             assert_eq!(runtime.handle().snapshot().held_locks, Some(Vec::new()));
         }
         tasks.iter().for_each(|task| task.abort());
+    });
+}
+
+#[test]
+fn old_deadlocks_hide_no_lock_that_is_held_for_long() {
+    watched(|| {
+        let runtime = builder(2).build().unwrap();
+        for _ in 0..MAX_HELD_LOCKS {
+            let lock = Mutex::new(());
+            drop(runtime.spawn(async move {
+                let _held = lock.lock().await;
+                drop(lock.lock().await);
+            }));
+        }
+        while runtime.handle().snapshot().deadlocks.unwrap().len() < MAX_HELD_LOCKS {
+            std::thread::yield_now();
+        }
+        let (release, released) = oneshot::channel::<()>();
+        let (lock, locked) = (Arc::new(Mutex::new(())), Arc::new(Notify::new()));
+        let (held, locks) = (lock.clone(), locked.clone());
+        let holder = runtime.spawn(async move {
+            let _guard = held.lock().await;
+            locks.notify_one();
+            drop(released.await);
+        });
+        runtime.block_on(locked.notified());
+        drop(runtime.spawn(async move { drop(lock.lock().await) }));
+        let held_locks = loop {
+            let held_locks = runtime.handle().snapshot().held_locks.unwrap();
+            if !held_locks.is_empty() {
+                break held_locks;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!((held_locks.len(), held_locks[0].task), (1, holder.id().as_u64()), "{held_locks:#?}");
+        release.send(()).unwrap();
+    });
+}
+
+/// The second reader has its permit, and no budget left, when the writer begins to wait.
+#[test]
+fn a_reader_that_has_released_is_not_the_holder() {
+    watched(|| {
+        let runtime = builder(1).build().unwrap();
+        let lock = Arc::new(RwLock::new(()));
+        let (second, writes) = (lock.clone(), lock.clone());
+        let first = runtime.spawn(async move {
+            let held = lock.read().await;
+            volt::spawn(async move {
+                spend_all().await;
+                let _held = second.read().await;
+                std::future::pending::<()>().await;
+            });
+            volt::task::yield_now().await;
+            volt::spawn(async move { drop(writes.write().await) });
+            volt::task::yield_now().await;
+            drop(held);
+        });
+        runtime.block_on(first).unwrap();
+        let began = Instant::now();
+        while began.elapsed() < OBSERVED {
+            assert_eq!(runtime.handle().snapshot().held_locks, Some(Vec::new()));
+            std::thread::yield_now();
+        }
     });
 }
 

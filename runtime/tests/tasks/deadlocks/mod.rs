@@ -1,7 +1,10 @@
 //! Tasks that wait for each other are found with their lines, and tasks that look like it are not.
 
+use std::future::poll_fn;
 use std::panic::Location;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use volt::Runtime;
@@ -61,6 +64,15 @@ fn text(finding: &Finding) -> String {
     evidence.join("\n")
 }
 
+/// Spends what is left of the budget in this poll.
+async fn spend_all() {
+    poll_fn(|cx| {
+        while pin!(volt::task::consume_budget()).poll(cx).is_ready() {}
+        Poll::Ready(())
+    })
+    .await;
+}
+
 /// Locks `first`, lets the other task do the same with its own, and locks `second`.
 async fn crossed(first: &Mutex<()>, second: &Mutex<()>, met: &volt::sync::Barrier) {
     let _first = first.lock().await;
@@ -97,6 +109,24 @@ fn two_tasks_that_lock_in_opposite_order_are_found() {
             assert_eq!(text.matches(&at(SECOND)).count(), 2, "both wait there: {text}");
             assert!(spawned.iter().all(|line| places.iter().any(|place| place.contains(&at(*line)))), "{places:?}");
         }
+    });
+}
+
+/// The other task begins to wait while the first one has the lock, and no budget left.
+#[test]
+fn a_lock_that_was_acquired_without_budget_is_found() {
+    watched(|| {
+        let runtime = builder(1).build().unwrap();
+        drop(runtime.spawn(async {
+            let lock = Arc::new(Mutex::new(()));
+            let waits = lock.clone();
+            let other = volt::spawn(async move { drop(waits.lock().await) });
+            spend_all().await;
+            let _held = lock.lock().await;
+            other.await.unwrap();
+        }));
+        let finding = found(&runtime);
+        assert_eq!((finding.severity, finding.tasks.len()), (Severity::Critical, 2), "{finding:#?}");
     });
 }
 

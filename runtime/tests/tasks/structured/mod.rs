@@ -32,7 +32,7 @@ fn a_shielded_section_completes_before_the_task_is_dropped() {
         has_entered.recv().unwrap();
         task.abort();
         assert!(runtime.block_on(task).unwrap_err().is_cancelled());
-        is_done.try_recv().expect("the shielded stretch ran to its end");
+        is_done.try_recv().expect("the shielded section ran to its end");
     });
 }
 
@@ -66,7 +66,7 @@ fn a_guard_that_leaves_its_task_lets_the_cancellation_through() {
 }
 
 #[test]
-fn shutdown_waits_for_a_shielded_stretch() {
+fn shutdown_waits_for_a_shielded_section() {
     watched(|| {
         let runtime = runtime(2);
         let (entered, has_entered) = mpsc::channel();
@@ -78,7 +78,7 @@ fn shutdown_waits_for_a_shielded_stretch() {
         }));
         has_entered.recv().unwrap();
         drop(runtime);
-        is_done.try_recv().expect("the shielded stretch ran to its end");
+        is_done.try_recv().expect("the shielded section ran to its end");
     });
 }
 

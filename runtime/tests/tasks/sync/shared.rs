@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 
 use crate::watchdog::{alone, builder, watched};
 use volt::sync::{
-    Mutex, MutexGuard, OnceCell, OwnedMutexGuard, OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard,
+    Mutex, MutexGuard, Notify, OnceCell, OwnedMutexGuard, OwnedRwLockMappedWriteGuard, OwnedRwLockReadGuard,
     OwnedRwLockWriteGuard, RwLock, Semaphore, SetOnce, broadcast, mpsc, oneshot, watch,
 };
 use volt::task::{consume_budget, yield_now};
@@ -73,6 +73,44 @@ fn a_cancelled_task_returns_what_it_was_refused() {
             }
             assert!(mutex.try_lock().is_ok() && sender.capacity() == 1);
             assert_eq!(receiver.try_recv(), Err(mpsc::error::TryRecvError::Empty), "it was not sent");
+        });
+    });
+}
+
+#[test]
+fn a_notify_finds_waiters_that_had_no_budget() {
+    watched(|| {
+        builder(1).build().unwrap().block_on(async {
+            let notify = Arc::new(Notify::new());
+            let (mut first, mut second) = (Box::pin(notify.notified()), Box::pin(notify.clone().notified_owned()));
+            spend_all().await;
+            assert!(poll_once(&mut first).await.is_pending() && poll_once(&mut second).await.is_pending());
+            notify.notify_one();
+            notify.notify_one();
+            yield_now().await;
+            assert!(poll_once(&mut first).await.is_ready(), "the first notification");
+            assert!(poll_once(&mut second).await.is_ready(), "the second one is not lost");
+        });
+    });
+}
+
+#[test]
+fn a_dropped_waiter_passes_on_what_it_was_refused() {
+    watched(|| {
+        builder(1).build().unwrap().block_on(async {
+            let notify = Arc::new(Notify::new());
+            notify.notify_one();
+            spend_all().await;
+            let mut refused = Box::pin(notify.notified());
+            assert!(poll_once(&mut refused).await.is_pending(), "no budget is left");
+            yield_now().await;
+            let mut next = Box::pin(notify.notified());
+            assert!(poll_once(&mut next).await.is_pending(), "the other one has the notification");
+            drop(refused);
+            assert!(poll_once(&mut next).await.is_ready());
+            // One that completes has nothing to pass on.
+            drop(next);
+            assert!(poll_once(&mut Box::pin(notify.notified())).await.is_pending());
         });
     });
 }

@@ -11,9 +11,10 @@
 //!
 //! *Exceeded means certainly exceeded*: a histogram has a resolution of 6 %, so polls in the bucket
 //! that contains the limit do not count as exceeding it. Where an incident, the blame table or a
-//! poll in flight has the longest poll, its exact duration is used. *Unfinished polls count*: a
-//! poll in flight counts with its duration so far, and the oldest task of the global queue with its
-//! waiting time so far. *Bounded*: at most `PLACES_MAX` spawn locations per runtime.
+//! poll in flight has the longest poll, its exact duration is used. Polls next to a snapshot that
+//! lacks histograms do not count. *Unfinished polls count*: a poll in flight counts with its
+//! duration so far, and the oldest task of the global queue with its waiting time so far.
+//! *Bounded*: at most `PLACES_MAX` spawn locations per runtime.
 
 use std::collections::BTreeMap;
 
@@ -146,7 +147,9 @@ impl OfRuntime {
         let is_same = self.last.started_at_ns == now.started_at_ns && self.last.at_ns <= now.at_ns;
         let then = if is_same { std::mem::take(&mut self.last) } else { Snapshot::default() };
         self.is_there = true;
-        for (index, worker) in now.workers.iter().enumerate() {
+        // The growth since a snapshot without histograms is unknown.
+        let workers: &[Worker] = if is_cut(&then) { &[] } else { &now.workers };
+        for (index, worker) in workers.iter().enumerate() {
             let unseen = Worker::default();
             let before = then.workers.get(index).unwrap_or(&unseen);
             let of = self.workers.entry(worker.index).or_default();
@@ -190,8 +193,7 @@ impl OfRuntime {
     }
 
     fn note_what_goes_on(&mut self, now: &Snapshot) {
-        self.is_cut |=
-            now.incomplete.iter().any(|what| ["poll_time", "schedule_delay", "workers"].contains(&what.as_str()));
+        self.is_cut |= is_cut(now);
         self.longest_wait_ns = self.longest_wait_ns.max(now.global_queue.oldest_age_ns.unwrap_or(0));
         for poll in now.workers.iter().filter_map(|worker| worker.in_flight.as_ref()) {
             if let Some(place) = self.place(&poll.spawned_at) {
@@ -282,6 +284,11 @@ impl OfRuntime {
         places.sort_by_key(|(_, place)| std::cmp::Reverse(badness(place)));
         places
     }
+}
+
+/// Returns whether a snapshot lacks histograms, because it was too large.
+fn is_cut(snapshot: &Snapshot) -> bool {
+    ["poll_time", "schedule_delay", "workers"].into_iter().any(|field| snapshot.lacks(field))
 }
 
 #[cfg(test)]

@@ -176,6 +176,18 @@ fn exceeded_limits_come_first_and_missing_histograms_are_marked() {
 }
 
 #[test]
+fn polls_before_the_watch_do_not_count_after_a_cut_either() {
+    let fields = || vec!["poll_time".into(), "schedule_delay".into()];
+    let cut = |at_ms| Snapshot { incomplete: fields(), ..runtime(at_ms, &[]) };
+    for first in [runtime(100, &[900]), cut(100)] {
+        let tally = seen([first, cut(200), runtime(300, &[900]), runtime(400, &[900, 1])]);
+        let polls = verdict(&tally, Measure::Poll, "50ms");
+        assert_eq!((polls.is_exceeded, polls.over, polls.count, polls.is_cut), (false, 0, 1, true));
+        assert_eq!(verdict(&tally, Measure::Delay, "50ms").count, 1);
+    }
+}
+
+#[test]
 fn a_program_of_ever_new_places_does_not_fill_the_memory() {
     let blame = |number: u64| Blame { spawned_at: format!("src/{number}.rs:1:1"), ..Blame::default() };
     let mut tally = Tally::default();

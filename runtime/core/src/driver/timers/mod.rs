@@ -48,6 +48,7 @@ use std::thread;
 use std::time::Duration;
 
 use volt_shim::{AtomicBool, AtomicU32, AtomicU64, CachePadded, Mutex, MutexGuard, Ordering};
+use volt_stacks::fork::Home;
 
 use crate::driver::wheel::{Key, Wheel};
 
@@ -76,6 +77,8 @@ pub(crate) struct Timers {
     waiting: AtomicU32,
     /// Length of a tick, ns.
     tick_ns: u64,
+    /// The process whose threads take the lock. A forked child only drops its copies of timers.
+    home: Home,
     published: CachePadded<Published>,
 }
 
@@ -146,7 +149,8 @@ impl Timers {
         };
         let shared = Shared { wheel, limit_ns: NO_SLEEPER, was_rearmed: false };
         let waiting = AtomicU32::new(0);
-        Self { shared: Mutex::new(shared), waiting, tick_ns, published: CachePadded(published) }
+        let published = CachePadded(published);
+        Self { shared: Mutex::new(shared), waiting, tick_ns, home: Home::here(), published }
     }
 
     /// Takes the lock, for a short hold. See *Short holds*.
@@ -155,8 +159,13 @@ impl Timers {
         self.shared.try_lock().unwrap_or_else(|| self.wait_for_lock())
     }
 
+    /// Waits for the lock.
+    ///
+    /// # Panics
+    /// Panics in a forked child, where the thread that has the lock may not exist.
     #[cold]
     fn wait_for_lock(&self) -> MutexGuard<'_, Shared> {
+        self.home.expect_here();
         // ORDERING: Relaxed, both; a hint to the thread that holds the lock and is about to take it
         // again.
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -217,7 +226,12 @@ impl Timers {
 
     /// Removes a timer. Does nothing if it has fired.
     pub(crate) fn disarm(&self, key: Key) {
-        let mut shared = self.lock();
+        let mut shared = match self.shared.try_lock() {
+            Some(shared) => shared,
+            None if self.home.is_here() => self.wait_for_lock(),
+            // In a forked child, where no timer fires. Destructors call this, which must not panic.
+            None => return,
+        };
         let timer = shared.wheel.remove(key);
         if let Some(timer) = &timer {
             self.publish_disarmed(&shared, timer.deadline_ns);

@@ -170,7 +170,8 @@ impl Driver {
     /// Creates a driver on `backend`, or on this system's native backend for `None`.
     ///
     /// # Errors
-    /// `ErrorKind::Unsupported` if the backend is not in this build, or an error of the system.
+    /// Returns `ErrorKind::Unsupported` if the backend is not in this build. Also returns errors of
+    /// the system.
     pub(crate) fn new(
         backend: Option<Backend>,
         max_io_completions: usize,
@@ -384,6 +385,12 @@ pub(crate) struct Turn<'a> {
     poller: Held<'a, Poller>,
 }
 
+/// Returns whether a sleep of `timeout`, as `Timers::begin_sleep` returned it, lasts until a timer
+/// is due, and not for all of `at_most`, whose end need not be on time.
+fn is_limited_by_timer(timeout: Option<Duration>, at_most: Option<Duration>) -> bool {
+    timeout.is_some_and(|timeout| at_most.is_none_or(|at_most| timeout < at_most))
+}
+
 impl Turn<'_> {
     /// Waits as `wait` specifies, then collects the wakers of the sockets that became ready and of
     /// the timers that are due.
@@ -406,7 +413,11 @@ impl Turn<'_> {
             Wait::UntilTimer { at_most } => {
                 let began_ns = clock::now_ns();
                 let timeout = timers.begin_sleep(self.driver.now_ns(), at_most);
-                let waited = self.poller.wait(timeout);
+                let waited = if is_limited_by_timer(timeout, at_most) {
+                    self.poller.wait_punctually(timeout)
+                } else {
+                    self.poller.wait(timeout)
+                };
                 polled.was_rearmed = timers.end_sleep();
                 let slept_ns = clock::now_ns().saturating_sub(began_ns);
                 polled.timed_out = at_most.is_some_and(|at_most| slept_ns >= clock::saturating_ns(at_most));

@@ -48,6 +48,22 @@ fn an_unavailable_backend_is_an_error_that_names_it() {
 }
 
 #[test]
+fn only_a_sleep_that_a_timer_ends_has_to_end_on_time() {
+    let driver = driver();
+    let now_ns = driver.now_ns();
+    let is_punctual = |at_most: Option<Duration>| {
+        let timeout = driver.timers.begin_sleep(now_ns, at_most);
+        driver.timers.end_sleep();
+        is_limited_by_timer(timeout, at_most)
+    };
+    let limits = [1, 100].map(|ms| Some(Duration::from_millis(ms)));
+    assert!(!is_punctual(None) && !limits.into_iter().any(is_punctual), "there is no timer");
+    let _key = driver.arm_timer(now_ns + 10_000_000, Waker::noop().clone()).unwrap();
+    assert!(is_punctual(None) && is_punctual(limits[1]));
+    assert!(!is_punctual(limits[0]), "the sleep ends before the timer");
+}
+
+#[test]
 fn at_most_one_thread_has_the_turn_and_it_is_shown_as_the_owner() {
     let driver = driver();
     let turn = driver.try_turn(3).unwrap();

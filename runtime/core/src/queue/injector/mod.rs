@@ -23,8 +23,8 @@
 //!
 //! # Bound
 //!
-//! The queue is unbounded, because a wake-up must never be refused. A caller that may refuse an
-//! item, a spawn from outside the workers, checks [`Injector::len`] first.
+//! The queue is unbounded, because a wake-up must never be refused. `try_spawn`, which may refuse
+//! its task, checks [`Injector::len`] first.
 //!
 //! # Invariants
 //!

@@ -3,6 +3,12 @@
 //! The file is locked (`flock`) as long as the program runs. Programs in other containers that
 //! share the directory see the lock, too, although process ids differ there.
 //!
+//! A *run* is a program from its start to its end. It is identified by the stamp, the process id
+//! and the start time in the names of its files. The stamp, the time in ms at which the run created
+//! its first black box, is necessary: in containers, most programs have process id 1, and start
+//! times only have the resolution of a clock tick, so replicas that start together may have the
+//! same.
+//!
 //! Protocol, in the directory:
 //! 1. list the black boxes of this program's name, and group them by run;
 //! 2. of the runs that have ended, keep the [`RUNS_MAX`] that ended last, and delete the files of
@@ -31,6 +37,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Resource;
+use volt_stacks::fork::PerProcess;
 use volt_telemetry::recording::black_box::{FileName, HEAD_BYTES, IDENTITY_AT, Identity, Layout, word};
 use volt_telemetry::{socket, wire};
 
@@ -49,7 +56,7 @@ static ZEROS: [u8; 65_536] = [0; 65_536];
 /// rings are holes. Returns its name, too.
 ///
 /// # Errors
-/// If the directory or the file cannot be used. The text includes the remedy.
+/// Returns an error if the directory or the file cannot be used. The text includes the remedy.
 pub(super) fn create(dir: &Path, program: &str, runtime: &str, layout: Layout) -> Result<(File, FileName), String> {
     let shown = dir.display();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -60,10 +67,8 @@ pub(super) fn create(dir: &Path, program: &str, runtime: &str, layout: Layout) -
         error => format!("the directory {shown} cannot be opened: {error}"),
     })?;
     check_limit(layout.file_bytes())?;
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
-    let mut name = FileName::new(program, now_ms, std::process::id(), socket::own_start_time(), runtime);
-    make_room(&opened, &mut name);
+    let name = FileName::new(program, stamp_ms(), std::process::id(), socket::own_start_time(), runtime);
+    make_room(&opened, &name);
     let file = create_file(&opened, &name).map_err(|error| match error {
         Errno::ACCESS | Errno::PERM | Errno::ROFS => {
             format!("no file can be created in {shown} ({error}): choose a directory that this user can write to")
@@ -89,6 +94,15 @@ pub(super) fn create(dir: &Path, program: &str, runtime: &str, layout: Layout) -
         });
     }
     Ok((file.into(), name))
+}
+
+/// Returns when this run created its first black box, ms since 1970.
+fn stamp_ms() -> u64 {
+    static STAMP_MS: PerProcess<u64> = PerProcess::new();
+    *STAMP_MS.get_or_make(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+    })
 }
 
 fn full(shown: &impl std::fmt::Display, bytes: usize) -> String {
@@ -149,23 +163,14 @@ pub(super) fn allocate(file: impl AsFd, at_byte: usize, bytes: usize) -> io::Res
     }
 }
 
-/// Protocol (1) to (3). Sets the stamp of the name to that of this run, if it has files already.
-/// Leaves files that cannot be deleted.
-fn make_room(dir: &OwnedFd, name: &mut FileName) {
+/// Protocol (1) to (3). Leaves files that cannot be deleted.
+fn make_room(dir: &OwnedFd, name: &FileName) {
     // Each run by its stamp, process id and start, with its files.
     let mut runs = BTreeMap::<(u64, u32, u64), Vec<FileName>>::new();
     for found in names(dir).filter(|found| found.program == name.program && is_own(dir, found)) {
         runs.entry((found.stamp_ms, found.pid, found.start_time)).or_default().push(found);
     }
-    let mut own = Vec::new();
-    runs.retain(|_, files| {
-        let is_of_this_run = files.iter().any(|found| found.is_same_life(name));
-        if is_of_this_run {
-            own.append(files);
-        }
-        !is_of_this_run
-    });
-    name.stamp_ms = own.iter().map(|found| found.stamp_ms).min().unwrap_or(name.stamp_ms);
+    let own = runs.remove(&(name.stamp_ms, name.pid, name.start_time)).unwrap_or_default();
     let mut ended: Vec<_> =
         runs.into_values().filter_map(|files| Some((ended_at_unix_ns(dir, &files)?, files))).collect();
     ended.sort_by_key(|(at_ns, _)| *at_ns);

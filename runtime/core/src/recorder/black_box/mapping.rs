@@ -95,7 +95,7 @@ impl Mapping {
     /// Maps the first `bytes` bytes of a file, which must be a multiple of the page size.
     ///
     /// # Errors
-    /// Errors of the kernel, and if the program has too many mappings.
+    /// Returns the errors of the kernel, and an error if the program has too many mappings.
     pub(super) fn new(file: File, bytes: usize) -> io::Result<Self> {
         install_handlers();
         let home = Home::here();

@@ -54,7 +54,7 @@ impl BlackBox {
     /// Creates the black box of a runtime of this name in a directory.
     ///
     /// # Errors
-    /// If the directory cannot be used. The text includes the remedy.
+    /// Returns an error if the directory cannot be used. The text includes the remedy.
     pub(crate) fn create(dir: &Path, program: &str, runtime: &str, layout: Layout) -> Result<Arc<Self>, String> {
         if !PAGE_BYTES.is_multiple_of(rustix::param::page_size()) {
             return Err(format!("the page size of {} bytes is not supported", rustix::param::page_size()));

@@ -196,6 +196,20 @@ fn a_restart_keeps_the_file_of_the_run_that_was_killed() {
 }
 
 #[test]
+fn the_box_of_a_container_that_started_together_is_kept() {
+    let folder = Folder::new();
+    // In containers, the process ids are equal, and programs may start in the same tick.
+    let (pid, start_time) = (std::process::id(), volt_telemetry::socket::own_start_time());
+    let other = folder.0.join(FileName::new("shop", 1, pid, start_time, "api").to_string());
+    fs::write(&other, "").unwrap();
+    let running = fs::File::open(&other).unwrap();
+    running.lock().unwrap();
+    let own = create(&folder.0, "api");
+    assert!(other.exists() && own.path() != other.as_path(), "its program runs");
+    assert_eq!(lives::lives_in(&folder.0).unwrap().len(), 2);
+}
+
+#[test]
 fn a_pipe_takes_no_place_of_a_black_box() {
     let folder = Folder::new();
     let path = |stamp: u64| folder.0.join(FileName::new("shop", stamp, 1, stamp, "api").to_string());

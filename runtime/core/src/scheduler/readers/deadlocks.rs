@@ -33,7 +33,8 @@
 //! a reference other than the registry's, the JoinHandle's, and one waker, which is that of the
 //! operation; if the operations have the wakers of the tasks themselves; and if the guards are
 //! borrowed ones. Then no timer, no other future and no other task can end the cycle, short of an
-//! abort. (A borrowed guard of a `static` lock can be moved to another task. That is not detected.)
+//! abort. (Two exceptions are not detected. A borrowed guard of a `static` lock can be moved to
+//! another task. And any code can add a permit to a semaphore of one permit, or close it.)
 //!
 //! An edge also leads from a task that waits for room in a bounded channel to the task that
 //! receives from it, as far as that is recorded. It is never certain, since the receiver may have
@@ -53,7 +54,8 @@
 //! operation waits for a task that holds a lock. If so, it stays awake for further checks: a
 //! program in a deadlock is idle.
 //!
-//! Bounds: those of `graph` and `joins`, `MAX_DEADLOCKS` reported cycles of `MAX_LINKS` tasks.
+//! Bounds: those of `graph` and `joins`, `MAX_DEADLOCKS` reported cycles of `MAX_LINKS` tasks, and
+//! `MAX_HELD_LOCKS` locks, of `HELD_CHECKED_MAX` that are checked.
 //! Apart from the walks of `joins`, the registry is walked through only if there is a cycle, or a
 //! lock that seems to be held for long, and until the tasks in question are found.
 
@@ -83,6 +85,8 @@ const CHECKS_APART_NS: u64 = 250_000_000;
 
 /// Longer than ordinary work under a lock takes. The doctor waits for longer.
 const HELD_AFTER_NS: u64 = 1_000_000_000;
+/// How many locks that seem to be held for long are checked, those of all runtimes together.
+const HELD_CHECKED_MAX: usize = 1024;
 
 /// The cycles that the last check of a runtime saw.
 #[derive(Default)]
@@ -161,7 +165,9 @@ impl Deadlocks {
         let locked: HashSet<u64> = found.iter().flat_map(|(waits, _)| waits.iter().map(|&(_, _, key)| key)).collect();
         let is_held =
             |lock: &&Contended<'_>| !locked.contains(&(lock.held.key as u64)) && is_unwoken(lock.first, &facts);
-        let held_locks = long.iter().filter(is_held).map(|lock| lock.report(&facts, now_ns)).collect();
+        // Cut here, for the same reason.
+        let reported = long.iter().filter(is_held).take(MAX_HELD_LOCKS);
+        let held_locks = reported.map(|lock| lock.report(&facts, now_ns)).collect();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let known = |waits: &Vec<Fixed>| seen.iter().find(|seen| seen.waits == *waits).map(|seen| seen.first_at_ns);
         let firsts: Vec<u64> = found.iter().map(|(waits, _)| known(waits).unwrap_or(now_ns)).collect();
@@ -193,7 +199,7 @@ fn held_for_long(held: &[Held], now_ns: u64) -> Vec<Contended<'_>> {
     let mut long: Vec<_> =
         contended(held).filter(|lock| is_old(lock.since_ns) && is_old(lock.first.since_ns)).collect();
     order::sort_by_key(&mut long, |lock| lock.first.since_ns);
-    long.truncate(MAX_HELD_LOCKS);
+    long.truncate(HELD_CHECKED_MAX);
     long
 }
 

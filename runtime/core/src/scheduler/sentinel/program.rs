@@ -107,7 +107,7 @@ pub(crate) fn alarm() -> Arc<Alarm> {
 /// Enters a runtime.
 ///
 /// # Errors
-/// If the thread cannot be started.
+/// Returns an error if the thread cannot be started.
 pub(crate) fn enter(shared: &Arc<Shared>, interval: Duration) -> io::Result<Arc<Watched>> {
     let program = Program::current();
     let watched = Arc::new(Watched { shared: shared.clone(), interval, place: Mutex::new(Place::New) });

@@ -22,6 +22,9 @@
 //! 4. A worker ends when it sees `is_closed`, Acquire, and then reads all ends, Acquire, and then
 //!    all spawns, and the sums are equal.
 //! 5. A thread that has found that wakes all workers, so that they find it too.
+//! 6. If the time limit passes first, `have_shields_ended` is set, and then the registry cancels
+//!    its tasks again, now in spite of their shields. A worker that cancels a task as in (3) from
+//!    now on does the same.
 //!
 //! NONE-LEFT: when a worker ends, its own queues are empty. Any task that is left was spawned by
 //! another worker, which does not end before that task does.
@@ -41,10 +44,16 @@
 //! parked bit in (5). If two threads count the last two ends at the same time, each executes a
 //! fence before it checks, and one of them sees both.
 //!
+//! NO-SHIELDS: after (6), no task waits behind a shield. A task that waits is in the registry. If
+//! it was added before (6) locks its shard, its shields are removed there. If it enters another
+//! one in the same poll, it has read the task word that (6) has written: its worker, which cancels
+//! it after the poll, sees the flag. If the task is added later, its worker locks the shard after
+//! (6), and cancels the task, since the registry is closed: it sees the flag then.
+//!
 //! Rejected: a registry of all tasks, which is empty when no task is left: two locks per task.
 
 use std::sync::MutexGuard;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use volt_telemetry::InFlight;
@@ -93,6 +102,20 @@ impl Shared {
         self.workers.registry.close();
         // For workers that sleep while there is nothing left to cancel.
         self.workers.wake_all();
+    }
+
+    /// End (6): cancels all tasks in spite of their shields, at the time limit of the shutdown. The
+    /// workers that still run drop their futures, and then exit.
+    pub(crate) fn end_shields(&self) {
+        // ORDERING: Relaxed; the locks of the registry and the task words order it: NO-SHIELDS.
+        self.lifecycle.have_shields_ended.store(true, Ordering::Relaxed);
+        self.workers.registry.cancel_unshielded();
+    }
+
+    /// Returns whether End (6) has begun, as far as this thread sees.
+    pub(in crate::scheduler) fn have_shields_ended(&self) -> bool {
+        // ORDERING: Relaxed; see `end_shields`.
+        self.lifecycle.have_shields_ended.load(Ordering::Relaxed)
     }
 
     /// Closes all queues, after the workers have exited: a task that is pushed from now on is

@@ -45,17 +45,18 @@ impl Shared {
     }
 
     /// Moves tasks that a worker cannot run to the global queue, and wakes workers for them.
-    pub(in crate::scheduler) fn hand_over(&self, tasks: Vec<Notified>, now_ns: u64) {
+    /// Returns how many were woken.
+    pub(in crate::scheduler) fn hand_over(&self, tasks: Vec<Notified>, now_ns: u64) -> usize {
         if tasks.is_empty() {
-            return;
+            return 0;
         }
         let count = tasks.len();
         let _submit = self.workers.intake.submits.begin();
         if let Err(tasks) = self.workers.injector.push_batch(tasks.into_iter(), now_ns) {
             // The workers have exited.
             tasks.into_iter().for_each(|task| self.cancel_now(task));
-            return;
+            return 0;
         }
-        self.workers.wake_for_batch(count);
+        self.workers.wake_for_batch(count)
     }
 }

@@ -14,6 +14,8 @@ pub(in crate::scheduler) struct Lifecycle {
     pub(super) started_at_ns: u64,
     /// Set by the shutdown: no more tasks are accepted, and workers end when no task is left.
     pub(super) is_closed: AtomicBool,
+    /// Set when the time limit of the shutdown has passed: shields protect no task any more.
+    pub(super) have_shields_ended: AtomicBool,
     /// The leases by which tasks keep the runtime's memory alive.
     pub(in crate::scheduler) leases: CachePadded<Leases>,
     /// The workers that have a running thread; `shutdown` waits for `stopped` until there is none.
@@ -36,6 +38,7 @@ impl Lifecycle {
         Self {
             started_at_ns: clock::now_ns(),
             is_closed: AtomicBool::new(false),
+            have_shields_ended: AtomicBool::new(false),
             leases: CachePadded(Leases::new()),
             running: Mutex::default(),
             stopped: Condvar::new(),

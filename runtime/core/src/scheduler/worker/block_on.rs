@@ -58,7 +58,7 @@ impl Worker {
             while !shared.is_done() {
                 let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
                 if left == Some(Duration::ZERO) {
-                    shared.workers.registry.cancel_unshielded();
+                    shared.end_shields();
                 }
                 // The next park ends in time for the next check.
                 worker.core.borrow_mut().park_timeout = left.map(|left| left.max(PARK_MIN));

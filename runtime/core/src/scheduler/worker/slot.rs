@@ -9,8 +9,10 @@ use volt_telemetry::recording::event::Event;
 use super::Worker;
 use crate::clock;
 use crate::coop;
+use crate::scheduler::core::Core;
 use crate::scheduler::slots::{Leaves, WorkerSlots};
 use crate::scheduler::worker::current;
+use crate::task::header::Notified;
 
 impl Worker {
     /// Return, if the sentinel has declared this worker stuck. Costs one load of a rarely written
@@ -52,19 +54,38 @@ impl Worker {
 
     fn begin_block(&self) {
         let shared = &self.shared;
+        if !shared.identity.home.is_here() {
+            // In a forked child, the tasks in the queues are copies of those that the parent runs.
+            return;
+        }
         shared.workers.slots.begin_blocking(self.index);
         shared.sentinel.count_block();
+        let mut is_woken = false;
         if let Ok(mut core) = self.core.try_borrow_mut() {
-            // Move the task of the LIFO slot to the ring, where thieves see it.
-            if let Some(task) = shared.workers.remotes[self.index].lifo.take() {
+            if !shared.config.enable_stealing {
+                let tasks = self.take_queued(&mut core);
+                drop(core);
+                is_woken = shared.hand_over(tasks, clock::now_ns()) > 0;
+            } else if let Some(task) = self.remote.lifo.take() {
+                // To the ring, where thieves see it.
                 self.push_back(&mut core, task);
             }
         }
         // If no task waits now, the sentinel calls a spare once one does.
         let is_watched = shared.config.sentinel_interval.is_some();
-        if (!is_watched || shared.workers.has_work_for(self.index)) && !shared.workers.wake_one() {
+        let is_needed = !is_woken && (!is_watched || shared.workers.has_work_for(self.index));
+        if is_needed && !shared.workers.wake_one() {
             shared.call_spare();
         }
+    }
+
+    /// Takes all tasks out of this worker's own queues.
+    fn take_queued(&self, core: &mut Core) -> Vec<Notified> {
+        let mut tasks: Vec<_> = std::iter::from_fn(|| core.batch.pop()).collect();
+        self.remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
+        tasks.extend(self.remote.lifo.take());
+        tasks.extend(std::iter::from_fn(|| core.ring.pop()));
+        tasks
     }
 }
 
@@ -82,11 +103,7 @@ impl Leaves for Worker {
         let mut core = self.core.borrow_mut();
         let core = &mut *core;
         self.leave_search(core);
-        let remote = &shared.workers.remotes[self.index];
-        let mut tasks: Vec<_> = std::iter::from_fn(|| core.batch.pop()).collect();
-        remote.inbox.pop_batch(usize::MAX, |task| tasks.push(task));
-        tasks.extend(remote.lifo.take());
-        tasks.extend(std::iter::from_fn(|| core.ring.pop()));
+        let tasks = self.take_queued(core);
         shared.hand_over(tasks, clock::now_ns());
     }
 

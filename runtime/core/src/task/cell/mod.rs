@@ -338,12 +338,13 @@ unsafe fn run_once<F: Future, S: Schedule>(
 }
 
 /// Cancels the task if its scheduler is shutting down, and returns whether it is. The runner
-/// detects the cancellation at the next transition.
+/// detects the cancellation at the next transition, unless a shield defers it.
 #[inline]
 fn cancel_if_closing<F: Future, S: Schedule>(cell: &Cell<F, S>) -> bool {
     let is_closing = cell.scheduler.is_closing();
     if is_closing {
-        let wake = cell.header.state.cancel();
+        let state = &cell.header.state;
+        let wake = if cell.scheduler.have_shields_ended() { state.cancel_unshielded() } else { state.cancel() };
         debug_assert_eq!(wake, Wake::Nothing, "its runner has it in hand");
     }
     is_closing

@@ -538,7 +538,7 @@ impl State {
     /// immediately if the guard was dropped outside a poll.
     pub(crate) fn leave_shield(&self) -> Wake {
         self.transition(|now| match now.lifecycle() {
-            // Completion has removed all shields, or the end of a LocalSet has.
+            // Completion has removed all shields, or the end of a LocalSet or of the runtime has.
             _ if now.shield_depth() == 0 => (now, Wake::Nothing),
             lifecycle => {
                 let less = Word(now.0 - ONE_SHIELD);

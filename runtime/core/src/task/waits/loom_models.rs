@@ -1,6 +1,7 @@
 //! loom models of the table of waits. When every task that still waits for a lock is unwoken, the
 //! table names its owner if the lock was handed on. If the owner took a free lock, the table names
-//! it or nothing: *A copy may be missing* in the parent module. It never names a former owner.
+//! it or nothing: *A copy may be missing* in the parent module. After a correction, it names that
+//! owner, too. It never names a former owner.
 //!
 //! The holder and the table are the shipped code, with a shard of the model instead of the static
 //! table. The lock is a fair queue, as Tokio's semaphore is. Steps, with the numbers of the parent
@@ -11,6 +12,7 @@
 //!    which is woken, or is free.
 //! 3. Wait: a pending operation joins the queue, and then adds its entry.
 //! 4. End of the wait: the woken operation acquires, and then removes its entry.
+//! 5. Correction: the owner that took a free lock copies the holder after it has stored itself.
 //!
 //! Each twin has one incorrect step, and must fail with the message of the assertion that it
 //! breaks.
@@ -70,6 +72,9 @@ struct Queue {
 
 /// The steps that a fault can replace.
 trait Steps: 'static {
+    /// Whether the owner that takes a free lock makes a correction.
+    const IS_CORRECTED: bool = false;
+
     /// (3). Returns whether the lock was free; if not, the ticket of the entry.
     fn lock(model: &Model, operation: usize) -> Result<(), u64> {
         model.join(operation)
@@ -123,6 +128,11 @@ impl Model {
         self.shard.lock().enter(&self.holder, None, Waiter(0))
     }
 
+    /// (5)
+    fn correct(&self) {
+        self.shard.lock().copy_again(&self.holder);
+    }
+
     fn leave(&self, ticket: u64) {
         self.shard.lock().leave(&self.holder, ticket);
     }
@@ -174,6 +184,8 @@ fn model<S: Steps>() {
     let is_owner = named == Some((Some(owner as u64 + 1), line(owner)));
     if model.queue.lock().was_handed_on {
         assert!(is_owner, "the table names the owner after the lock was handed on");
+    } else if S::IS_CORRECTED {
+        assert!(is_owner, "the table names the owner after a correction");
     } else {
         assert!(is_owner || named.is_none(), "the table names no former owner");
     }
@@ -182,6 +194,37 @@ fn model<S: Steps>() {
 #[test]
 fn loom_the_table_of_waits_names_the_owner_of_a_lock() {
     holds(None, model::<AsBuilt>);
+}
+
+#[test]
+fn loom_a_correction_names_the_owner_that_took_a_free_lock() {
+    struct Corrects;
+    impl Steps for Corrects {
+        const IS_CORRECTED: bool = true;
+
+        fn lock(model: &Model, operation: usize) -> Result<(), u64> {
+            model.join(operation).inspect(|()| model.correct())
+        }
+    }
+    holds(None, model::<Corrects>);
+}
+
+#[test]
+fn loom_twin_a_correction_before_the_record_names_no_owner() {
+    struct CorrectsEarly;
+    impl Steps for CorrectsEarly {
+        const IS_CORRECTED: bool = true;
+
+        fn lock(model: &Model, operation: usize) -> Result<(), u64> {
+            if model.try_lock_or_queue(operation) {
+                model.correct();
+                model.acquired(operation);
+                return Ok(());
+            }
+            Err(model.enter())
+        }
+    }
+    breaks("the table names the owner after a correction", None, model::<CorrectsEarly>);
 }
 
 #[test]

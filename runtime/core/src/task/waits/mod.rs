@@ -25,6 +25,11 @@
 //! steps in (3), and of (2) and the release. A waiter that ends its wait records itself (1) before
 //! it copies the holder (4); otherwise the copy would be empty.
 //!
+//! A second race: task 1 takes the free lock A, but its budget is spent, so it yields before it
+//! stores itself into the holder. Task 2 begins to wait meanwhile, and its copy is empty. Neither
+//! of them would correct it: task 1 has no entry, and task 2 is not polled before it gets the lock.
+//! So task 1 copies the holder when it has stored itself (5).
+//!
 //! Protocol:
 //! 1. Acquire: the new owner stores *task* and *since*, and then *at*.
 //! 2. Release: the owner clears *at*, before the lock is free.
@@ -32,6 +37,10 @@
 //!    the holder, under the lock of the table's shard. It does so again in each further poll.
 //! 4. End of the wait, by success or cancellation: the entry is removed, and the holder is copied
 //!    again if others wait. On success that is after *Acquire*.
+//! 5. Correction: code that changes the record, and would leave the copy wrong for the rest of a
+//!    wait, copies the holder again, under the lock of the shard. Two cases need it: an owner that
+//!    yielded between taking a free lock and (1); and a semaphore that ceases to be a lock, because
+//!    its permit is forgotten or others are added. Then (2) hands the permit to no waiter.
 //!
 //! Acquire and release cost two loads and four stores to memory that the lock has in the
 //! cache anyway; everything else happens only in operations that are pending.
@@ -45,6 +54,9 @@
 //!   entry.
 //! * *Fair locks*: while an operation waits in the queue of a lock, every acquisition comes out of
 //!   that queue. So (4) updates the copy in the table.
+//! * *One permit each*: a release hands the lock to the first waiter. If that one waits for several
+//!   permits of a semaphore of one permit, it goes on waiting. So its entry is like one of a
+//!   semaphore of several permits: no edge of the graph.
 //! * *A copy may be outdated, which can be seen*: after a release, the copy names the former owner
 //!   until the waiter to whom the lock was handed is polled. That waiter has been woken. So the
 //!   copy is right if all tasks that wait for the lock have waited, unwoken, since their entries

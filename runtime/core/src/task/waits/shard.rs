@@ -1,4 +1,4 @@
-//! A shard of the table of waits: steps (3) and (4) of the protocol of the parent module, under the
+//! A shard of the table of waits: steps (3) to (5) of the protocol of the parent module, under the
 //! shard's lock.
 
 use std::collections::{HashMap, VecDeque};
@@ -81,6 +81,14 @@ impl<W: Ticketed> Shard<W> {
     /// Returns the number of operations that wait for the lock of this holder.
     pub(super) fn waiting_for(&self, holder: &Holder) -> usize {
         self.resources.get(&holder.key()).map_or(0, |resource| resource.waiters.len())
+    }
+
+    /// Copies the holder again, if operations wait for its lock.
+    pub(super) fn copy_again(&mut self, holder: &Holder) {
+        let resource = self.resources.get_mut(&holder.key());
+        if let Some(resource) = resource.filter(|resource| !resource.waiters.is_empty()) {
+            resource.holding = holder.read();
+        }
     }
 
     /// Removes the waiter with this ticket.

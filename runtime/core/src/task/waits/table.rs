@@ -62,8 +62,9 @@ impl<'a> Wait<'a> {
         Self { holder, ticket: None, semaphore: 0 }
     }
 
-    /// Returns a wait for permits of the semaphore with this number, which has many holders. The
-    /// wait is listed under the address of the unused `holder` in the semaphore.
+    /// Returns a wait for permits of the semaphore with this number: of one that may have several
+    /// holders, or for several permits. The wait is listed under the address of the semaphore's
+    /// `holder`, of which no copy is used.
     pub fn for_permits(holder: &'a Holder, semaphore: u64) -> Self {
         Self { holder, ticket: None, semaphore }
     }
@@ -129,6 +130,15 @@ impl Drop for Wait<'_> {
     }
 }
 
+impl Holder {
+    /// Step (5): corrects the copy of the operations that wait, after a change of the record that
+    /// none of them would see.
+    #[cold]
+    pub fn copy_again(&self) {
+        shard_of(self.key()).copy_again(self);
+    }
+}
+
 /// Shards by the address of the holder.
 #[repr(align(128))]
 struct Room(Mutex<Shard<Waiter>>);
@@ -187,8 +197,10 @@ pub(crate) fn held(max: usize, waiters_max: usize) -> Vec<Held> {
             let len = resource.waiters.len().min(waiters_max).min(left);
             left -= len;
             let waiters = resource.waiters.iter().take(len).copied().collect();
-            // An operation may have begun to wait before the semaphore had more than one permit.
-            let semaphore = resource.waiters.back().map(|waiter| waiter.semaphore).filter(|id| *id > 0);
+            // An operation may have begun to wait before the semaphore had more than one permit, or
+            // behind one that waits for several.
+            let ends = [resource.waiters.front(), resource.waiters.back()];
+            let semaphore = ends.into_iter().flatten().map(|waiter| waiter.semaphore).find(|id| *id > 0);
             let holding = resource.holding.filter(|_| semaphore.is_none());
             held.push(Held { key, holding, semaphore, waiters, waiting: resource.waiters.len() });
         }

@@ -52,6 +52,37 @@ fn a_wait_has_the_holder_as_of_its_last_poll() {
 }
 
 #[test]
+fn a_correction_updates_the_copy_without_a_poll() {
+    let holder = Holder::new();
+    let mut wait = Wait::new(&holder);
+    pending(&mut wait);
+    holder.acquired(Location::caller(), Guard::Borrowed);
+    assert_eq!(copy_of(&holder).unwrap().holding, None, "outdated");
+    holder.copy_again();
+    assert!(copy_of(&holder).unwrap().holding.is_some());
+    holder.released();
+    holder.copy_again();
+    assert_eq!(copy_of(&holder).unwrap().holding, None);
+    drop(wait);
+    holder.copy_again();
+    assert!(copy_of(&holder).is_none(), "nothing waits");
+}
+
+#[test]
+fn a_wait_for_several_permits_hides_the_holder_of_the_lock() {
+    let holder = Holder::new();
+    holder.acquired(Location::caller(), Guard::Borrowed);
+    let mut waits = [Wait::for_permits(&holder, 7), Wait::new(&holder)];
+    waits.iter_mut().for_each(pending);
+    let held = copy_of(&holder).unwrap();
+    assert_eq!((held.holding, held.semaphore, held.waiting), (None, Some(7), 2));
+    let [several, _one] = waits;
+    drop(several);
+    let held = copy_of(&holder).unwrap();
+    assert!(held.holding.is_some() && held.semaphore.is_none(), "{held:?}");
+}
+
+#[test]
 fn a_holder_with_shared_access_is_known_until_another_comes() {
     let holder = Holder::new();
     let mut wait = Wait::new(&holder);

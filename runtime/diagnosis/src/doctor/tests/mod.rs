@@ -380,6 +380,49 @@ fn an_unrecorded_poll_has_all_causes_of_earlier_polls() {
 }
 
 #[test]
+fn an_unrecorded_poll_beside_an_outage_is_no_second_finding() {
+    let outage = |at_ns: u64, for_ms: u64, line: u32| Incident {
+        task_id: 7,
+        spawned_at: "src/feed.rs:8:9".into(),
+        began_at_ns: at_ns - 1_000 * MS,
+        for_ns: for_ms * MS,
+        is_over: true,
+        cause: Cause::Sleep,
+        stack: vec![Frame {
+            file: Some("src/pay.rs".into()),
+            line: Some(line),
+            is_user_code: true,
+            ..Frame::default()
+        }],
+        ..Incident::default()
+    };
+    let (before, mut after) = busy();
+    in_flight(&mut after, 140);
+    after.incidents.latest = vec![outage(after.at_ns, 300, 40)];
+    let findings = examine(&before, &after);
+    assert_eq!(findings.len(), 1, "it is one problem: {findings:#?}");
+    assert_eq!((findings[0].severity, findings[0].locations[0].at()), (Severity::Critical, "src/pay.rs:40"));
+    assert_eq!((findings[0].tasks[0].id, findings[0].seen.last_at_ns), (7, after.at_ns), "{findings:#?}");
+    let similar = findings[0].evidence.iter().find(|evidence| evidence.key == "similar_polls").unwrap();
+    assert!(similar.text.ends_with("task 9 blocked worker 1 for 140 ms"), "{similar:?}");
+    // Otherwise the line of the poll is too uncertain.
+    let short = vec![outage(after.at_ns, 30, 40)];
+    let two_lines = vec![outage(after.at_ns, 300, 40), outage(after.at_ns, 300, 50)];
+    let mut old = vec![outage(after.at_ns, 300, 40)];
+    old[0].began_at_ns -= 30_000 * MS;
+    let mut unknown = vec![outage(after.at_ns, 300, 40)];
+    (unknown[0].stack, unknown[0].stack_error) = (Vec::new(), Some("stacks are off".into()));
+    for others in [short, two_lines, old, unknown] {
+        let count = others.len();
+        after.incidents.latest = others;
+        let findings = examine(&before, &after);
+        assert_eq!(findings.len(), count + 1, "{findings:#?}");
+        assert_eq!((findings[0].severity, findings[0].tasks[0].id), (Severity::Critical, 9), "{findings:#?}");
+        assert_eq!(findings[0].locations[0].at(), "src/feed.rs:8:9", "{findings:#?}");
+    }
+}
+
+#[test]
 fn an_old_incident_does_not_explain_a_current_poll() {
     let case = all().find(|case| case.what == "a poll of a place that was stuck a moment ago").unwrap();
     let (before, mut after) = case.sick();

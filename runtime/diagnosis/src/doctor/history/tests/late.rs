@@ -20,12 +20,12 @@ fn a_poll_that_is_recorded_late_is_one_finding() {
     let findings = history.findings(now.at_ns);
     assert_eq!((findings.len(), lines(&findings[0])[0]), (1, "src/pay.rs:22"), "{findings:#?}");
     assert_eq!(findings[0].severity, Severity::Critical, "as it was before");
-    // Another poll of that task is not one that was found before.
+    // Another poll of that task, much later, is not one that was found before.
     let poll = InFlight { task_id: 9, spawned_at: "src/main.rs:1:1".into(), for_ns: 300 * MS, ..InFlight::default() };
     now.workers[0].in_flight = Some(poll);
-    now.at_ns = 15 * SECOND;
+    now.at_ns = 30 * SECOND;
     history.check(&now);
-    now.at_ns = 16 * SECOND;
+    now.at_ns = 31 * SECOND;
     history.check(&now);
     assert_eq!(history.findings(now.at_ns).len(), 2);
 }

@@ -23,7 +23,7 @@ fn child(test: &str) -> Option<Child> {
 fn a_sigstop_pause_blames_the_machine_and_no_task() {
     const STOPPED_FOR: Duration = Duration::from_millis(400);
     const STOPS: u64 = 5;
-    let test = "stuck::healing::machine::a_sigstop_pause_blames_the_machine_and_no_task";
+    let test = "stuck::replaced::machine::a_sigstop_pause_blames_the_machine_and_no_task";
     if let Some(mut child) = child(test) {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut output = String::new();
