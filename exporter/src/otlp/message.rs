@@ -47,6 +47,7 @@ pub(super) struct Messages {
 struct Starts {
     /// When the oldest of its first runtimes was built, or the time of the first request if it had
     /// none. Its own counters continue when that runtime is shut down. `None` until it has replied.
+    /// A program that takes the name and the pid of another one between two requests keeps it.
     program: Option<u64>,
     /// When each runtime was built, by its label: on the clock of the program, which identifies it,
     /// and in ns since 1970.

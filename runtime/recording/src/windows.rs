@@ -112,7 +112,8 @@ impl Windows {
         Self { reach, open: None, last_until_ns: None, dropped: 0 }
     }
 
-    /// Reports a trigger at `at_ns`. Call [`due`](Self::due) with the same time first.
+    /// Reports a trigger at `at_ns`. Call [`due`](Self::due) first: with the same time or, if
+    /// earlier events may still arrive, with the time until which all are known.
     pub fn fire(&mut self, at_ns: u64, trigger: Trigger) -> Verdict {
         let from_ns = at_ns.saturating_sub(ns(self.reach.before)).max(self.last_until_ns.unwrap_or(0));
         let until_ns = at_ns.saturating_add(ns(self.reach.after));

@@ -81,7 +81,9 @@ pub(super) async fn spend_queued_at<F: Future, O>(
             false => coop::poll_proceed(cx).map(Unit::made_progress),
         };
         poll_fn(again).await;
-        return convert(acquired.0, at);
+        let converted = convert(acquired.0, at);
+        wait.correct();
+        return converted;
     }
     convert(acquired, at)
 }

@@ -147,7 +147,11 @@ impl Watch {
                 }
                 // This fails if the program has stopped responding.
                 Ok(None) if received_at.elapsed() > silence_max => {
-                    self.take(client.snapshot()?);
+                    match client.snapshot() {
+                        Ok(program) => self.take(program),
+                        Err(error) if error.is_answer() => {}
+                        Err(error) => return Err(error),
+                    }
                     received_at = Instant::now();
                 }
                 Ok(None) => {}

@@ -197,11 +197,11 @@ impl Builder {
         self
     }
 
-    /// Sets whether idle workers steal tasks from busy ones. Default true. Without it, tasks move
-    /// only from a worker that is stuck (the sentinel moves them) or that calls `block_in_place`.
-    /// Disable it only if the program distributes its tasks evenly itself and needs each to stay
-    /// with its worker. `volt_worker_steals_total` counts successful attempts, and
-    /// `volt_worker_tasks_stolen_total` the tasks.
+    /// Sets whether idle workers steal tasks from busy ones. Default true. Without it, queued tasks
+    /// move only from a worker that is stuck (the sentinel moves them), that calls
+    /// `block_in_place`, or whose local queue is full. Disable it only if the program distributes
+    /// its tasks evenly itself and needs each to stay with its worker. `volt_worker_steals_total`
+    /// counts successful attempts, and `volt_worker_tasks_stolen_total` the tasks.
     pub fn enable_stealing(mut self, enable: bool) -> Self {
         self.config.enable_stealing = enable;
         self

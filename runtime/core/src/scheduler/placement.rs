@@ -14,7 +14,8 @@
 //! lasted for `STUCK_AFTER`. The last condition covers the time before the sentinel notices, and
 //! runtimes without a sentinel. If no candidate is left, the task goes to the global queue. A
 //! worker may begin to block right after it was chosen; then a thief takes the task, as from a
-//! ring.
+//! ring. Without stealing, the sentinel moves it. If there is no sentinel either, the task waits
+//! until the block ends.
 //!
 //! Spares are never chosen, since a spare leaves soon after the last stall. It steals from inboxes
 //! like any thief.

@@ -10,11 +10,11 @@
 //! not be read, and a poll without an incident, are counted at the spawn location, whatever the
 //! other polls of that location did. The evidence names the incidents of these.
 //!
-//! An ordinary case: two tasks of one spawn location block two workers. One poll is recorded, and
+//! The only exception: two tasks of one spawn location block two workers. One poll is recorded, and
 //! the other one is only counted. That is one problem, so it is one finding: that of the recorded
-//! poll, whose evidence lists the other one. This holds only if all recent incidents of the spawn
-//! location are at one line, with one cause, and one of them was an outage, as the other poll is
-//! now.
+//! poll, whose evidence lists the other one apart. This requires that all recent incidents of the
+//! spawn location are at one line (if they compute: in one function) and have one cause, and that
+//! one of them was an outage, as the other poll is now.
 //!
 //! # Several causes
 //!
@@ -67,6 +67,8 @@ pub(super) const POSSIBLE_HOLDER: &str = "possible_holder";
 pub(super) const SEEN_COUNT: &str = "seen_count";
 /// How many sampled lines of a function that computes a finding lists.
 const SAMPLED_LINES_MAX: usize = 3;
+/// How many polls that were not recorded a finding lists.
+const SIMILAR_MAX: usize = 8;
 /// A short stall recurs if it occurs in this many different seconds within a minute. A program that
 /// starts has many stalls in one second, and a busy machine has a single one now and then.
 pub(super) const RECURRING_MOMENTS: usize = 3;
@@ -147,7 +149,11 @@ fn short(worker: &Worker, poll: &InFlight) -> String {
 
 /// Adds polls in flight that were not recorded to the finding of recorded polls of the same kind.
 fn with_similar(finding: Finding, polls: &[String], now_ns: u64) -> Finding {
-    let mut finding = finding.word("similar_polls", "similar polls, not recorded", polls.join(", "));
+    let mut listed = polls.iter().take(SIMILAR_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if polls.len() > SIMILAR_MAX {
+        listed += &format!(", and {} more", polls.len() - SIMILAR_MAX);
+    }
+    let mut finding = finding.word("similar_polls", "similar polls, not recorded", listed);
     (finding.severity, finding.seen.worst) = (Severity::Critical, Severity::Critical);
     finding.seen.last_at_ns = now_ns.max(1);
     finding

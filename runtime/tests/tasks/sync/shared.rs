@@ -111,6 +111,15 @@ fn a_dropped_waiter_passes_on_what_it_was_refused() {
             // One that completes has nothing to pass on.
             drop(next);
             assert!(poll_once(&mut Box::pin(notify.notified())).await.is_pending());
+            // `enable` has reported the notification of this one, so it passes none on.
+            notify.notify_one();
+            spend_all().await;
+            let mut refused = Box::pin(notify.notified());
+            assert!(poll_once(&mut refused).await.is_pending(), "no budget is left");
+            assert!(refused.as_mut().enable(), "it has the notification");
+            drop(refused);
+            yield_now().await;
+            assert!(poll_once(&mut Box::pin(notify.notified())).await.is_pending(), "it was passed on");
         });
     });
 }

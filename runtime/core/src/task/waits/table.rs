@@ -111,6 +111,14 @@ impl<'a> Wait<'a> {
         self.enter(waiter);
     }
 
+    /// Step (5), for an operation that got a free lock in its first poll, and yielded before it
+    /// recorded that. One that has waited does step (4) instead.
+    pub fn correct(&self) {
+        if self.ticket.is_none() {
+            self.holder.copy_again();
+        }
+    }
+
     fn enter(&mut self, waiter: Waiter) {
         let mut shard = shard_of(self.holder.key());
         let is_new = self.semaphore > 0 && self.ticket.is_none();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use volt_telemetry::finding::{Finding, Severity};
 use volt_telemetry::incident::{Cause, CauseTime, Frame, Incident};
 use volt_telemetry::rule::Rule;
-use volt_telemetry::snapshot::{Phase, Snapshot};
+use volt_telemetry::snapshot::{Phase, Snapshot, Worker};
 
 use self::cases::all;
 use self::cases::edges::EDGES;
@@ -21,6 +21,11 @@ use super::rule::{RULES, count_of, examine, markdown_table};
 
 fn rules(findings: &[Finding]) -> BTreeSet<Rule> {
     findings.iter().map(|finding| finding.rule).collect()
+}
+
+/// Returns the frame of the program at this line of `src/pay.rs`.
+fn at_line(line: u32) -> Frame {
+    Frame { file: Some("src/pay.rs".into()), line: Some(line), is_user_code: true, ..Frame::default() }
 }
 
 #[test]
@@ -222,12 +227,7 @@ fn stalls_that_were_only_counted_belong_to_the_spawn_location() {
         for_ns: 30_000_000,
         is_over: true,
         cause: Cause::Sleep,
-        stack: vec![Frame {
-            file: Some("src/pay.rs".into()),
-            line: Some(line),
-            is_user_code: true,
-            ..Frame::default()
-        }],
+        stack: vec![at_line(line)],
         suppressed,
         ..Incident::default()
     };
@@ -388,12 +388,7 @@ fn an_unrecorded_poll_beside_an_outage_is_no_second_finding() {
         for_ns: for_ms * MS,
         is_over: true,
         cause: Cause::Sleep,
-        stack: vec![Frame {
-            file: Some("src/pay.rs".into()),
-            line: Some(line),
-            is_user_code: true,
-            ..Frame::default()
-        }],
+        stack: vec![at_line(line)],
         ..Incident::default()
     };
     let (before, mut after) = busy();
@@ -405,6 +400,14 @@ fn an_unrecorded_poll_beside_an_outage_is_no_second_finding() {
     assert_eq!((findings[0].tasks[0].id, findings[0].seen.last_at_ns), (7, after.at_ns), "{findings:#?}");
     let similar = findings[0].evidence.iter().find(|evidence| evidence.key == "similar_polls").unwrap();
     assert!(similar.text.ends_with("task 9 blocked worker 1 for 140 ms"), "{similar:?}");
+    // Their list is bounded.
+    let (mut crowd, poll) = (after.clone(), after.workers[1].in_flight.clone());
+    let stuck = |index: u32| Worker { index, in_flight: poll.clone(), ..crowd.workers[1].clone() };
+    crowd.workers = (0..20).map(stuck).collect();
+    let findings = examine(&before, &crowd);
+    let evidence = findings.iter().flat_map(|finding| &finding.evidence);
+    let similar: Vec<_> = evidence.filter(|evidence| evidence.key == "similar_polls").collect();
+    assert!(similar.len() == 1 && similar[0].text.ends_with(", and 12 more"), "{findings:#?}");
     // Otherwise the line of the poll is too uncertain.
     let short = vec![outage(after.at_ns, 30, 40)];
     let two_lines = vec![outage(after.at_ns, 300, 40), outage(after.at_ns, 300, 50)];
